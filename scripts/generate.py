@@ -1,4 +1,4 @@
-"""Write the generated files: crds/ from gkm.api, and the messages of CSI. `--check` only compares, for CI."""
+"""Write the generated files: crds and rights from gkm.api, and the messages of CSI. `--check` only compares, for CI."""
 
 import subprocess
 import sys
@@ -6,11 +6,14 @@ import tempfile
 from pathlib import Path
 
 import yaml
+from gkm.api import task_group_rights
 from gkm.api.crds import definitions
+from gkm.api.task_group_settings import TaskGroups
 
 ROOT = Path(__file__).resolve().parent.parent
 MESSAGES = "gkm_csi/proto"
 HEADER = "# Generated from core/gkm/api by `make generate`; do not edit.\n"
+RIGHTS_HEADER = HEADER + "# For another taskGroups.allowedKinds, `gkm template rights` prints what to apply instead.\n"
 
 
 def generated() -> dict[Path, str]:
@@ -19,7 +22,12 @@ def generated() -> dict[Path, str]:
         ROOT / "crds" / name: HEADER + yaml.safe_dump(value, sort_keys=False, width=120)
         for name, value in definitions().items()
     }
-    return crds | _messages()
+    return crds | {ROOT / "deploy" / "components" / "task-groups" / "kinds.yaml": _kinds()} | _messages()
+
+
+def _kinds() -> str:
+    """Return the rights of the controllers on the kinds that templates may create by default."""
+    return RIGHTS_HEADER + yaml.safe_dump_all(task_group_rights.manifests(TaskGroups()), sort_keys=False, width=120)
 
 
 def _messages() -> dict[Path, str]:

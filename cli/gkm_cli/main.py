@@ -18,11 +18,12 @@ from gkm_cli.doctor import command as doctor
 from gkm_cli.option_groups import with_groups
 from gkm_cli.output import EXIT_NEGATIVE, PROGRAM, CommandFailed, NegativeResult, UsageError, line
 from gkm_cli.plan import command as plan
+from gkm_cli.template.command import app as template
 
 app = typer.Typer(
     name="gkm",
     help="Build, sign, verify and inspect GPU kernel caches as images; show the GPUs of this machine; "
-    "plan where runs of many GPUs go; find faults in a cluster.",
+    "plan where runs of many GPUs go; render and import group templates; find faults in a cluster.",
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -43,6 +44,7 @@ def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
 
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
+app.add_typer(template, name="template")
 app.command(epilog=plan.EXAMPLE)(with_groups(plan.plan))
 app.command(epilog=doctor.EXAMPLE)(with_groups(doctor.doctor))
 

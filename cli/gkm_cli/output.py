@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -36,8 +36,8 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-class PlanOutput(StrEnum):
-    """The output formats of `gkm plan`."""
+class ManifestOutput(StrEnum):
+    """The output formats of commands that make manifests for `kubectl apply`."""
 
     TABLE = "table"
     JSON = "json"
@@ -71,6 +71,12 @@ def show(result: Any, output: Output, print_text: Callable[[], object]) -> None:
         sys.stdout.write(escape_json(_json(result), ascii_only=not supports_unicode()) + "\n")
     else:
         sys.stdout.write(documents.encode(result, ascii_only=not supports_unicode()))
+
+
+def print_manifests(objects: Iterable[Any]) -> None:
+    """Print objects as YAML documents, for `kubectl apply -f -`."""
+    for object_ in objects:
+        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not supports_unicode()))
 
 
 def supports_unicode() -> bool:

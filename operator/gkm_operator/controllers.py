@@ -19,6 +19,7 @@ from gkm_operator.images import CheckedImages
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.write import flavors
 from gkm_operator.preconditions import check
+from gkm_operator.taskgroups.controller import TaskGroupsController
 
 LEASE_PATIENCE_SECONDS = 3.0
 LOOK_SECONDS = 0.5
@@ -35,6 +36,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete
             (gkm_operator.preconditions.check).
         GroveOperatorPresent, BuiltInControllersBlocked: the built-in controllers of PodCliqueSets must not run.
+        TaskGroupsBlocked: the kinds of group templates are missing, or cannot be listed.
         LeadershipEnded: another replica may lead now.
     """
     api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
@@ -57,22 +59,27 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
     cliques = CliquesController(api, config, leads=lambda: elector.is_leader, instance=arguments.identity)
+    groups = TaskGroupsController(
+        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
+    )
     health = HealthServer(arguments.health, lambda: caches.synced)
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:
         lease, enabled = (own_namespace(), arguments.lease), config.network.auto_mnnvl_enabled
-        there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[cliques.check])
+        there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[cliques.check, groups.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             caches.work()
             plans.work()
             domains.work()
             cliques.work()
+            groups.work()
             _lead(elector, stop)
     finally:
         # First the controller that could assign the same nodes twice.
         plans.close()
+        groups.close()
         cliques.close()
         domains.close()
         caches.close()

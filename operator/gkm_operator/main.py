@@ -141,6 +141,12 @@ def add_admission_flags(parser: Parser) -> None:
     parser.add_flag(
         "--domains", "on: review workloads for ComputeDomains (deploy/components/domains)", default="off", type=_switch
     )
+    parser.add_flag(
+        "--task-groups",
+        "on: review group templates, pools, task groups and their pods (deploy/components/task-groups)",
+        default="off",
+        type=_switch,
+    )
     parser.add_flag("--budget", "seconds for one image", default="3", type=_budget)
 
 

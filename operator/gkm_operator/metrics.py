@@ -72,6 +72,13 @@ COMPUTEDOMAINS: Final = Gauge(
     ["state"],
     registry=REGISTRY,
 )
+TASK_GROUPS: Final = Gauge("gkm_task_groups", "TaskGroups by phase, on the leader.", ["phase"], registry=REGISTRY)
+TASK_GROUP_OBJECTS: Final = Counter(
+    "gkm_task_group_objects_total",
+    "Objects of TaskGroups: created, deleted with their group, or leaked: deleted because their group was gone.",
+    ["result"],
+    registry=REGISTRY,
+)
 LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
 
 

@@ -7,6 +7,7 @@ import fuzz_credentials
 import fuzz_fabric
 import fuzz_images
 import fuzz_kube
+import fuzz_templates
 import fuzz_vllm
 import fuzz_webhook
 from fuzz_mutators import Blind, Mutator, of_json, of_laid_out_json, of_quantities, of_tar, of_words
@@ -87,6 +88,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "webhook-http": fuzz_webhook.http,
     "review": fuzz_webhook.review,
     "workload": fuzz_webhook.workload,
+    "group-templates": fuzz_templates.pool,
     "docker-config": fuzz_credentials.configuration,
     "credential-helper": fuzz_credentials.helper,
     "docker-archive": fuzz_archives.docker_archive,
@@ -102,6 +104,7 @@ MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
     "vllm-factors": of_json,
     "gpu-file": of_json,
     "docker-archive": of_tar,
+    "group-templates": of_json,
     "quantity": of_quantities,
     "kube-list": of_laid_out_json,
     **dict.fromkeys(("lldp", "review", "workload", "docker-config", "credential-helper", "oci-layout"), of_json),

@@ -68,6 +68,7 @@ MEASURED = {
     f"{IMAGES}signing/store.py": {"legacy tag", "fallback tag"},
     "core/gkm/kube/decoding.py": {"list page", "watch event", "GKMCache of the library"},
     "core/gkm/kube/errors.py": {"refusal"},
+    "core/gkm/templates/rendering/process.py": {"reply of a rendering child"},
     "core/gkm/topology/lists.py": {"nodes offline", "one node offline", "one pod offline"},
     "core/gkm/api/domain_capacity.py": {"capacity"},
     "core/gkm/api/domain_readiness.py": {"readiness"},
@@ -77,6 +78,7 @@ MEASURED = {
         "ReviewedScalingGroup",
         "ReviewedPod",
     },
+    "operator/gkm_operator/admission/groups/objects.py": {"GroupTemplate of admission", "TaskGroup of admission"},
     "operator/gkm_operator/admission/review.py": {"admission review"},
     "operator/gkm_operator/plans/state/objects.py": {"Pod of the controllers"},
 }
@@ -86,7 +88,7 @@ NOT_FOREIGN = {
     "agent/gkm_agent/store/catalog.py": "the agent's own file",
     "agent/gkm_agent/store/integrity.py": "the agent's own file, line by line",
     "cli/gkm_cli/cache/build.py": "a manifest that this process has made",
-    "cli/gkm_cli/plan/objects.py": "a file that the user names; it limits its values itself",
+    "cli/gkm_cli/inputs/objects.py": "a file that the user names; it limits its values itself",
     "operator/gkm_operator/config_check.py": "a file that the user names; gkm.api.documents limits its values",
     "core/gkm/api/documents.py": "what the others call",
     "core/gkm/api/msgspec_warmup.py": "decodes nothing",
@@ -94,6 +96,8 @@ NOT_FOREIGN = {
     f"{IMAGES}build/factors_file.py": "a file of the person who builds; refused, it would be packed with its secrets",
     f"{IMAGES}pulling/file_list.py": "the agent's own file, line by line",
     "core/gkm/mounts/relocation/triton.py": "at most 64 KiB",
+    "core/gkm/templates/rendering/child.py": "its memory is limited by the kernel",
+    "core/gkm/templates/rendering/sandbox.py": "runs in that child",
     "core/gkm/topology/list_parts.py": "the head of a list, at most one block",
     "operator/gkm_operator/plans/planning/draft.py": "a plan that this process has made",
 }

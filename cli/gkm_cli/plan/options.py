@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from gkm.packing.values import Policy
 
-from gkm_cli.output import PlanOutput
+from gkm_cli.output import ManifestOutput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,4 +59,4 @@ class PlanOptions:
         typer.Option("--seconds", min=0.1, max=600, help="The time to search for a better batch of several runs."),
     ] = 5.0
     image: Annotated[str, typer.Option("--image", help="The image in the Jobs of -o manifests.")] = "replace-me"
-    output: Annotated[PlanOutput, typer.Option("-o", "--output", help="The output format.")] = PlanOutput.TABLE
+    output: Annotated[ManifestOutput, typer.Option("-o", "--output", help="The output format.")] = ManifestOutput.TABLE

@@ -2,19 +2,15 @@
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
-from gkm.api import config, documents
-from gkm.api.config import Config
 from gkm.api.grammar import count_of
 from gkm.hoststate.escaping import escape
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Refusal
 
-from gkm_cli.output import NegativeResult, Output, PlanOutput, UsageError, show, supports_unicode
+from gkm_cli.inputs import files
+from gkm_cli.output import ManifestOutput, NegativeResult, Output, UsageError, print_manifests, show
 from gkm_cli.plan import (
-    files,
     json_output,
     manifests,
     previous_plan,
@@ -45,7 +41,7 @@ def print_plan(options: PlanOptions) -> None:
     files.check_stdin_once([*options.nodes, *(options.pods or []), *options.runs, *single])
     if not options.image.strip() or options.image != options.image.strip():
         raise UsageError("--image is empty, or has spaces around it", "name an image")
-    configured = _configured(options.config)
+    configured = files.configured(options.config)
     parsed_runs = runs.read(options.runs, configured.packing.policy, options.policy)
     extra = _extra(options, configured.packing.policy, parsed_runs)
     previous = previous_plan.read(options.previous_plan) if options.previous_plan else None
@@ -64,12 +60,6 @@ def print_plan(options: PlanOptions) -> None:
         _print_batch(batch, cluster, options)
 
 
-def _configured(path: Path | None) -> Config:
-    if path is None:
-        return Config()
-    return config.parse(files.read_all(path, config.MAX_BYTES), f"configuration {files.name(path)}")
-
-
 def _extra(options: PlanOptions, default: str, parsed_runs: Iterable[ParsedRun]) -> ParsedRun | None:
     if options.what_if is None:
         return None
@@ -86,11 +76,11 @@ def _extra(options: PlanOptions, default: str, parsed_runs: Iterable[ParsedRun])
 
 def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
     outcome = decision.outcome
-    if options.output is not PlanOutput.MANIFESTS:
+    if options.output is not ManifestOutput.MANIFESTS:
         result = json_output.run_result(decision, cluster.notes)
         show(result, Output(options.output.value), lambda: render.render_run(decision, cluster.notes))
     elif isinstance(outcome, Plan):
-        _print_manifests(manifests.jobs(decision.run, outcome, decision.inventory, options.image))
+        print_manifests(manifests.jobs(decision.run, outcome, decision.inventory, options.image))
     else:
         _print_refusal(decision.run, outcome)
     if isinstance(outcome, Refusal):
@@ -98,9 +88,9 @@ def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, optio
 
 
 def _print_batch(batch: run_batch.BatchDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
-    if options.output is PlanOutput.MANIFESTS:
+    if options.output is ManifestOutput.MANIFESTS:
         for run, plan in batch.admitted:
-            _print_manifests(manifests.jobs(run, plan, batch.inventory, options.image))
+            print_manifests(manifests.jobs(run, plan, batch.inventory, options.image))
         for refused in batch.refused:
             _print_refusal(refused.run, refused.refusal)
     else:
@@ -108,11 +98,6 @@ def _print_batch(batch: run_batch.BatchDecision, cluster: ClusterSnapshot, optio
         show(result, Output(options.output.value), lambda: render_batch.render_batch(batch, cluster.notes))
     if batch.refused:
         raise NegativeResult
-
-
-def _print_manifests(objects: Iterable[dict[str, Any]]) -> None:
-    for object_ in objects:
-        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not supports_unicode()))
 
 
 def _print_refusal(run: ParsedRun, refusal: Refusal) -> None:

@@ -9,9 +9,9 @@ from gkm.api.plans import PlanSpec
 from gkm.packing.replanning.values import Standing
 from gkm.packing.written import PlanUnreadable, groups_of
 
+from gkm_cli.inputs import files
+from gkm_cli.inputs.objects import ObjectsUnreadable, objects, single_mapping
 from gkm_cli.output import UsageError
-from gkm_cli.plan import files
-from gkm_cli.plan.objects import ObjectsUnreadable, objects, single_mapping
 
 MAX_BYTES = 64 << 20
 _HINT = "give the run's PlacementPlan, or the output of `gkm plan -o json` for it"

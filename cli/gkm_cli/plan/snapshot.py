@@ -15,8 +15,8 @@ from gkm.topology.eligibility import Demand
 from gkm.topology.survey import TopologySurvey, survey_nodes
 from gkm.topology.usage import Usage, usage
 
+from gkm_cli.inputs import files
 from gkm_cli.output import UsageError
-from gkm_cli.plan import files
 
 T = TypeVar("T")
 ALL_FREE = "no --pods are given: every GPU counts as free"

@@ -11,6 +11,7 @@ from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
 from gkm.api.network_settings import Grove, Network
 from gkm.api.policies import Identity, Policy, Verification
+from gkm.api.task_group_settings import TaskGroups
 from gkm.api.topology_settings import Packing, Topology
 
 __all__ = (
@@ -26,6 +27,7 @@ __all__ = (
     "Registries",
     "RegistryHost",
     "Store",
+    "TaskGroups",
     "Topology",
     "Verification",
     "load",
@@ -119,6 +121,7 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     packing: Packing = field(default_factory=Packing)
     network: Network = field(default_factory=Network)
     grove: Grove = field(default_factory=Grove)
+    task_groups: TaskGroups = field(default_factory=TaskGroups)
 
 
 def load(path: Path | None) -> Config:

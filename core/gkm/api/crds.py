@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gkm.api import caches, fabrics, nodes, plans, runs, schemas
+from gkm.api import caches, fabrics, nodes, plans, runs, schemas, task_groups
 from gkm.api.meta import GROUP, VERSION
 from gkm.api.schemas import Schema
 
@@ -80,6 +80,26 @@ _PLAN_COLUMNS = (
     _column("Policy", ".spec.policy", wide=True),
     _column("Hash", ".spec.hash", wide=True),
 )
+_TEMPLATE_COLUMNS = (
+    _column("Kind", ".spec.template.kind"),
+    _column("Name", ".spec.template.metadata.name"),
+    _column("Pools", ".status.pools", "integer"),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+)
+_POOL_COLUMNS = (
+    _column("Templates", ".spec.commonGroupTemplates"),
+    _column("Parsed", '.status.conditions[?(@.type=="Parsed")].reason'),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Message", '.status.conditions[?(@.type=="Parsed")].message', wide=True),
+)
+_GROUP_COLUMNS = (
+    _column("Pool", ".spec.pool"),
+    _column("Phase", ".status.phase"),
+    _column("Created", '.status.conditions[?(@.type=="ObjectsCreated")].reason'),
+    _column("NVLink", '.status.conditions[?(@.type=="MNNVLReady")].reason'),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Message", '.status.conditions[?(@.type=="ObjectsCreated")].message', wide=True),
+)
 
 KINDS = (
     Kind(caches.GKMCache, "gkmcaches", "gkmc", _CACHE_COLUMNS, caches.CACHE_RULES),
@@ -89,6 +109,9 @@ KINDS = (
     Kind(fabrics.NodeFabric, "nodefabrics", "nf", _FABRIC_COLUMNS, _FABRIC_RULES, namespaced=False),
     Kind(runs.Run, "runs", "gkmr", _RUN_COLUMNS, runs.RUN_RULES),
     Kind(plans.PlacementPlan, "placementplans", "gkmp", _PLAN_COLUMNS, plans.PLAN_RULES),
+    Kind(task_groups.GroupTemplate, "grouptemplates", "gkmt", _TEMPLATE_COLUMNS, (), namespaced=False),
+    Kind(task_groups.Pool, "pools", "gkmpool", _POOL_COLUMNS, (), namespaced=False),
+    Kind(task_groups.TaskGroup, "taskgroups", "gkmtg", _GROUP_COLUMNS, task_groups.TASK_GROUP_RULES),
 )
 
 

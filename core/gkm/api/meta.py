@@ -37,6 +37,8 @@ class ObjectMeta(Struct, frozen=True, rename="camel", omit_defaults=True):
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     owner_references: list[OwnerReference] = field(default_factory=list)
+    finalizers: list[str] = field(default_factory=list)
+    creation_timestamp: str = ""
     deletion_timestamp: str | None = None
 
 

@@ -32,6 +32,11 @@ class LRUCache(Generic[K, V]):
             if len(self._values) > self._limit:
                 self._values.popitem(last=False)
 
+    def remove(self, key: K) -> None:
+        """Remove a key, if it is there."""
+        with self._lock:
+            self._values.pop(key, None)
+
     def get_or_create(self, key: K, create: Callable[[], V]) -> V:
         """Return the value of a key, created if it is missing while other threads wait.
 

@@ -121,10 +121,12 @@ class Api(Protocol):
         but answers 404 for a subresource of one.
         """
 
-    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
+    def merge(
+        self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None, *, subresource: str = ""
+    ) -> T:
         """Change an object by a merge patch (RFC 7386); raise ApiError 409 if the patch has an old resourceVersion."""
 
-    def create(self, resource: Resource[T], value: Object) -> T:
+    def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
         """Create an object in the namespace of its metadata; raise ApiError 409 (AlreadyExists) if it exists."""
 
     def delete(
@@ -135,10 +137,15 @@ class Api(Protocol):
         *,
         uid: str = "",
         resource_version: str = "",
+        foreground: bool = False,
     ) -> None:
         """Delete an object; raise ApiError 404 if it does not exist, and 409 if it is not the one of `uid`.
 
         With `resource_version`, the error 409 also comes for an object that has changed since.
 
-        An object with finalizers stays, with a deletionTimestamp, until the last of them is removed.
+        An object with finalizers stays, with a deletionTimestamp, until the last of them is removed. In the foreground,
+        the garbage collector has one, until the dependents are gone that block the deletion.
         """
+
+    def discover(self, path: str, document: type[T]) -> T:
+        """Return a document about kinds: `/api/v1`, `/apis/GROUP` or `/apis/GROUP/VERSION`; 404 if it is not served."""

@@ -46,7 +46,8 @@ MAX_ERROR_BYTES = 64 << 10
 _TOO_LARGE = "TooLarge"
 _FIRST_ERROR_STATUS = 300
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
-_HEADERS = {"Accept": _JSON, "User-Agent": "gkm"}
+_HEADERS = {"User-Agent": "gkm"}
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
 
 
 RequestObserver = Callable[[str, int], None]
@@ -83,6 +84,7 @@ class _Request:
     query: Mapping[str, str | int]
     body: bytes | None = None
     content_type: str = _JSON
+    accept: str = _JSON
     read_seconds: float | None = None
     """None for the timeout of the client."""
 
@@ -99,7 +101,8 @@ class HttpApi:
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
-        return self._object(resource, _Request("get", "GET", resource.path(namespace, name), {}))
+        request = _Request("get", "GET", resource.path(namespace, name), {}, accept=_accept(resource))
+        return self._object(resource, request)
 
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
@@ -109,7 +112,10 @@ class HttpApi:
         path = resource.path(selector.namespace)
         while True:
             try:
-                body = self._request_body(_Request("list", "GET", path, query, read_seconds=LIST_SECONDS))
+                accept = _accept(resource, "List")
+                body = self._request_body(
+                    _Request("list", "GET", path, query, accept=accept, read_seconds=LIST_SECONDS)
+                )
             except ApiError as error:
                 if error.reason != _TOO_LARGE or limit == 1:
                     raise
@@ -134,9 +140,8 @@ class HttpApi:
             "timeoutSeconds": seconds,
         }
         # The server ends the watch; if it fails to, the read timeout does a little later.
-        request = _Request(
-            "watch", "GET", resource.path(selector.namespace), query, read_seconds=seconds + READ_SECONDS
-        )
+        path, accept = resource.path(selector.namespace), _accept(resource)
+        request = _Request("watch", "GET", path, query, accept=accept, read_seconds=seconds + READ_SECONDS)
         return HttpWatch(resource, self._send(request))
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
@@ -147,16 +152,27 @@ class HttpApi:
         path = resource.path(meta.get("namespace"), meta["name"], subresource)
         return self._object(resource, _Request("apply", "PATCH", path, query, msgspec.json.encode(plain), _APPLY))
 
-    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
+    def merge(
+        self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None, *, subresource: str = ""
+    ) -> T:
         """Change an object by a merge patch."""
-        body = msgspec.json.encode(decoding.plain(patch))
-        return self._object(resource, _Request("patch", "PATCH", resource.path(namespace, name), {}, body, _MERGE))
+        body, path = msgspec.json.encode(decoding.plain(patch)), resource.path(namespace, name, subresource)
+        return self._object(resource, _Request("patch", "PATCH", path, {}, body, _MERGE))
 
-    def create(self, resource: Resource[T], value: Object) -> T:
+    def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
         """Create an object."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
-        return self._object(resource, _Request("create", "POST", path, {}, msgspec.json.encode(plain)))
+        query = {"fieldManager": field_manager} if field_manager else {}
+        body, accept = msgspec.json.encode(plain), _accept(resource)
+        return self._object(resource, _Request("create", "POST", path, query, body, accept=accept))
+
+    def dry_run(self, resource: Resource[Any], value: Object) -> None:
+        """Let the server check the creation of an object, unknown fields included; nothing is stored."""
+        plain = decoding.plain(value)
+        path = resource.path(plain["metadata"].get("namespace"))
+        query = {"dryRun": "All", "fieldValidation": "Strict"}
+        self._request_body(_Request("create", "POST", path, query, msgspec.json.encode(plain)))
 
     def delete(
         self,
@@ -166,13 +182,20 @@ class HttpApi:
         *,
         uid: str = "",
         resource_version: str = "",
+        foreground: bool = False,
     ) -> None:
         """Delete an object."""
         given = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {name: value for name, value in given.items() if value}
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        body = msgspec.json.encode(options) if preconditions else None
-        self._request_body(_Request("delete", "DELETE", resource.path(namespace, name), {}, body))
+        options: dict[str, object] = {"preconditions": preconditions} if preconditions else {}
+        options |= {"propagationPolicy": "Foreground"} if foreground else {}
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **options}) if options else None
+        request = _Request("delete", "DELETE", resource.path(namespace, name), {}, body, accept=_accept(resource))
+        self._request_body(request)
+
+    def discover(self, path: str, document: type[T]) -> T:
+        """Return a document about kinds."""
+        return decoding.document(path, self._request_body(_Request("get", "GET", path, {})), document)
 
     def _object(self, resource: Resource[T], request: _Request) -> T:
         return decoding.single_object(resource, self._request_body(request))
@@ -209,7 +232,8 @@ class HttpApi:
                 request.method,
                 f"{host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else ""),
                 body=request.body,
-                headers=_HEADERS | {"Content-Type": request.content_type, **authorization(client)},
+                headers=_HEADERS
+                | {"Accept": request.accept, "Content-Type": request.content_type, **authorization(client)},
                 timeout=Timeout(
                     connect=min(CONNECT_SECONDS, self._timeout), read=request.read_seconds or self._timeout
                 ),
@@ -225,6 +249,11 @@ class HttpApi:
         except (HTTPError, ConfigException, OSError) as error:
             self._observe(request.verb, NO_RESPONSE)
             raise ApiError(NO_RESPONSE, "Unreachable", f"the API server does not answer: {error}") from error
+
+
+def _accept(resource: Resource[Any], collection: str = "") -> str:
+    """Return the form of a response; a server that cannot reduce objects to metadata sends whole ones."""
+    return _METADATA.format(collection) if resource.metadata_only else _JSON
 
 
 def _selector_query(selector: ListSelector) -> dict[str, str]:

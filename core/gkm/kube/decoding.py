@@ -108,9 +108,25 @@ def single_object(resource: Resource[T], body: bytes) -> T:
         raise unreadable(resource, error) from error
 
 
+def document(path: str, body: bytes, wanted: type[T]) -> T:
+    """Return a document that is no object of a resource.
+
+    Raises:
+        ApiError: the body cannot be decoded as `wanted`.
+    """
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except UNDECODABLE as error:
+        raise _unreadable(path, error) from error
+
+
 def unreadable(resource: Resource[Any], error: Exception) -> ApiError:
     """Return the error for a response that violates the API; its status is 0, so that callers retry with backoff."""
-    return ApiError(NO_RESPONSE, UNREADABLE, f"the server's {resource.kind} cannot be read: {str(error)[:200]}")
+    return _unreadable(resource.kind, error)
+
+
+def _unreadable(what: str, error: Exception) -> ApiError:
+    return ApiError(NO_RESPONSE, UNREADABLE, f"the server's {what} cannot be read: {str(error)[:200]}")
 
 
 def plain(value: Object) -> Mapping[str, Any]:

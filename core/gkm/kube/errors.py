@@ -1,5 +1,7 @@
 """One error for every failed request: the API server refused it, or did not respond."""
 
+from collections.abc import Iterable
+
 from msgspec import DecodeError, Struct, json
 
 NO_RESPONSE = 0
@@ -18,8 +20,13 @@ _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 _MAX_MESSAGE = 1000
 
 
+class _Cause(Struct):
+    reason: str = ""
+
+
 class _Details(Struct, rename="camel"):
     retry_after_seconds: float = 0
+    causes: tuple[_Cause, ...] | None = None
 
 
 class _Status(Struct):
@@ -35,15 +42,19 @@ class ApiError(Exception):
     """A request that failed.
 
     `status` is the HTTP status (0: no response), `reason` the machine-readable reason (`NotFound`, `Conflict`,
-    `Expired` …), `message` a line for people, `retry_after` the requested pause in seconds (0: none).
+    `Expired` …), `message` a line for people, `retry_after` the requested pause in seconds (0: none), `causes` the
+    reasons of an `Invalid` object, one for each field (metav1.StatusCause).
     """
 
-    def __init__(self, status: int, reason: str, message: str, retry_after: float = 0) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after: float = 0, causes: Iterable[str] = ()
+    ) -> None:
         super().__init__(f"{reason or status}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
+        self.causes = frozenset(causes)
 
     @property
     def not_found(self) -> bool:
@@ -79,12 +90,13 @@ def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     except UNDECODABLE:
         line = body[:_MAX_MESSAGE].decode(errors="replace").strip().partition("\n")[0]
         return ApiError(status, "", line or f"HTTP {status}", seconds)
-    requested = _bounded(decoded.details.retry_after_seconds if decoded.details else 0.0)
+    details = decoded.details or _Details()
     return ApiError(
         decoded.code or status,
         decoded.reason,
         decoded.message[:_MAX_MESSAGE] or f"HTTP {status}",
-        max(seconds, requested),
+        max(seconds, _bounded(details.retry_after_seconds)),
+        (cause.reason for cause in details.causes or ()),
     )
 
 

@@ -12,40 +12,43 @@ class Index(Generic[K, T]):
     """Objects by key, after client-go's Indexer. A reflector feeds it with changes.
 
     `keys` returns the index keys of an object, `identity` distinguishes objects of one key. Both must depend on the
-    object alone. Thread-safe; a key is removed with its last object. A key has few objects: a change takes time in
-    proportion to them, and an object little memory.
+    object alone. Thread-safe; a key is removed with its last object. A change takes the same time however many objects
+    a key has, because users decide that; `get` takes time in proportion to them.
     """
 
     def __init__(self, keys: Callable[[T], Iterable[K]], identity: Callable[[T], Hashable]) -> None:
         self._keys = keys
         self._identity = identity
-        self._objects: dict[K, tuple[T, ...]] = {}
+        self._objects: dict[K, dict[Hashable, T]] = {}
         self._lock = Lock()
 
     def change(self, old: T | None, new: T | None) -> None:
         """Apply a change: (None, new), (old, new) or (old, None)."""
         with self._lock:
             if old is not None:
-                for key in self._keys(old):
-                    self._set(key, self._others(key, old))
+                self._remove(old)
             if new is not None:
+                identity = self._identity(new)
                 for key in self._keys(new):
-                    self._set(key, (*self._others(key, new), new))
+                    self._objects.setdefault(key, {})[identity] = new
 
     def get(self, key: K) -> tuple[T, ...]:
         """Return the objects of a key, in no particular order."""
-        return self._objects.get(key, ())
+        with self._lock:
+            return tuple(self._objects.get(key, {}).values())
+
+    def count(self, key: K) -> int:
+        """Return the number of objects of a key."""
+        with self._lock:
+            return len(self._objects.get(key, ()))
 
     def __len__(self) -> int:
         """Return the number of keys."""
         return len(self._objects)
 
-    def _others(self, key: K, than: T) -> tuple[T, ...]:
-        identity = self._identity(than)
-        return tuple([entry for entry in self._objects.get(key, ()) if self._identity(entry) != identity])
-
-    def _set(self, key: K, objects: tuple[T, ...]) -> None:
-        if objects:
-            self._objects[key] = objects
-        else:
-            self._objects.pop(key, None)
+    def _remove(self, old: T) -> None:
+        identity = self._identity(old)
+        for key in self._keys(old):
+            objects = self._objects.get(key)
+            if objects is not None and objects.pop(identity, None) is not None and not objects:
+                del self._objects[key]

@@ -11,6 +11,7 @@ from gkm.api.meta import API_VERSION
 from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
 from gkm.api.plans import PlacementPlan
 from gkm.api.runs import Run
+from gkm.api.task_groups import GroupTemplate, Pool, TaskGroup
 from gkm.kube.errors import ApiError
 
 T = TypeVar("T")
@@ -32,6 +33,8 @@ class Resource(Generic[T]):
     plural: str
     namespaced: bool
     type: type[T]
+    metadata_only: bool = False
+    """Whether the API server is to send only the metadata of objects."""
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource.
@@ -39,13 +42,14 @@ class Resource(Generic[T]):
         Raises:
             ApiError: 404, for a name that no object can have and that changes the path: empty, `.` or `..`.
         """
-        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        version = self.api_version.split("/", 1)
         parts = ["namespaces", namespace] if self.namespaced and namespace else []
         parts += [self.plural, *([] if name is None else [name]), *([subresource] if subresource else [])]
-        for part in parts:
+        for part in (*version, *parts):
             if part in _NO_NAMES:
                 raise ApiError(_NOT_FOUND, "NotFound", f"no {self.kind} can have {part!r} in its path")
-        return "/".join([root, *(quote(part, safe="") for part in parts)])
+        root = "apis" if len(version) > 1 else "api"
+        return "/".join(["", root, *(quote(part, safe="") for part in (*version, *parts))])
 
 
 GKMCACHES = Resource(API_VERSION, "GKMCache", "gkmcaches", namespaced=True, type=GKMCache)
@@ -55,6 +59,9 @@ CLUSTERGKMCACHENODES = Resource(
     API_VERSION, "ClusterGKMCacheNode", "clustergkmcachenodes", namespaced=False, type=ClusterGKMCacheNode
 )
 RUNS = Resource(API_VERSION, "Run", "runs", namespaced=True, type=Run)
+GROUPTEMPLATES = Resource(API_VERSION, "GroupTemplate", "grouptemplates", namespaced=False, type=GroupTemplate)
+POOLS = Resource(API_VERSION, "Pool", "pools", namespaced=False, type=Pool)
+TASKGROUPS = Resource(API_VERSION, "TaskGroup", "taskgroups", namespaced=True, type=TaskGroup)
 PLACEMENTPLANS = Resource(API_VERSION, "PlacementPlan", "placementplans", namespaced=True, type=PlacementPlan)
 
 COMPUTEDOMAINS = Resource(

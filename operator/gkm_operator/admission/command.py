@@ -2,26 +2,25 @@
 
 import argparse
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
 from gkm.images.registries.transport import Limits
-from gkm.kube.secrets import own_namespace
 
 from gkm_operator import metrics
 from gkm_operator.admission.certificates import issue
 from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes
-from gkm_operator.admission.domains import single_reads
-from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import reviewers
 from gkm_operator.admission.https.server import AdmissionServer, Reviewer
 from gkm_operator.admission.validator import CacheReviewer, ImageValidator
 from gkm_operator.admission.verdict_cache import VerdictCache
 from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
+
+if TYPE_CHECKING:
+    from gkm_operator.admission.workloads import WorkloadReviews
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,8 +51,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     else:
         certificate, key = Path(arguments.tls_cert), Path(arguments.tls_key)
     try:
-        view, workloads = _workloads(arguments, config)
-        served = {"/validate": CacheReviewer(validator), **workloads}
+        workloads = _workloads(arguments, config)
+        reviewers: dict[str, Reviewer] = {"/validate": CacheReviewer(validator)}
+        served = reviewers | (workloads.reviewers if workloads else {})
         server = AdmissionServer(served, arguments.listen, certificate, key)
     except OSError as error:  # its text names no file
         reason = error.strerror or str(error)
@@ -67,9 +67,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     server.start()
     try:
         health.start()
-        # It is ready without the view: caches need none, and the reviewers of workloads wait for it themselves.
-        if view is not None:
-            view.start()
+        # It is ready without these: caches need none, and the reviewers of workloads wait for them themselves.
+        if workloads is not None:
+            workloads.start()
         if rotation is None:
             ready()
             stop.wait()
@@ -84,21 +84,15 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
             rotation.run(api, arguments.webhook_configuration, stop, ready)
     finally:
         server.close()
-        if view is not None:
-            view.close()
+        if workloads is not None:
+            workloads.close()
         health.close()
     return 0
 
 
-def _workloads(arguments: argparse.Namespace, config: Config) -> tuple[ClusterView | None, Mapping[str, Reviewer]]:
-    """Return the view and the reviewers of workloads; none of them without --domains."""
-    if not arguments.domains:
-        return None, {}
-    from gkm.kube.client import READ_SECONDS, connect  # noqa: PLC0415 -- as in run
+def _workloads(arguments: argparse.Namespace, config: Config) -> "WorkloadReviews | None":
+    if not (arguments.domains or arguments.task_groups):
+        return None
+    from gkm_operator.admission.workloads import WorkloadReviews  # noqa: PLC0415 -- as in run
 
-    api, reads = (
-        connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=seconds)
-        for seconds in (READ_SECONDS, single_reads.READ_SECONDS)
-    )
-    view = ClusterView(api, reads, own_namespace())
-    return view, reviewers(view, config.network)
+    return WorkloadReviews(arguments, config)

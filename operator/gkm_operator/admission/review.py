@@ -20,6 +20,9 @@ MAX_WARNING, MAX_WARNING_LINES = 250, 4
 MAX_WARNINGS = 8
 """The API server drops warnings beyond 4096 characters together (k8s.io/apiserver, endpoints/filters/warning.go)."""
 
+MAX_PROBLEMS = 4
+"""In one message, for a person."""
+
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """The errors of decoding bytes of any shape."""
 
@@ -132,6 +135,13 @@ class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 ADMITTED = ReviewResponse(allowed=True)
+
+
+def refused(*problems: str) -> ReviewResponse:
+    """Return the refusal for these problems; it shows the first of them."""
+    more = len(problems) - MAX_PROBLEMS
+    message = "; ".join(problems[:MAX_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+    return ReviewResponse(allowed=False, message=message)
 
 
 def parse(body: bytes | bytearray) -> ReviewRequest:

@@ -10,8 +10,18 @@ from gkm.api.pod_specs import PodClaim, PodSpec
 from gkm_operator.mnnvl.gpu_requests import ContainerLocation, DeviceClasses, GPURequests, no_device_classes
 
 CLAIM = "mnnvl-claim"
+GROUP_CLAIM = "compute-domain-channel"
+"""The claim in the pods of a TaskGroup; OSMO's users know its name."""
 
 Operation = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClaim:
+    """A claim of a pod: its name, and that of its ResourceClaimTemplate."""
+
+    name: str
+    template: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,55 +41,59 @@ def inject(
     *,
     everywhere: bool = False,
 ) -> Injection:
-    """Return the patch that adds the claim to the containers that request GPUs, or to all of them, `everywhere`.
-
-    `template` is the name of the ResourceClaimTemplate, `at` the JSON pointer of the pod specification. A claim of the
-    user is never replaced, and a pod with a channel of its own gets no second one: it could not be scheduled.
-    """
+    """Return the patch that adds the claim where GPUs are requested, or `everywhere`, as `inject_into` does."""
     every = [ContainerLocation(field, index) for field, index, _ in spec.each_container()] if everywhere else []
     locations = every or gpus.containers(spec, classes)
+    return inject_into(locations, spec, ChannelClaim(CLAIM, template), at, classes)
+
+
+def inject_into(
+    locations: Sequence[ContainerLocation], spec: PodSpec, claim: ChannelClaim, at: str, classes: DeviceClasses
+) -> Injection:
+    """Return the patch that adds a claim to these containers.
+
+    `at` is the JSON pointer of the pod specification. A claim of the user is never replaced, and a pod with a channel
+    of its own, or of the other label, gets no second one: it could not be scheduled.
+    """
     if not locations:
         return Injection()
-    if skipped := own_claim(spec.claims, template, classes):
+    if skipped := own_claim(spec.claims, claim.template, classes, claim.name):
         return Injection(skipped=skipped)
     operations: list[Operation] = []
-    if _injected(spec.claims) is None:
-        claim = {"name": CLAIM, "resourceClaimTemplateName": template}
-        operations.append(_append(f"{at}/resourceClaims", claim, spec.resource_claims is None))
+    if _named(spec.claims, claim.name) is None:
+        value = {"name": claim.name, "resourceClaimTemplateName": claim.template}
+        operations.append(_append(f"{at}/resourceClaims", value, spec.resource_claims is None))
     for location in locations:
-        operations.extend(_container_operations(spec, location, at))
+        operations.extend(_container_operations(spec, location, claim.name, at))
     return Injection(operations)
 
 
-def own_claim(claims: Sequence[PodClaim], template: str, classes: DeviceClasses = no_device_classes) -> str:
+def own_claim(
+    claims: Sequence[PodClaim], template: str, classes: DeviceClasses = no_device_classes, name: str = CLAIM
+) -> str:
     """Return why a pod with these claims gets none from GKM, "" if it gets one or has it."""
-    present = _injected(claims)
+    present = _named(claims, name)
     if present is not None:
         is_ours = present.resource_claim_template_name == template
-        return "" if is_ours else f"the pod has a claim {CLAIM!r} of its own"
-    own = next((claim.name for claim in claims if CHANNEL_CLASS in classes(claim)), "")
+        return "" if is_ours else f"the pod has a claim {name!r} of its own"
+    # The template of a claim that was just injected may not exist yet, so its device class would not be found.
+    ours = (CLAIM, GROUP_CLAIM)
+    own = next((claim.name for claim in claims if claim.name in ours or CHANNEL_CLASS in classes(claim)), "")
     return f"its claim {own!r} is a channel to another ComputeDomain" if own else ""
 
 
-def _injected(claims: Iterable[PodClaim]) -> PodClaim | None:
-    """Return the claim with the name that GKM gives to its claims."""
-    return next((claim for claim in claims if claim.name == CLAIM), None)
+def _named(claims: Iterable[PodClaim], name: str) -> PodClaim | None:
+    return next((claim for claim in claims if claim.name == name), None)
 
 
-def _container_operations(spec: PodSpec, location: ContainerLocation, at: str) -> Iterable[Operation]:
+def _container_operations(spec: PodSpec, location: ContainerLocation, name: str, at: str) -> Iterable[Operation]:
     containers = spec.containers if location.field == "containers" else spec.init_containers
     resources = (containers or ())[location.index].resources
+    at = f"{at}/{location.field}/{location.index}/resources"
     if resources is None:
-        yield {
-            "op": "add",
-            "path": f"{at}/{location.field}/{location.index}/resources",
-            "value": {"claims": [{"name": CLAIM}]},
-        }
-        return
-    claims = resources.claims
-    if any(claim.name == CLAIM for claim in claims or ()):
-        return
-    yield _append(f"{at}/{location.field}/{location.index}/resources/claims", {"name": CLAIM}, claims is None)
+        yield {"op": "add", "path": at, "value": {"claims": [{"name": name}]}}
+    elif all(claim.name != name for claim in resources.claims or ()):
+        yield _append(f"{at}/claims", {"name": name}, resources.claims is None)
 
 
 def _append(path: str, value: object, is_new: bool) -> Operation:  # noqa: FBT001 -- one private caller's fact

@@ -101,8 +101,8 @@ def test_a_create_with_a_lost_response_is_repeated_before_other_runs_are_planned
     original = site.api.create
     lost: list[str] = []
 
-    def create(resource: Any, value: Any) -> Any:  # noqa: ANN401 -- as the API has it
-        answer = original(resource, value)
+    def create(resource: Any, value: Any, **options: Any) -> Any:  # noqa: ANN401 -- as the API has it
+        answer = original(resource, value, **options)
         if resource.plural == "placementplans" and not lost:
             lost.append(value["metadata"]["name"])
             raise ApiError(504, "Timeout", "the answer was lost")

@@ -91,7 +91,7 @@ def test_every_manifest_is_accepted(gkm_cluster: Cluster) -> None:
 
 def test_the_samples_are_accepted(gkm_cluster: Cluster) -> None:
     samples = ROOT / "deploy" / "samples"
-    documents = [document for path in samples.glob("*.yaml") for document in yaml.safe_load_all(path.read_text())]
+    documents = [document for path in samples.rglob("*.yaml") for document in yaml.safe_load_all(path.read_text())]
     for name in sorted({document["metadata"].get("namespace", "default") for document in documents} - {"default"}):
         gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     said = gkm_cluster.kubectl("apply", "--dry-run=server", "--recursive", "--filename", str(samples))

@@ -1,12 +1,16 @@
 """The command `gkm` as a person runs it, in a process of its own."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
+from gkm_cli.main import main
 from support.cli.fork_server import ForkServer
 from support.registry.server import Registry
 from support.sigstore.key_signatures import SigningKey
@@ -31,6 +35,23 @@ def gkm(*arguments: object, env: dict[str, str] | None = None) -> subprocess.Com
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment
     )
+
+
+def gkm_in_this_process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process, for hundreds of examples."""
+    typed, out, err = ["gkm", *map(str, arguments)], io.StringIO(), io.StringIO()
+    nothing = io.TextIOWrapper(io.BytesIO())
+    code: object = 0
+    within = (patch.object(sys, "argv", typed), patch.object(sys, "stdin", nothing))
+    with ExitStack() as stack:
+        for each in (*within, redirect_stdout(out), redirect_stderr(err)):
+            stack.enter_context(each)
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
 
 
 @cache

@@ -1,18 +1,15 @@
 """Lists of nodes and pods, and manifests of Runs, as files for `gkm plan`; and the command, on a terminal or not."""
 
-import io
 import json
 import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from gkm_cli.main import main
+from support.cli.command import gkm_in_this_process
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -57,19 +54,7 @@ def listed(*items: Json) -> Json:
 
 def run_plan(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `gkm plan` in this process, because importing numpy for each of many tests takes long."""
-    typed, out, err = ["gkm", "plan", *map(str, arguments)], io.StringIO(), io.StringIO()
-    nothing = io.TextIOWrapper(io.BytesIO())
-    code: object = 0
-    within = (patch.object(sys, "argv", typed), patch.object(sys, "stdin", nothing))
-    with ExitStack() as stack:
-        for each in (*within, redirect_stdout(out), redirect_stderr(err)):
-            stack.enter_context(each)
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-    assert isinstance(code, int)
-    return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
+    return gkm_in_this_process("plan", *arguments)
 
 
 class PlanWorkspace:

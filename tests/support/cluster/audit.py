@@ -48,7 +48,7 @@ class Audit:
 
     def arguments(self) -> tuple[str, ...]:
         """Write the policy; return what the server has to be started with."""
-        self.directory.mkdir(parents=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         policy = {
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",

@@ -1,4 +1,4 @@
-"""GKM with the component `domains` on a cluster of a test: all of its objects, and its processes beside the API server.
+"""GKM with components on a cluster of a test: all of its objects, and its processes beside the API server.
 
 Each process has the token of its own ServiceAccount, so what the manifests do not allow it cannot do.
 """
@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,28 @@ CONTROLLERS, ADMISSION = (
 WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 IN_PODS = frozenset({"DaemonSet", "Deployment", "Service", "PodDisruptionBudget"})
 """Kinds that are not applied: their processes run beside the API server."""
+DOMAINS, TASK_GROUPS = "domains", "task-groups"
+SECTIONS: dict[str, Json] = {
+    DOMAINS: {"network": {"autoMNNVLEnabled": True}},
+    TASK_GROUPS: {"taskGroups": {"enabled": True}},
+}
+"""What switches a component on."""
+INVALID: dict[str, tuple[Json, str]] = {
+    DOMAINS: (
+        pod_clique_set("invalid", namespace="default", annotations={"grove.io/auto-mnnvl": "invalid"}),
+        "must be",
+    ),
+    TASK_GROUPS: (
+        {
+            "apiVersion": "gkm.io/v1alpha1",
+            "kind": "GroupTemplate",
+            "metadata": {"name": "invalid"},
+            "spec": {"template": {"kind": "x"}},
+        },
+        "apiVersion is missing",
+    ),
+}
+"""An object that the admission of a component refuses, and words of its refusal."""
 
 
 @dataclass
@@ -39,15 +61,22 @@ class Gkm:
     cluster: Cluster
     directory: Path
     config: Json
+    components: Sequence[str] = (DOMAINS,)
     webhook_port: int = field(default_factory=ports.free)
     processes: dict[str, Process] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
-    def installed(cls, cluster: Cluster, directory: Path, **network: object) -> Iterator["Gkm"]:
-        """Apply everything; `network` is that section of the configuration. Processes end with the block."""
+    def installed(cls, cluster: Cluster, directory: Path, *components: str, **network: object) -> Iterator["Gkm"]:
+        """Apply everything and switch the components on, without any named `domains`; processes end with the block.
+
+        `network` is more of that section of the configuration.
+        """
         directory.mkdir(parents=True, exist_ok=True)
-        made = cls(cluster, directory, {"network": {"autoMNNVLEnabled": True, **network}})
+        chosen = components or (DOMAINS,)
+        config = {name: dict(section) for each in chosen for name, section in SECTIONS[each].items()}
+        made = cls(cluster, directory, config, chosen)
+        made.configure(**network)
         with ExitStack() as stack:
             stack.callback(made.stop)
             our_kinds.install(cluster)
@@ -56,7 +85,7 @@ class Gkm:
 
     def configure(self, **network: object) -> None:
         """Change the section `network`; processes read it at their start."""
-        self.config["network"] |= network
+        self.config.setdefault("network", {}).update(network)
 
     def controllers(self, identity: str = "controllers") -> Process:
         """Start a replica of the controllers and wait until it leads or stands by."""
@@ -68,7 +97,8 @@ class Gkm:
         """Start the webhooks and wait until the API server calls them."""
         certificate, key = self._certificate()
         flags = (f"--tls-cert={certificate}", f"--tls-key={key}", f"--listen=127.0.0.1:{self.webhook_port}")
-        process = self._run("admission", "admission", ADMISSION, "--domains=on", *flags)
+        switches = [f"--{name}=on" for name in self.components]
+        process = self._run("admission", "admission", ADMISSION, *switches, *flags)
         process.ready(self._is_asked, "the API server calls it")
         return process
 
@@ -99,10 +129,11 @@ class Gkm:
     def _rendered(self) -> list[Json]:
         # Kustomize takes no absolute paths.
         with tempfile.TemporaryDirectory(dir=self.directory) as overlay:
-            relative = {
-                name: os.path.relpath(ROOT / "deploy" / name, overlay) for name in ("base", "components/domains")
-            }
-            lists = {"resources": [relative["base"]], "components": [relative["components/domains"]]}
+            base, *components = (
+                os.path.relpath(ROOT / "deploy" / name, overlay)
+                for name in ("base", *(f"components/{each}" for each in self.components))
+            )
+            lists = {"resources": [base], "components": components}
             header = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
             (Path(overlay) / "kustomization.yaml").write_text(yaml.safe_dump(header | lists))
             return list(yaml.safe_load_all(self.cluster.kubectl("kustomize", overlay)))
@@ -123,9 +154,11 @@ class Gkm:
         return self.cluster.control_plane.authority.server(["127.0.0.1"]).write(self.directory / "tls", "tls")
 
     def _is_asked(self) -> bool:
-        invalid = pod_clique_set("invalid", namespace="default", annotations={"grove.io/auto-mnnvl": "invalid"})
+        return all(self._refuses(*INVALID[each]) for each in self.components)
+
+    def _refuses(self, invalid: Json, words: str) -> bool:
         try:
             self.cluster.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(invalid))
         except KubectlFailed as refusal:
-            return "must be" in refusal.stderr
+            return words in refusal.stderr
         return False

@@ -21,8 +21,9 @@ from gkm.images.signatures import bundles, entry_body, log_entries, trusted_root
 from gkm.images.signatures import discovery as found
 from gkm.images.signatures import signature_formats as parsing
 from gkm.images.signing import keyless, keys, store
-from gkm.kube import client, decoding, errors, resources, watches
+from gkm.kube import client, decoding, discovery, errors, resources, watches
 from gkm.kube.resources import Resource
+from gkm.templates.rendering import frames, process
 from gkm.topology import lists, nodes, pods
 from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.kubernetes import fabric_sink as kube_fabric
@@ -33,15 +34,19 @@ from gkm_cli.cache import gpu_files
 from gkm_operator.admission import review
 from gkm_operator.admission.domains import requests as workloads
 from gkm_operator.admission.domains import thin_objects
+from gkm_operator.admission.groups import objects as templates
+from gkm_operator.admission.groups.pods import ReviewedTaskPod
 from gkm_operator.admission.https import http1
 from gkm_operator.caches.nodes import liveness as presence
 from gkm_operator.caches.nodes import reports as contributions
 from gkm_operator.plans.state import objects
 from gkm_operator.plans.write import flavors
 from gkm_operator.preconditions import crds as kinds
+from gkm_operator.taskgroups import members, nvlink_results, watcher
 from msgspec import Raw
 
 MIB = 1 << 20
+GROUP_JOBS = members.watched(Resource("batch/v1", "Job", "jobs", namespaced=True, type=dict))
 OBJECT_BYTES = 3 * MIB // 2
 """What etcd takes of an object."""
 OBJECT_FACTOR = 40
@@ -157,7 +162,17 @@ KUBE = (
             resources.RUNS,
             resources.PLACEMENTPLANS,
             resources.NODES,
+            resources.GROUPTEMPLATES,
+            resources.POOLS,
+            resources.TASKGROUPS,
         )
+    ),
+    Decoder(
+        "kinds of a version",
+        lambda text: decoding.document("/apis/a/v1", text, discovery._Kinds),
+        discovery._Kinds,
+        client.MAX_BODY_BYTES,
+        factor=OBJECT_FACTOR,
     ),
     *(
         _object(resource, "the controllers")
@@ -174,11 +189,23 @@ KUBE = (
             objects.PODS,
         )
     ),
+    *(
+        _object(resource, "task groups")
+        for resource in (members.watched(resources.CONFIGMAPS), GROUP_JOBS, watcher.PODS)
+    ),
+    _object(nvlink_results.PODS, "a test of NVLink"),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
     Decoder("admission review", review.parse, review.AdmissionReview[review.ReviewRequest], http1.MAX_BODY_BYTES),
     *(
         _object(resource, "admission")
-        for resource in (thin_objects.SETS, thin_objects.DOMAINS, thin_objects.CONFIG_MAPS)
+        for resource in (
+            thin_objects.SETS,
+            thin_objects.DOMAINS,
+            thin_objects.CONFIG_MAPS,
+            templates.TEMPLATES,
+            templates.POOLS,
+            templates.TASK_GROUPS,
+        )
     ),
     Decoder(
         "envelope of a workload",
@@ -193,6 +220,12 @@ KUBE = (
             workloads.ReviewedClique,
             workloads.ReviewedScalingGroup,
             workloads.ReviewedPod,
+            workloads.UserInfo,
+            templates.ReviewedTemplate,
+            templates.ReviewedPool,
+            templates.ReviewedGroup,
+            templates.ReviewedIdentity,
+            ReviewedTaskPod,
         )
     ),
     Decoder(
@@ -212,6 +245,7 @@ KUBE = (
 )
 HOSTS = (
     Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Document, neighbors.MAX_BYTES),
+    Decoder("reply of a rendering child", process.decode, process.Reply, frames.MAX_REPLY_BYTES),
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(
         "credential helper",

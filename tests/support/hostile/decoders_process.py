@@ -5,6 +5,7 @@ compared with what the child held before its first text, so memory that a text g
 and hides nothing. A text that seems to take too much is measured again, as the first one of a fresh child.
 """
 
+import gc
 import json
 import os
 import sys
@@ -21,6 +22,9 @@ TEXTS_EACH = 16
 
 
 def main() -> None:
+    # Garbage of the imports, and a collection that visits their objects, would count against some text of a child.
+    gc.collect()
+    gc.freeze()
     for name in sys.argv[1:] or DECODERS:
         decoder = DECODERS[name]
         # Of YAML the number of values is limited, and reading it is slow.

@@ -1,4 +1,4 @@
-"""A Kubernetes API in memory behind `gkm.kube.api.Api`; it passes tests/contract/test_kube_api_contract.py."""
+"""A Kubernetes API in memory behind `gkm.kube.api.Api`; it passes tests/contract/test_kube_api_*.py."""
 
 import copy
 import itertools
@@ -11,11 +11,14 @@ from gkm.kube import decoding
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Change, ListPage, ListSelector, Object, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
-from support.kube.fake_watch import FakeWatch, is_selected
+from support.kube.fake_discovery import documents
+from support.kube.fake_watch import FakeWatch, is_selected, reduced
 
 T = TypeVar("T")
 Json = dict[str, Any]
 Key = tuple[str, str, str]
+FOREGROUND = "foregroundDeletion"
+"""The finalizer of the garbage collector: support.kube.garbage."""
 
 
 class FakeApi:
@@ -26,6 +29,9 @@ class FakeApi:
         self.fault: Callable[[str, str], ApiError | None] = lambda _verb, _plural: None
         self.served: set[tuple[str, str]] | None = None
         """The served kinds as (apiVersion, plural); None for every kind."""
+        self.kinds: list[Resource[Any]] = []
+        """The kinds that discovery shows, if they are served."""
+        self.field_managers: set[str] = set()
         self._objects: dict[Key, Json] = {}
         self._applied: dict[tuple[Key, str, str], Json] = {}
         self._history: list[tuple[int, str, Change, Json]] = []
@@ -59,7 +65,8 @@ class FakeApi:
                     self._called("list", resource, "continue")
                     self._remembered(version, "The provided continue parameter is too old")
             # As the real API: an object that cannot be decoded as the requested type is reported as unreadable.
-            part = {"metadata": metadata, "items": listed[start : start + limit]}
+            items = [reduced(resource, value) for value in listed[start : start + limit]]
+            part = {"metadata": metadata, "items": items}
             yield decoding.page(resource, json.dumps(part).encode())[0]
 
     def watch(
@@ -98,7 +105,9 @@ class FakeApi:
             self._applied[mine] = wanted
             return _typed(resource, self._store(resource, key, old, new))
 
-    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
+    def merge(
+        self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None, *, subresource: str = ""
+    ) -> T:
         with self._lock:
             self._called("merge", resource, name)
             old = self._found(resource, namespace, name)
@@ -108,14 +117,15 @@ class FakeApi:
             uid = old["metadata"]["uid"]
             if plain.get("metadata", {}).get("uid", uid) != uid:
                 raise ApiError(422, "Invalid", "metadata.uid: field is immutable")
-            part = {p: plain[p] for p in plain if p != "status"}
+            part = {p: plain[p] for p in plain if (p == "status") == (subresource == "status")}
             return _typed(resource, self._store(resource, _key(resource, namespace, name), old, _merge(new, part)))
 
-    def create(self, resource: Resource[T], value: Object) -> T:
+    def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
         with self._lock:
             new: Json = json.loads(json.dumps(decoding.plain(value)))
             name = new["metadata"]["name"]
             self._called("create", resource, name)
+            self.field_managers.add(field_manager)
             key = _key(resource, new["metadata"].get("namespace"), name)
             if key in self._objects:
                 raise ApiError(409, "AlreadyExists", f"{resource.plural} {name!r} already exists")
@@ -131,6 +141,7 @@ class FakeApi:
         *,
         uid: str = "",
         resource_version: str = "",
+        foreground: bool = False,
     ) -> None:
         with self._lock:
             self._called("delete", resource, name)
@@ -139,12 +150,20 @@ class FakeApi:
                 raise ApiError(409, "Conflict", f"the UID in the precondition ({uid}) is not that of the object")
             _precondition(resource_version, old)
             key = _key(resource, namespace, name)
-            if not old["metadata"].get("finalizers"):
+            finalizers = old["metadata"].get("finalizers", []) + ([FOREGROUND] if foreground else [])
+            if not finalizers:
                 self._remove(resource, key, old)
             elif "deletionTimestamp" not in old["metadata"]:
                 new = copy.deepcopy(old)
-                new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                new["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}
                 self._store(resource, key, old, new)
+
+    def discover(self, path: str, document: type[T]) -> T:
+        with self._lock:
+            self.calls.append(("discover", path, ""))
+            if error := self.fault("discover", path):
+                raise error
+            return decoding.document(path, json.dumps(documents(self.kinds, self.served)(path)).encode(), document)
 
     # what tests do to it
 
@@ -223,7 +242,7 @@ class FakeApi:
 
 
 def _typed(resource: Resource[T], value: Json) -> T:
-    return decoding.single_object(resource, json.dumps(value).encode())
+    return decoding.single_object(resource, json.dumps(reduced(resource, value)).encode())
 
 
 def _key(resource: Resource[Any], namespace: str | None, name: str) -> Key:

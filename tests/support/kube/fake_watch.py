@@ -44,7 +44,8 @@ class FakeWatch(Iterator[WatchEvent[T]]):
         meta = value["metadata"]
         key = (self.resource.plural, meta.get("namespace", ""), meta["name"])
         if is_selected(self.resource, self._selector, key, value):
-            self.put(decoding.event(self.resource, json.dumps({"type": change, "object": value}).encode()))
+            shown = reduced(self.resource, value)
+            self.put(decoding.event(self.resource, json.dumps({"type": change, "object": shown}).encode()))
 
     def put(self, event: WatchEvent[T]) -> None:
         self._queue.put(event)
@@ -54,6 +55,11 @@ class FakeWatch(Iterator[WatchEvent[T]]):
 
     def close(self) -> None:
         self._queue.put(None)
+
+
+def reduced(resource: Resource[Any], value: Json) -> Json:
+    """Return an object as the server sends it: only its metadata, if the resource wants that."""
+    return {"metadata": value["metadata"]} if resource.metadata_only else value
 
 
 def is_selected(resource: Resource[Any], selector: ListSelector, key: Key, value: Json) -> bool:

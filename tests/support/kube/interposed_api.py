@@ -20,7 +20,7 @@ class Call(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        return self.verb not in {"get", "list"}
+        return self.verb not in {"get", "list", "discover"}
 
 
 Around = Callable[[Call, Callable[[], Any]], Any]
@@ -59,14 +59,18 @@ class InterposedApi:
         found: T = self._around(Call("apply", resource.plural, plain(value)["metadata"].get("name", "")), send)
         return found
 
-    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
-        call = Call("merge", resource.plural, name)
-        found: T = self._around(call, lambda: self._api.merge(resource, name, patch, namespace))
+    def merge(
+        self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None, *, subresource: str = ""
+    ) -> T:
+        def send() -> T:
+            return self._api.merge(resource, name, patch, namespace, subresource=subresource)
+
+        found: T = self._around(Call("merge", resource.plural, name), send)
         return found
 
-    def create(self, resource: Resource[T], value: Object) -> T:
+    def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
         call = Call("create", resource.plural, plain(value)["metadata"].get("name", ""))
-        found: T = self._around(call, lambda: self._api.create(resource, value))
+        found: T = self._around(call, lambda: self._api.create(resource, value, field_manager=field_manager))
         return found
 
     def delete(
@@ -77,11 +81,18 @@ class InterposedApi:
         *,
         uid: str = "",
         resource_version: str = "",
+        foreground: bool = False,
     ) -> None:
         self._around(
             Call("delete", resource.plural, name),
-            lambda: self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version),
+            lambda: self._api.delete(
+                resource, name, namespace, uid=uid, resource_version=resource_version, foreground=foreground
+            ),
         )
+
+    def discover(self, path: str, document: type[T]) -> T:
+        found: T = self._around(Call("discover", path), lambda: self._api.discover(path, document))
+        return found
 
 
 def killed_at(step: int, *, after: bool) -> Around:

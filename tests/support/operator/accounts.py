@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from support.fakes import nvml_library
 from support.host import ports
 from support.host.processes import Process
 from support.operator.deployment import HURRIED, MAIN, ROOT, called_here, component, manifests
-from support.operator.domain_cluster import install_kinds
+from support.operator.domain_cluster import any_kind, install_kinds
 from support.operator.rights import SYSTEM, sample
 from support.operator.seen import NODE, TEAM, Seen
 from support.peers import build as peers
@@ -33,7 +34,9 @@ from support.registry.server import Registry
 SECRET, WEBHOOKS = "registry", "gkm-caches"
 WEBHOOK_KIND = "ValidatingWebhookConfiguration"
 NOT_RUN_HERE = frozenset({"Deployment", "DaemonSet", "Service", "PodDisruptionBudget", WEBHOOK_KIND})
-DOMAIN_WEBHOOKS = ("mutating", "validating")
+WEBHOOK_KINDS, COMPONENTS = ("mutating", "validating"), ("gkm-domains", "gkm-task-groups")
+POD_GROUPS = ("scheduling.run.ai", "scheduling.volcano.sh", "scheduling.x-k8s.io")
+"""The groups with a kind PodGroup that templates may create by default."""
 SURVEYED = ROOT / "tests" / "data" / "fabric" / "ibnetdiscover-40-switches.out"
 Json = dict[str, Any]
 
@@ -63,15 +66,16 @@ class Accounts:
         return self.machine.root / "token"
 
     def install(self) -> None:
-        """Apply crds/, deploy/base, the component domains and the sample; webhooks are called on this machine."""
+        """Apply crds/, deploy/base, both components and the sample; webhooks are called on this machine."""
         self.cluster.apply(ROOT / "crds")
+        self.cluster.apply([any_kind(group, "v1", "PodGroup") for group in POD_GROUPS])
         install_kinds(self.cluster)
         spaces, documents = [namespace(name) for name in (SYSTEM, TEAM)], [*manifests(), *sample()]
         found = [document for document in documents if document["kind"] not in NOT_RUN_HERE]
         self.cluster.apply([*spaces, *found, self._pull_secret()])
         self.configure_webhook()
-        domains = component("domains")
-        self.cluster.apply([called_here(one, self.webhook_port) if "webhooks" in one else one for one in domains])
+        added = [*component("domains"), *component("task-groups")]
+        self.cluster.apply([called_here(one, self.webhook_port) if "webhooks" in one else one for one in added])
 
     def configure_webhook(self) -> None:
         """Apply the webhook configuration as a person does, who knows no CA."""
@@ -117,8 +121,9 @@ class Accounts:
         listen = (f"--listen=127.0.0.1:{self.webhook_port}", f"--health=127.0.0.1:{ports.free()}")
         tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
         configured = [f"--webhook-configuration={WEBHOOKS}"]
-        configured += [f"--webhook-configuration={kind}/gkm-domains" for kind in DOMAIN_WEBHOOKS]
-        words: list[str | Path] = ["admission", "--kubeconfig", account, *listen, *tls, *configured, "--domains=on"]
+        configured += [f"--webhook-configuration={kind}/{name}" for kind, name in product(WEBHOOK_KINDS, COMPONENTS)]
+        switches = ("--domains=on", "--task-groups=on")
+        words: list[str | Path] = ["admission", "--kubeconfig", account, *listen, *tls, *configured, *switches]
         # It looks for its CA in the configuration once a minute; a life is not to wait for that.
         process = self._run("admission", HURRIED, *words)
         process.ready(self.is_judged, "the API server asks it")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gkm_operator.admission.https.http1 import MAX_BODY_BYTES
-from support.operator import workloads
+from support.operator import group_templates, workloads
 from support.operator.reviews import review
 from support.operator.webhook import REVIEW, post
 
@@ -19,9 +19,11 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-REVIEWS = {"/validate": REVIEW} | {
-    path: workloads.review(path, found) for path, found in workloads.reviewed_objects().items()
-}
+REVIEWS = (
+    {"/validate": REVIEW}
+    | {path: workloads.review(path, found) for path, found in workloads.reviewed_objects().items()}
+    | group_templates.reviews()
+)
 """A review that is admitted, by path."""
 
 
@@ -37,6 +39,7 @@ def bodies(seed: int) -> Iterator[tuple[str, bytes]]:
 
 
 _METADATA, _CONTAINERS = '"metadata": {', '"containers": ['
+_TEMPLATE, _NAMES, _TASKS = '"template": {', '"commonGroupTemplates": [', '"tasks": ['
 FILLINGS = (
     (_METADATA, '"labels": {', '"a%d":"",', '"z":""}, '),
     (_METADATA, '"annotations": {', '"grove.io/%d":"",', '"z":""}, '),
@@ -53,6 +56,14 @@ FILLINGS = (
     (_CONTAINERS, '{"resources":{"limits":{', '"a%d":1,', '"z":1}}},'),
     (_CONTAINERS, '{"resources":{"claims":[', '{"name":""},', '{"name":""}]}},'),
     (_CONTAINERS, "", "[[[[[[[[[[],", ""),
+    (_TEMPLATE, '"a":[', "{},", "{}],"),
+    (_TEMPLATE, "", '"a%d":[],', ""),
+    (_TEMPLATE, '"validation":[', '{"expression":"%d"},', '{"expression":""}],'),
+    (_NAMES, "", '"a%d",', ""),
+    (_TASKS, "", '{"name":"a%d"},', ""),
+    (_TASKS, '{"name":"a","labels":{', '"a%d":"",', '"z":""}},'),
+    ('"userInfo": {', '"groups":[', '"",', '""],'),
+    ('"userInfo": {', '"extra":{', '"a%d":[],', '"z":[]},'),
 )
 
 

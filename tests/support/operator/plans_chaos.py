@@ -23,9 +23,9 @@ class Witness(FakeApi):
         self.twice: list[str] = []
         self.made = 0
 
-    def create(self, resource: Resource[T], value: Object) -> T:
+    def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
         with self._lock:
-            found = super().create(resource, value)
+            found = super().create(resource, value, field_manager=field_manager)
             if resource.plural == PLACEMENTPLANS.plural:
                 self.made += 1
                 self.twice += judged(self)

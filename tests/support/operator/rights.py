@@ -66,7 +66,12 @@ def sample() -> list[Json]:
 
 BASE = sorted(granted(manifests()))
 DOMAINS = sorted(granted(component("domains")))
-SHIPPED = sorted([*BASE, *DOMAINS])
-"""Those of deploy/base and of the component domains."""
-RIGHTS = sorted([*SHIPPED, *granted(sample())])
-"""The same, and what the sample opens besides."""
+TASK_GROUPS = sorted(granted(component("task-groups")))
+SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS})
+"""Those of deploy/base and of both components, which share some."""
+_OF_ADMISSION = [right for right in TASK_GROUPS if right.account == "gkm-admission"]
+RIGHTS = sorted({*BASE, *DOMAINS, *_OF_ADMISSION, *granted(sample())})
+"""What the processes use in tests/peers/operator/test_rights_exactly_used.py, and what the sample opens besides.
+
+The controllers use those for group templates in test_task_groups_disturbed.py.
+"""

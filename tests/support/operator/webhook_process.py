@@ -5,11 +5,14 @@ Writes its port to DIRECTORY/port, its log to standard error, and ends when stan
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from gkm.hoststate import files, logs
 from gkm_operator.admission.domains.single_reads import READ_SECONDS
+from gkm_operator.admission.https.server import Reviewer
 from gkm_operator.admission.validator import ImageValidator
+from support.operator.group_templates import filled, rendering
 from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
 from support.operator.reviews import IMAGE
 from support.operator.webhook import serving
@@ -30,7 +33,15 @@ def main() -> None:
     validator = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
     workloads = enrolled_set()
     workloads.api.fault = _slow_reads
-    with serving(directory, validator, workloads.reviewers) as webhook:
+    with rendering() as renderer:
+        groups = filled(renderer)
+        groups.api.fault = _slow_reads
+        serve(directory, validator, workloads.reviewers | groups.reviewers)
+
+
+def serve(directory: Path, validator: ImageValidator, reviewers: Mapping[str, Reviewer]) -> None:
+    """Serve until standard input ends."""
+    with serving(directory, validator, reviewers) as webhook:
         files.replace(directory / "port", str(webhook.server.port).encode())
         sys.stdin.read()
 

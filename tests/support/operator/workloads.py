@@ -44,8 +44,18 @@ BY_KIND = {one.kind: as_json(one) for one in (PODCLIQUESETS, COMPUTEDOMAINS, CLA
 
 
 def review(path: str, reviewed: Json | None, old: Json | None = None, **changes: Any) -> bytes:  # noqa: ANN401 -- JSON
-    """Return the AdmissionReview that an API server sends to a path."""
-    group, version, kind = KINDS[path]
+    """Return the AdmissionReview that an API server sends to a path of the domains."""
+    return review_of(KINDS[path], reviewed, old, **changes)
+
+
+def review_of(
+    reviewed_kind: tuple[str, str, str],
+    reviewed: Json | None,
+    old: Json | None = None,
+    **changes: Any,  # noqa: ANN401 -- JSON
+) -> bytes:
+    """Return the AdmissionReview of an object of any kind."""
+    group, version, kind = reviewed_kind
     metadata = (reviewed or old or {}).get("metadata", {})
     request = {
         "uid": "u-1",

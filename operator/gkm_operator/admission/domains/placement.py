@@ -15,8 +15,8 @@ REQUIRED, PREFERRED = (
 _LARGEST_WEIGHT = 100
 
 
-def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network) -> list[Operation]:
-    """Return the patch that adds the affinity to the pods with the label of a domain; nothing if it is there.
+def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network, label: str = DOMAIN_LABEL) -> list[Operation]:
+    """Return the patch that adds the affinity to the pods whose label names the domain; nothing if it is there.
 
     `at` is the JSON pointer of the pod specification. The scheduler lets the first pod of a required affinity pass,
     because the pod matches its own term.
@@ -24,7 +24,7 @@ def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network) -> lis
     if settings.placement == "none":
         return []
     term: dict[str, Any] = {
-        "labelSelector": {"matchLabels": {DOMAIN_LABEL: domain}},
+        "labelSelector": {"matchLabels": {label: domain}},
         "topologyKey": settings.placement_label,
     }
     pods = spec.affinity.pod_affinity if spec.affinity else None
@@ -33,7 +33,7 @@ def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network) -> lis
     else:
         name, entry = PREFERRED, {"weight": _LARGEST_WEIGHT, "podAffinityTerm": term}
         is_new = pods is None or pods.preferred is None
-    if any(_is_ours(found, domain, settings) for found in _terms(pods)):
+    if any(_is_ours(found, (label, domain), settings) for found in _terms(pods)):
         return []
     if spec.affinity is None:
         return [_add(f"{at}/affinity", {"podAffinity": {name: [entry]}})]
@@ -50,12 +50,12 @@ def _terms(pods: PodAffinity | None) -> list[AffinityTerm]:
     return [*(pods.required or ()), *(each.pod_affinity_term for each in pods.preferred or ())]
 
 
-def _is_ours(term: AffinityTerm, domain: str, settings: Network) -> bool:
+def _is_ours(term: AffinityTerm, label: tuple[str, str], settings: Network) -> bool:
     selector = term.label_selector
     return (
         term.topology_key == settings.placement_label
         and selector is not None
-        and (selector.match_labels or {}).get(DOMAIN_LABEL) == domain
+        and label in (selector.match_labels or {}).items()
     )
 
 

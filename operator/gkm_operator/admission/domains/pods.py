@@ -35,7 +35,7 @@ class PodReview:
         if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
             return _warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")
         unread: list[str] = []
-        classes = _tolerant(self._view.device_classes(request.namespace, strict=True), unread)
+        classes = tolerant(self._view.device_classes(request.namespace, strict=True), unread)
         if not self._gpus.any(pod.spec, classes):
             return _warned(*unread)
         template = self._template(request.namespace, name)
@@ -58,7 +58,9 @@ class PodReview:
         return found.template or name
 
 
-def _tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:
+def tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:
+    """Return `classes` for a pod: a claim that cannot be read has none, and the first one adds its warning."""
+
     def found(claim: PodClaim) -> tuple[str, ...]:
         try:
             return tuple(classes(claim))

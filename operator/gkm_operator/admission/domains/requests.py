@@ -115,21 +115,35 @@ class ReviewedPod(Struct, frozen=True):
     spec: ReviewedPodSpec = ReviewedPodSpec()
 
 
+class UserInfo(Struct, frozen=True):
+    """The user of a request (authentication.k8s.io/v1)."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_NO_USER = UserInfo()
+
+
 class Envelope(AdmissionRequest, frozen=True):
-    """A request whose objects are not decoded: they are views of the body, which stays in memory with them."""
+    """A request whose parts are not decoded: they are views of the body, which stays in memory with them."""
 
     object: Raw = _NULL
     old_object: Raw = _NULL
+    user_info: Raw = _NULL
 
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """A request to create or update an object; `old` is None at its creation."""
+    """A request about an object; `old` is None at its creation, and at its deletion, where `object` is the old one."""
 
     operation: str
     namespace: str
     object: T
     old: T | None = None
+    user: UserInfo = _NO_USER
 
 
 def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
@@ -151,9 +165,12 @@ def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
         ObjectInvalid: an object is missing or cannot be read.
     """
     found, old = _decode(envelope.object, kind), _decode(envelope.old_object, kind)
+    if envelope.operation == "DELETE":
+        found, old = old, None
     if found is None:
         raise ObjectInvalid(f"{envelope.operation} without an object")
-    return Request(envelope.operation, envelope.namespace, found, old)
+    user = _decode(envelope.user_info, UserInfo) or _NO_USER
+    return Request(envelope.operation, envelope.namespace, found, old, user)
 
 
 def _decode(raw: Raw, kind: type[T]) -> T | None:

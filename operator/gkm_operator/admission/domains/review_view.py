@@ -86,7 +86,7 @@ class ReviewView:
         observed = None if again else self._cluster.pod_clique_set(namespace, name)
         if observed is not None and uid in ("", observed.metadata.uid):
             return observed
-        return self._get(SETS, namespace, name, 0.0 if again else SET_SECONDS)
+        return self.object(SETS, namespace, name, 0.0 if again else SET_SECONDS)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
         """See View."""
@@ -124,19 +124,14 @@ class ReviewView:
                 f"more than {MAX_CLAIMS} ResourceClaims and ResourceClaimTemplates show whether it requests GPUs; use "
                 "fewer"
             )
-        found = self._get(resource, namespace, name, CLAIM_SECONDS)
+        found = self.object(resource, namespace, name, CLAIM_SECONDS)
         if found is None and strict:
             what = "claim template" if resource is CLAIM_TEMPLATES else "ResourceClaim"
             raise ViewUnavailable(f"{what} {name[:253]} does not exist yet")
         return found
 
-    def _get(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return an object that this review has read, or that was read within the last `seconds`.
-
-        Raises:
-            Unread: it is noted.
-            ViewUnavailable: it could not be read.
-        """
+    def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        """See View; raise Unread if it is noted."""
         key = (resource, namespace, name, seconds)
         if key in self._failed:
             raise ViewUnavailable(self._failed[key])

@@ -69,6 +69,7 @@ class WorkloadReviewer(Generic[T]):
     cluster: ClusterView
     budgets: Budgets
     lenient: bool = False
+    operations: frozenset[str] = frozenset({"CREATE", "UPDATE"})
 
     def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
         """See https.server.Reviewer."""
@@ -96,7 +97,7 @@ class WorkloadReviewer(Generic[T]):
         return encode(envelope.uid, response)
 
     def _decide(self, envelope: Envelope, size: int, decoded: Callable[[], object]) -> ReviewResponse:
-        if envelope.operation not in {"CREATE", "UPDATE"} or envelope.sub_resource:
+        if envelope.operation not in self.operations or envelope.sub_resource:
             return ReviewResponse(allowed=True)
         view = ReviewView(self.cluster)
         response = self._attempt(envelope, size, view)
@@ -135,9 +136,11 @@ class WorkloadReviewer(Generic[T]):
         )
 
 
-def reviewers(view: ClusterView, settings: Network) -> Mapping[str, WorkloadReviewer[Any]]:
+def reviewers(
+    view: ClusterView, settings: Network, budgets: Budgets | None = None
+) -> Mapping[str, WorkloadReviewer[Any]]:
     """Return the reviewers by path (deploy/components/domains/webhooks.yaml)."""
-    budgets = Budgets()
+    budgets = budgets or Budgets()
 
     def grove_reviewer(kind: str, object_type: type[T], review: Callable[..., Decision[T]]) -> WorkloadReviewer[T]:
         decide = partial(review, settings=settings)

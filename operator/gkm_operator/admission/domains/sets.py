@@ -13,14 +13,12 @@ from gkm_operator.admission.domains import fit
 from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.domains.requests import Request, ReviewedSet
 from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
-from gkm_operator.admission.review import ADMITTED, ReviewResponse
+from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
 from gkm_operator.mnnvl import dialect, enrollment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import domain_name
 from gkm_operator.mnnvl.required import limit_problem
-
-_SHOWN_PROBLEMS = 4
 
 
 class SetDefaults:
@@ -63,9 +61,7 @@ class SetValidation:
         else:
             problems = list(dialect.update_problems(old, new, enabled=enabled))
         if problems:
-            more = len(problems) - _SHOWN_PROBLEMS
-            message = "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
-            return ReviewResponse(allowed=False, message=message)
+            return refused(*problems)
         if not dialect.enrolls(new):
             decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)
             is_new = enabled and old is None and not decided

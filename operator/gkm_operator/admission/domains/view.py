@@ -1,13 +1,16 @@
 """What a review reads of the cluster, as a Protocol; `review_view.ReviewView` implements it."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.domain_capacity import Capacity
 from gkm.api.grove import PodCliqueSet
+from gkm.kube.resources import Resource
 
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses
+
+T = TypeVar("T")
 
 
 class ViewUnavailable(Exception):
@@ -47,6 +50,13 @@ class View(Protocol):
 
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
         """Return a ComputeDomain as last observed; None if it does not exist. Raises as `domains_of` does."""
+
+    def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        """Return any object that was read within the last `seconds`; None if it does not exist.
+
+        Raises:
+            ViewUnavailable: the API server does not answer.
+        """
 
     def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
         """Return the function that returns the device classes of a claim, for one review.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from gkm.api.domain_readiness import ReadyReason
 from gkm.api.errors import Reason
+from gkm.api.task_group_reasons import GroupReason
 from gkm.gpus import fabric, preflight
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.fabric.nvlink import Health
@@ -95,6 +96,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("Runs", lambda: set(PlannedReason)),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
         ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
+        ("Conditions of pools and task groups", lambda: set(GroupReason)),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )
@@ -118,6 +120,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Runs",
         "Condition Live of a plan",
         "Condition MNNVLReady of a ComputeDomain",
+        "Conditions of pools and task groups",
         "CSI answers",
         WORDS,
     }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 KEYS = st.integers(0, 5)
-STEPS = st.lists(st.tuples(st.sampled_from(("get", "put", "create")), KEYS))
+STEPS = st.lists(st.tuples(st.sampled_from(("get", "put", "remove", "create")), KEYS))
 
 
 @given(STEPS, st.integers(1, 4))
@@ -24,6 +24,9 @@ def test_it_holds_the_keys_that_were_used_most_recently(steps: list[tuple[str, i
         elif step == "put":
             cache.put(key, number)
             model = [*rest, (key, number)]
+        elif step == "remove":
+            cache.remove(key)
+            model = rest
         else:
             value = number if before is None else before
             assert cache.get_or_create(key, lambda made=number: made) == value  # type: ignore[misc]

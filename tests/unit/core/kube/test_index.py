@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gkm.kube.index import Index
 from hypothesis import given
 from hypothesis import strategies as st
+from support.host.steps import steps
 
 
 class Pod(NamedTuple):
@@ -27,6 +28,7 @@ def test_objects_are_found_by_their_key() -> None:
     assert set(index.get("near")) == {one, two}
     assert index.get("far") == (far,)
     assert index.get("nowhere") == ()
+    assert (index.count("near"), index.count("nowhere")) == (2, 0)
     assert len(index) == 2
 
 
@@ -66,6 +68,23 @@ def test_the_removal_of_an_unknown_object_changes_nothing() -> None:
     assert index.get("near") == (Pod("one", "near"),)
 
 
+def test_a_change_costs_the_same_however_many_objects_its_key_has() -> None:
+    def cost(others: int) -> int:
+        index = by_node()
+        for number in range(others):
+            index.change(None, Pod(f"pod-{number}", "near"))
+        one, changed = Pod("one", "near"), Pod("one", "near", ready=False)
+        changes: list[tuple[Pod | None, Pod | None]] = [(None, one), (one, changed), (changed, None)]
+
+        def change() -> None:
+            for old, new in changes:
+                index.change(old, new)
+
+        return steps(change)
+
+    assert 0 < cost(2000) <= cost(1)
+
+
 pods = st.builds(Pod, name=st.sampled_from("abcd"), node=st.sampled_from(["", "n1", "n2"]), ready=st.booleans())
 changes = st.lists(st.one_of(pods, st.sampled_from("abcd")), max_size=60)
 """A pod as it is from now on, or the name of one that goes."""
@@ -83,6 +102,7 @@ def test_changes_add_up_to_the_existing_objects(history: list[Pod | str]) -> Non
         index.change(old, new)
         assert held(index) == counted(present)
         assert len(index) == len(counted(present))
+        assert {node: index.count(node) for node in held(index)} == {n: len(pods) for n, pods in held(index).items()}
 
 
 def held(index: Index[str, Pod]) -> Mapping[str, set[Pod]]:

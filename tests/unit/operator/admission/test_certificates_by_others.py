@@ -16,8 +16,9 @@ from support.cluster.cluster import Cluster
 from support.host import pages, ports
 from support.host.processes import Process
 from support.host.waiting import until
+from support.operator import group_templates
+from support.operator import workloads as domains
 from support.operator.deployment import ROOT, operator, operator_command
-from support.operator.workloads import KINDS
 
 NAMESPACE = "gkm-system"
 Object = dict[str, Any]
@@ -217,34 +218,45 @@ def test_the_cert_manager_component_has_valid_arguments_and_manifests(
     assert len(said.splitlines()) == len(ours)
 
 
-CONFIGURATIONS = {
-    ("ValidatingWebhookConfiguration", "gkm-caches"),
-    ("ValidatingWebhookConfiguration", "gkm-domains"),
-    ("MutatingWebhookConfiguration", "gkm-domains"),
-}
+CACHES = ("ValidatingWebhookConfiguration", "gkm-caches")
+VARIABLES = {"domains": "GKM_DOMAINS", "task-groups": "GKM_TASK_GROUPS"}
+KINDS = {"domains": domains.KINDS, "task-groups": group_templates.KINDS}
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("components", [("domains",), ("domains", "cert-manager")], ids="-".join)
-def test_with_domains_every_configuration_gets_a_ca_and_the_pod_its_token(
+@pytest.mark.parametrize(
+    "components",
+    [
+        ("domains",),
+        ("task-groups",),
+        ("domains", "task-groups"),
+        ("domains", "cert-manager"),
+        ("domains", "task-groups", "cert-manager"),
+    ],
+    ids="-".join,
+)
+def test_with_components_every_configuration_gets_a_ca_and_the_pod_its_token(
     gkm_cluster: Cluster, tmp_path: Path, components: tuple[str, ...]
 ) -> None:
     found = render(gkm_cluster, tmp_path, *components)
-    shipped = {(each["kind"], each["metadata"]["name"]) for each in found if "webhooks" in each}
-    assert shipped == CONFIGURATIONS
-    injected = {each for each in CONFIGURATIONS if "annotations" in _one(found, *each)["metadata"]}
+    by_cert_manager, reviewing = "cert-manager" in components, [each for each in components if each in KINDS]
+    configurations = {
+        (f"{kind}WebhookConfiguration", f"gkm-{each}") for each in reviewing for kind in ("Mutating", "Validating")
+    } | {CACHES}
+    assert {(each["kind"], each["metadata"]["name"]) for each in found if "webhooks" in each} == configurations
+    injected = {each for each in configurations if "annotations" in _one(found, *each)["metadata"]}
     pod = _in_our_namespace(found, "Deployment", "gkm-admission")["template"]["spec"]
     (container,) = pod["containers"]
     own = [word for word in container["args"] if word.startswith("--webhook-configuration=")]
-    by_cert_manager = "cert-manager" in components
-    assert injected == (CONFIGURATIONS if by_cert_manager else set())
-    assert len(own) == (0 if by_cert_manager else 3)
+    assert injected == (configurations if by_cert_manager else set())
+    assert len(own) == (0 if by_cert_manager else len(configurations))
     assert pod["automountServiceAccountToken"] is True
-    assert {"name": "GKM_DOMAINS", "value": "on"} in container["env"]
-    writes_ca = ("ClusterRole", "gkm-admission-domains-ca") in {
-        (each["kind"], each["metadata"]["name"]) for each in found
-    }
-    assert writes_ca == (not by_cert_manager)
+    assert {each["name"]: each["value"] for each in container["env"]} == {VARIABLES[each]: "on" for each in reviewing}
+    assert container["resources"]["limits"]["memory"] == ("768Mi" if "task-groups" in components else "512Mi")
+    roles = {each["metadata"]["name"] for each in found if each["kind"] == "ClusterRole"}
+    assert {name for name in roles if name.endswith("-ca")} == (
+        set() if by_cert_manager else {f"gkm-admission-{each}-ca" for each in reviewing}
+    )
     words = [word for word in container["args"] if not word.startswith("--config=")]
     process = Process.start("admission", operator_command(*words, "--check-config"), tmp_path / "log")
     assert until(lambda: process.popen.poll() is not None, "it ends")
@@ -252,9 +264,15 @@ def test_with_domains_every_configuration_gets_a_ca_and_the_pod_its_token(
 
 
 @pytest.mark.peers
-def test_every_webhook_of_domains_calls_a_path_that_is_served(gkm_cluster: Cluster, tmp_path: Path) -> None:
-    found = render(gkm_cluster, tmp_path, "domains")
-    hooks = [hook for each in found if each["metadata"]["name"] == "gkm-domains" for hook in each.get("webhooks", ())]
-    assert sorted(hook["clientConfig"]["service"]["path"] for hook in hooks) == sorted(KINDS)
+@pytest.mark.parametrize(
+    ("component", "lenient"), [("domains", {"/pods"}), ("task-groups", {"/taskgroups", "/taskgroups/pods"})]
+)
+def test_every_webhook_of_a_component_calls_a_path_that_is_served(
+    gkm_cluster: Cluster, tmp_path: Path, component: str, lenient: set[str]
+) -> None:
+    found = render(gkm_cluster, tmp_path, component)
+    name = f"gkm-{component}"
+    hooks = [hook for each in found if each["metadata"]["name"] == name for hook in each.get("webhooks", ())]
+    assert sorted(hook["clientConfig"]["service"]["path"] for hook in hooks) == sorted(KINDS[component])
     policies = {hook["clientConfig"]["service"]["path"]: hook["failurePolicy"] for hook in hooks}
-    assert {path for path, policy in policies.items() if policy == "Ignore"} == {"/pods"}
+    assert {path for path, policy in policies.items() if policy == "Ignore"} == lenient

@@ -259,6 +259,7 @@ def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         budget=3.0,
         self_signed="",
         domains=False,
+        task_groups=False,
         tls_cert=str(issued.certificate),
         tls_key=str(issued.key),
         listen=("127.0.0.1", 0),

@@ -70,11 +70,11 @@ def test_an_api_server_that_blocks_events_does_not_block_a_new_leader(site: Site
     site.api.delete(EVENTS, next(iter(site.api.list_pages(EVENTS))).entries[0].name, "a")
     real = site.api.create
 
-    def create(resource: Resource[Any], value: Any) -> Any:  # noqa: ANN401 -- as create takes it
+    def create(resource: Resource[Any], value: Any, **options: Any) -> Any:  # noqa: ANN401 -- as create takes it
         if resource is EVENTS:
             asked.set()
             assert go.wait(30)
-        return real(resource, value)
+        return real(resource, value, **options)
 
     site.api.create = create  # type: ignore[method-assign]
     assert site.controller.watch(site.stop)

@@ -11,6 +11,8 @@ from gkm.api.meta import API_VERSION
 MAX_OBJECTS = 1_024
 MAX_VALUES = 2_000_000
 """Scalars, lists and mappings together. A YAML alias counts each time that it is used, which stops alias bombs."""
+MAX_REPETITION = 4
+"""Characters of all values, as a multiple of those of the text: an alias repeats a long string in a few bytes."""
 MAX_DEPTH = 64
 
 # YAML 1.2, section 9.1.2: no line within a document begins like this, not even in a block scalar.
@@ -32,16 +34,18 @@ class ParsedObject(NamedTuple):
         return f"{path}, {self.where}" if self.where else path
 
 
-def objects(text: bytes, kind: str) -> tuple[ParsedObject, ...]:
-    """Return the objects of a kind in a text, with the items of its lists.
+def objects(text: bytes, kind: str, *, max_values: int = MAX_VALUES, mixed: bool = False) -> tuple[ParsedObject, ...]:
+    """Return the objects of a kind in a text, with the items of its lists; `mixed` ignores those of other kinds.
 
     Raises:
         ObjectsUnreadable: the text is neither YAML nor JSON, holds no object, too many, or one of another kind or
             version.
     """
     found: list[ParsedObject] = []
-    for where, value in _documents(text):
+    for where, value in _documents(text, max_values):
         for object_ in _listed(where, value, kind):
+            if mixed and object_.value.get("kind") not in (kind, None):
+                continue
             _check(object_, kind)
             found.append(object_)
             if len(found) > MAX_OBJECTS:
@@ -51,39 +55,39 @@ def objects(text: bytes, kind: str) -> tuple[ParsedObject, ...]:
     return tuple(found)
 
 
-def single_mapping(text: bytes) -> dict[str, Any] | None:
+def single_mapping(text: bytes, max_values: int = MAX_VALUES) -> dict[str, Any] | None:
     """Return a single mapping without a kind, such as the JSON of `gkm plan`; None for any other text.
 
     Raises:
         ObjectsUnreadable: the text is neither YAML nor JSON.
     """
-    found = list(_documents(text))
+    found = list(_documents(text, max_values))
     if len(found) == 1 and isinstance(found[0][1], dict) and "kind" not in found[0][1]:
         return found[0][1]
     return None
 
 
-def _documents(text: bytes) -> Iterator[tuple[str, object]]:
+def _documents(text: bytes, max_values: int) -> Iterator[tuple[str, object]]:
     if text.lstrip()[:1] == b"{":
         try:
             value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # YAML in flow style begins with a brace too, and its parser gives better errors.
         else:
-            _check_bounds(value)
+            _check_bounds(value, max_values, len(text))
             yield "", value
             return
     texts = [part for part in _MARKER.split(text) if part.strip()]
     for number, part in enumerate(texts, 1):
         where = f"document {number}" if len(texts) > 1 else ""
         try:
-            value = documents.decode(part, object, MAX_VALUES, aliases=True)
+            value = documents.decode(part, object, max_values, aliases=True)
         except documents.InvalidYAML as error:
             at = f"{where} is" if where else "it is"
             raise ObjectsUnreadable(f"{at} neither YAML nor JSON: {_short(error)}") from error
-        _check_bounds(value)
+        _check_bounds(value, max_values, MAX_REPETITION * len(text))
         if value is not None:
-            yield where, value
+            yield where, _as_json(where, value)
 
 
 def _listed(where: str, value: object, kind: str) -> Iterator[ParsedObject]:
@@ -115,10 +119,18 @@ def _with_article(kind: object) -> str:
     return f"a {_short(kind)}" if isinstance(kind, str) and kind else "an object without a kind"
 
 
-def _check_bounds(value: object) -> None:
+def _as_json(where: str, value: object) -> object:
+    """Return a value with the types of JSON, as kubectl sends it: the key `1` is a string."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError) as error:
+        raise ObjectsUnreadable(f"{where or 'it'} cannot be JSON: {_short(error)}") from error
+
+
+def _check_bounds(value: object, max_values: int, max_characters: int) -> None:
     """Refuse a value that is larger or deeper than any object of GKM, before other code walks it."""
     pending: list[tuple[object, int]] = [(value, 0)]
-    count = 0
+    count = characters = 0
     while pending:
         current, depth = pending.pop()
         inside = (
@@ -129,7 +141,8 @@ def _check_bounds(value: object) -> None:
             else []
         )
         count += 1 + len(inside)
-        if count > MAX_VALUES or depth > MAX_DEPTH:
+        characters += sum(len(entry) for entry in inside if isinstance(entry, str))
+        if count > max_values or characters > max_characters or depth > MAX_DEPTH:
             raise ObjectsUnreadable("it is larger or deeper than any valid file")
         pending += [(entry, depth + 1) for entry in inside if isinstance(entry, dict | list)]
 

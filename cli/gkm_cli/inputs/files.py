@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from gkm.api import config
+from gkm.api.config import Config
+
 from gkm_cli.output import UsageError
 from gkm_cli.progress import progress_bars
 
@@ -66,6 +69,18 @@ def read_all(path: Path, limit: int) -> bytes:
         if len(content) > limit:
             raise UsageError(f"{name(path)} has more than {limit} bytes", "split it")
     return content
+
+
+def configured(path: Path | None) -> Config:
+    """Return the configuration in a file, or the default one.
+
+    Raises:
+        ConfigInvalid: the configuration cannot be used.
+        OSError, UsageError: as `read_all`.
+    """
+    if path is None:
+        return Config()
+    return config.parse(read_all(path, config.MAX_BYTES), f"configuration {name(path)}")
 
 
 def _read(file: BinaryIO) -> Iterator[bytes]:

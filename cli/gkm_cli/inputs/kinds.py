@@ -1,0 +1,82 @@
+"""Objects of GKM's kinds in files, checked as by the API server: misspelt fields, bounds, names and labels."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+from gkm.api.meta import ObjectMeta
+from gkm.api.runs import LABEL_KEY, LABEL_VALUE
+
+from gkm_cli.inputs import files, schema
+from gkm_cli.inputs.objects import MAX_VALUES, ObjectsUnreadable, ParsedObject, objects
+from gkm_cli.output import UsageError
+
+MAX_NAMESPACE = 63
+LABEL_HINT = "a key or value has up to 63 letters, digits, '-', '_' and '.'"
+# The rule of gkm.api.runs.Labels, which only the API server can evaluate.
+_KEY, _VALUE = re.compile(LABEL_KEY), re.compile(LABEL_VALUE)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+class HasMetadata(Protocol):
+    """An object of a kind of GKM."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Return its metadata."""
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+def found_in(
+    path: Path, kind: str, max_bytes: int, *, max_values: int = MAX_VALUES, mixed: bool = False
+) -> Iterator[ParsedObject]:
+    """Yield the objects of a kind in a file, with file and position for messages; `mixed` ignores other kinds.
+
+    Raises:
+        OSError: the file cannot be read.
+        UsageError: it does not hold such objects.
+    """
+    name = files.name(path)
+    try:
+        found = objects(files.read_all(path, max_bytes), kind, max_values=max_values, mixed=mixed)
+    except ObjectsUnreadable as error:
+        hint = f"give manifests of {kind}s (gkm.io/v1alpha1), or the output of `kubectl get {kind.lower()}s -o json`"
+        raise UsageError(f"{name}: {error}", hint) from error
+    for each in found:
+        yield ParsedObject(each.describe(name), each.value)
+
+
+def converted(found: ParsedObject, kind: type[T], max_name: int) -> T:
+    """Return an object as a typed value.
+
+    Raises:
+        UsageError: the API server would refuse it.
+    """
+    where, fields = found.where, schema.of(kind)
+    if path := next(schema.unknown_fields(found.value, fields), None):
+        message = f"{where}: a {kind.__name__} has no field {ascii(path[:200])[1:-1]}"
+        raise UsageError(message, schema.suggestion(path, fields))
+    try:
+        value = msgspec.convert(found.value, type=kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise UsageError(f"{where}: {ascii(str(error)[:300])[1:-1]}", "correct it") from error
+    name, namespace = value.metadata.name, value.metadata.namespace
+    if not (_NAME.fullmatch(name) and len(name) <= max_name):
+        raise UsageError(
+            f"{where}: metadata.name {name[:80]!a} is not a valid name",
+            f"use up to {max_name} lower case letters, digits, '-' and '.'",
+        )
+    if namespace and not (_NAME.fullmatch(namespace) and len(namespace) <= MAX_NAMESPACE):
+        raise UsageError(f"{where}: metadata.namespace {namespace[:80]!a} is not a valid name", "correct it")
+    return value
+
+
+def invalid_labels(path: str, labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield a message for each invalid label."""
+    for key, value in labels.items():
+        if not (_KEY.fullmatch(key) and _VALUE.fullmatch(value)):
+            yield f"{path}: {key[:80]!a}: {value!a} is not a valid label"

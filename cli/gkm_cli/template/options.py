@@ -1,0 +1,48 @@
+"""The options of `gkm template`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gkm_cli.output import ManifestOutput
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A GKM configuration file; its section taskGroups counts."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderOptions:
+    """The files to render. A file may hold manifests of several kinds; each option uses those of its own."""
+
+    templates: Annotated[
+        list[Path],
+        typer.Option("--templates", metavar="FILE", help="Manifests of GroupTemplates; - is standard input."),
+    ]
+    pool: Annotated[Path, typer.Option("--pool", metavar="FILE", help="Manifests of Pools, with that of the group.")]
+    group: Annotated[
+        Path | None,
+        typer.Option(
+            "--group", metavar="FILE", help="The manifest of a TaskGroup; without it, a sample group of the one pool."
+        ),
+    ] = None
+    config: ConfigOption = None
+    output: Annotated[ManifestOutput, typer.Option("-o", "--output", help="The output format.")] = ManifestOutput.TABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """The files to convert."""
+
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="OSMO's configuration as JSON or YAML: `group_templates` and `pools`, Helm values, or the "
+            "output of `osmo config show GROUP_TEMPLATE` and `osmo config show POOL`.",
+        ),
+    ]
+    config: ConfigOption = None

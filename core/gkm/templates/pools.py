@@ -1,0 +1,85 @@
+"""Merge the templates of a pool: templates of one object become one, at the place of the first. Pure.
+
+Two templates are of one object if API group, kind and name are equal. Names are compared before they are rendered, with
+the whitespace inside their expressions normalized.
+"""
+
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+
+from gkm.api.task_groups import MAX_GROUP_BYTES, MAX_TEMPLATES
+from gkm.hoststate.names import quoted
+from gkm.templates.encoding import stored_bytes
+from gkm.templates.merge import merge_patch
+from gkm.templates.values import Json, NamedTemplate, TemplateInvalid, TooLarge, check_levels
+
+MAX_NAME = 1_024
+"""Characters of a name with its expressions. The search for expressions takes time that is quadratic in them."""
+_EXPRESSION = re.compile(r"\{([{%])[-+]?(.*?)[-+]?([%}])\}", re.DOTALL)
+_TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|\S""", re.DOTALL)
+
+Identity = tuple[str, str, str]
+"""API group, kind and normalized name."""
+
+
+def identity(template: Json) -> Identity:
+    """Return the API group, the kind and the normalized name of a template or an object.
+
+    Raises:
+        TemplateInvalid: apiVersion, kind or metadata.name is missing, or is no text.
+    """
+    metadata = template.get("metadata")
+    version = _text(template, "apiVersion", "apiVersion")
+    kind = _text(template, "kind", "kind")
+    name = _text(metadata if isinstance(metadata, dict) else {}, "name", "metadata.name")
+    if len(name) > MAX_NAME:
+        raise TemplateInvalid(f"metadata.name has more than {MAX_NAME} characters")
+    return version.rpartition("/")[0], kind, _EXPRESSION.sub(_normalized, name)
+
+
+def merged(templates: Sequence[NamedTemplate]) -> list[Json]:
+    """Return the merged templates of a pool, in the order in which their objects were first named.
+
+    Raises:
+        TemplateInvalid: a template has no identity, two name different versions of one object, or the result exceeds
+            MAX_TEMPLATES or MAX_GROUP_BYTES.
+    """
+    objects: dict[Identity, Json] = {}
+    first: dict[Identity, str] = {}
+    for template in templates:
+        try:
+            check_levels(template.object)
+            key = identity(template.object)
+        except TemplateInvalid as error:
+            raise TemplateInvalid(f"GroupTemplate {quoted(template.name)}: {error}") from None
+        target = objects.get(key)
+        if target is not None and target["apiVersion"] != template.object["apiVersion"]:
+            raise TemplateInvalid(
+                f"GroupTemplates {quoted(first[key])} and {quoted(template.name)} name one {quoted(key[1])} in two "
+                f"versions, {quoted(target['apiVersion'])} and {quoted(template.object['apiVersion'])}; use the same"
+            )
+        first.setdefault(key, template.name)
+        # The first template is no patch: its null values stay.
+        objects[key] = merge_patch(target, template.object) if target else deepcopy(template.object)
+    result = list(objects.values())
+    if len(result) > MAX_TEMPLATES:
+        raise TemplateInvalid(f"the templates make {len(result)} objects; a group has at most {MAX_TEMPLATES}")
+    size = stored_bytes(result, "all objects together")
+    if size > MAX_GROUP_BYTES:  # the status of the pool has them
+        raise TooLarge(
+            f"all objects together take {size} bytes as the API server stores them; the limit is {MAX_GROUP_BYTES}"
+        )
+    return result
+
+
+def _normalized(expression: re.Match[str]) -> str:
+    opening, inner, closing = expression.groups()
+    return f"{{{opening} {' '.join(_TOKEN.findall(inner))} {closing}}}"
+
+
+def _text(fields: Json, field: str, path: str) -> str:
+    value = fields.get(field)
+    if isinstance(value, str) and value:
+        return value
+    raise TemplateInvalid(f"{path} is missing, or is no text")

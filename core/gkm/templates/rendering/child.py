@@ -1,0 +1,84 @@
+"""The program that renders: `python -I -m gkm.templates.rendering.child`. Requests on stdin, replies on stdout.
+
+It limits itself before it reads the first request: no new file or socket (not one descriptor is free), no process, no
+core dump, a fixed amount of memory, and CPU time for each request. The kernel enforces all of them, so expressions that
+run in C and see no signal end as well. It ends at the end of its input, so it never outlives its parent for long.
+"""
+
+import gc
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from gkm.templates.rendering import frames
+from gkm.templates.rendering.requests import reply_to
+
+_WARM_UP = (
+    {"render": [{"a": "{{ 'é' ~ TASKS }}", "b": "{{ 1 / 0 }}"}], "variables": {"TASKS": []}, "rules": ["true"]},
+    {"compile": {"a": "{{ x }}", "b": "{{"}, "rules": ["1 +"]},
+)
+
+
+def main() -> None:
+    """Reply to requests until the input ends."""
+    # Python loads modules as late as it can, and later no file can be opened.
+    for sample in _WARM_UP:
+        _reply_to(json.dumps(sample).encode())
+    gc.freeze()
+    _limit()
+    requests, replies = sys.stdin.buffer, sys.stdout.buffer
+    _send(replies, b"")
+    while header := requests.read(frames.HEADER_BYTES):
+        request = requests.read(frames.size_of(header))
+        signal.setitimer(signal.ITIMER_PROF, frames.CPU_SECONDS)
+        try:
+            reply = _reply_to(request)
+        except MemoryError:
+            os._exit(frames.OUT_OF_MEMORY)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _send(replies, reply)
+
+
+def _send(replies: BinaryIO, reply: bytes) -> None:
+    replies.write(frames.frame(reply))
+    replies.flush()
+
+
+def _reply_to(request: bytes) -> bytes:
+    try:
+        reply = json.dumps(reply_to(json.loads(request)), ensure_ascii=False).encode()
+    except RecursionError:
+        return _error("the template is nested too deeply")
+    except UnicodeEncodeError:
+        return _error("a rendered text has a lone surrogate, which is no character")
+    if len(reply) > frames.MAX_REPLY_BYTES:
+        return _error(f"the result has more than {frames.MAX_RESULT_BYTES} bytes")
+    return reply
+
+
+def _error(message: str) -> bytes:
+    return json.dumps({"error": message}).encode()
+
+
+def _limit() -> None:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limits = {
+        resource.RLIMIT_AS: pages * resource.getpagesize() + frames.HEADROOM_BYTES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_NPROC: 0,
+        resource.RLIMIT_NOFILE: 0,
+    }
+    # Not RLIMIT_CPU, which counts whole seconds.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    for limit, value in limits.items():
+        resource.setrlimit(limit, (value, value))
+
+
+if __name__ == "__main__":
+    main()

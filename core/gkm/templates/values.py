@@ -1,0 +1,57 @@
+"""Values that all of group templates share: JSON objects, names of variables, and the errors of templates.
+
+Standard library only: the child that renders imports this module.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+"""A JSON object."""
+
+VARIABLES = frozenset(
+    {"WF_ID", "WF_UUID", "WF_GROUP_NAME", "WF_GROUP_UUID", "WF_POOL", "WF_SUBMITTED_BY", "TASKS"},
+)
+"""The variables that expressions may name; one without a value is undefined for that group."""
+MAX_LEVELS = 64
+"""Levels of a template or a rendered object, so that no function that recurses exceeds the stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTemplate:
+    """A GroupTemplate's name and its object."""
+
+    name: str
+    object: Json
+
+
+class TemplateInvalid(ValueError):
+    """A template, a pool or a group cannot be used; the message says where, what and why."""
+
+
+class TooLarge(TemplateInvalid):
+    """The API server would not store a group or a pool with its objects."""
+
+
+class RenderingFailed(TemplateInvalid):
+    """An expression failed, or exceeded a limit."""
+
+
+class RenderingUnavailable(Exception):
+    """Rendering was not possible now, whatever the templates are: the same request may succeed later."""
+
+
+def check_levels(value: object) -> None:
+    """Raise TemplateInvalid if lists and objects are nested more than MAX_LEVELS deep."""
+    level = [value]
+    for _ in range(MAX_LEVELS + 1):
+        level = [child for each in level for child in _children(each)]
+        if not level:
+            return
+    raise TemplateInvalid(f"it is nested more than {MAX_LEVELS} levels deep")
+
+
+def _children(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

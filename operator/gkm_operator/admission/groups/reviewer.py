@@ -1,0 +1,81 @@
+"""The reviewers of GroupTemplates, Pools, TaskGroups and their pods by path, and the time that a decision may take."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from gkm.api.meta import GROUP
+from gkm.api.network_settings import Network
+from gkm.templates.values import RenderingUnavailable
+
+from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.requests import Request
+from gkm_operator.admission.domains.reviewer import Budgets, Decision, WorkloadReviewer
+from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.groups.objects import ReviewedGroup, ReviewedIdentity, ReviewedPool, ReviewedTemplate
+from gkm_operator.admission.groups.pods import ReviewedTaskPod, TaskPodReview
+from gkm_operator.admission.groups.pools import PoolReview
+from gkm_operator.admission.groups.task_groups import TaskGroupReview
+from gkm_operator.admission.groups.templates import TemplateDeletion, TemplateReview
+from gkm_operator.admission.groups.view import Partners
+from gkm_operator.admission.review import ReviewBusy, ReviewResponse
+from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
+
+T = TypeVar("T")
+
+SECONDS = 5.0
+"""For one decision with all its reads, its rendering and its dry runs. The API server waits ten."""
+THREADS, WAITING = 8, 64
+"""Decisions at one time, a fourth of them for one namespace or user, and requests that wait for one."""
+
+
+class InTime(Generic[T]):
+    """A decision that ends in time; equal requests get the same one, which is made once. Thread-safe."""
+
+    def __init__(self, decision: Decision[T], flights: SingleFlight[ReviewResponse]) -> None:
+        self._decision = decision
+        self._flights = flights
+
+    def decide(self, request: Request[T]) -> ReviewResponse:
+        """Return the response.
+
+        Raises:
+            ViewUnavailable: it is not decided in time, or what it needs does not answer.
+            ReviewBusy: too many others wait.
+        """
+        digest = hashlib.sha256(msgspec.json.encode(request)).digest()
+        owner = request.namespace or request.user.username
+        try:
+            return self._flights.run((type(self._decision), digest), (owner,), lambda: self._decision.decide(request))
+        except RenderingUnavailable as error:
+            raise ViewUnavailable(str(error)) from error
+        except NotInTime as error:
+            raise ViewUnavailable(f"the review takes more than {SECONDS:g} s") from error
+        except Overloaded as error:
+            raise ReviewBusy("too many templates, pools and task groups are under review at once") from error
+
+
+def reviewers(
+    view: ClusterView, partners: Partners, network: Network, budgets: Budgets
+) -> Mapping[str, WorkloadReviewer[Any]]:
+    """Return the reviewers by path (deploy/components/task-groups/webhooks.yaml)."""
+    flights: SingleFlight[ReviewResponse] = SingleFlight(THREADS, SECONDS, WAITING)
+
+    def reviewer(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:
+        in_time = InTime(decision, flights)
+        return WorkloadReviewer(GROUP, kind, object_type, lambda _view: in_time, view, budgets)
+
+    deletion = reviewer("GroupTemplate", ReviewedIdentity, TemplateDeletion(partners.templates))
+    groups = reviewer("TaskGroup", ReviewedGroup, TaskGroupReview(partners))
+    pods = partial(TaskPodReview, settings=network)
+    return {
+        "/grouptemplates": reviewer("GroupTemplate", ReviewedTemplate, TemplateReview(partners)),
+        "/grouptemplates/delete": replace(deletion, operations=frozenset({"DELETE"})),
+        "/pools": reviewer("Pool", ReviewedPool, PoolReview(partners)),
+        # The controllers check a group again, so that an outage of GKM stops no workflow.
+        "/taskgroups": replace(groups, lenient=True),
+        "/taskgroups/pods": WorkloadReviewer("", "Pod", ReviewedTaskPod, pods, view, budgets, lenient=True),
+    }

@@ -1,0 +1,61 @@
+"""What the reviews need: Protocols, which `observed_templates` and `cluster_checks` implement, and all of it in one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gkm.api.task_group_settings import TaskGroups
+from gkm.kube.resources import Resource
+from gkm.templates.rendering.renderer import Renderer
+from gkm.templates.values import Json
+
+from gkm_operator.admission.domains.requests import UserInfo
+from gkm_operator.admission.groups.objects import ReviewedPool, ReviewedTemplate
+
+
+class Templates(Protocol):
+    """The GroupTemplates and Pools. Thread-safe; every method raises ViewUnavailable if they cannot be read."""
+
+    def template(self, name: str) -> ReviewedTemplate | None:
+        """Return a GroupTemplate; None if it does not exist, or is being deleted."""
+
+    def pool(self, name: str) -> ReviewedPool | None:
+        """Return a Pool; None if it does not exist, or is being deleted."""
+
+    def pools_of(self, template: str) -> Sequence[ReviewedPool]:
+        """Return the Pools that name a GroupTemplate."""
+
+
+class ObjectRefused(Exception):
+    """The API server would refuse an object; `incomplete` if fields are missing that another template may add."""
+
+    def __init__(self, message: str, *, incomplete: bool) -> None:
+        super().__init__(message)
+        self.incomplete = incomplete
+
+
+class ClusterChecks(Protocol):
+    """What only the API server knows. Thread-safe."""
+
+    def served(self, value: Json) -> Resource[Json] | None:
+        """Return the resource of an object; None if its kind is not installed. Raise ViewUnavailable."""
+
+    def may_create(self, user: UserInfo, group: str, plural: str) -> bool:
+        """Return whether a user may create objects of a kind in all namespaces. Raise ViewUnavailable."""
+
+    def dry_run(self, resource: Resource[Json], value: Json) -> str:
+        """Try to create a namespaced object; return why that could not be tried, or "".
+
+        Raises:
+            ObjectRefused: the API server refuses it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """What decisions about templates, pools and groups consult. Thread-safe."""
+
+    templates: Templates
+    cluster: ClusterChecks
+    renderer: Renderer
+    settings: TaskGroups

@@ -1,0 +1,57 @@
+"""Composes the reviewers of workloads and of group templates that the flags name, their watches, and the renderer.
+
+Imported only with such a flag: without one, the process needs no access to the API, and saves the client's memory.
+"""
+
+import argparse
+from typing import Any
+
+from gkm.api.config import Config
+from gkm.kube.client import READ_SECONDS, connect
+from gkm.kube.secrets import own_namespace
+from gkm.templates.rendering.process import RenderingProcess
+
+from gkm_operator import metrics
+from gkm_operator.admission.domains import reviewer as domains
+from gkm_operator.admission.domains import single_reads
+from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.reviewer import Budgets, WorkloadReviewer
+from gkm_operator.admission.groups import reviewer as groups
+from gkm_operator.admission.groups.cluster_checks import ApiChecks
+from gkm_operator.admission.groups.observed_templates import ObservedTemplates
+from gkm_operator.admission.groups.view import Partners
+
+
+class WorkloadReviews:
+    """The reviewers by path, and what they observe. They share one budget of bytes."""
+
+    def __init__(self, arguments: argparse.Namespace, config: Config) -> None:
+        """Connect to the API server; raise NotConfigured if none is configured."""
+        api, reads = (
+            connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=seconds)
+            for seconds in (READ_SECONDS, single_reads.READ_SECONDS)
+        )
+        view, budgets = ClusterView(api, reads, own_namespace()), Budgets()
+        self.reviewers: dict[str, WorkloadReviewer[Any]] = {}
+        self._watches: list[ClusterView | ObservedTemplates] = []
+        self._renderer: RenderingProcess | None = None
+        if arguments.domains:
+            self.reviewers |= domains.reviewers(view, config.network, budgets)
+            self._watches.append(view)
+        if arguments.task_groups:
+            templates, self._renderer = ObservedTemplates(api, reads), RenderingProcess()
+            partners = Partners(templates, ApiChecks(reads), self._renderer, config.task_groups)
+            self.reviewers |= groups.reviewers(view, partners, config.network, budgets)
+            self._watches.append(templates)
+
+    def start(self) -> None:
+        """Start the watches."""
+        for watch in self._watches:
+            watch.start()
+
+    def close(self) -> None:
+        """End the watches and the renderer."""
+        for watch in self._watches:
+            watch.close()
+        if self._renderer is not None:
+            self._renderer.close()

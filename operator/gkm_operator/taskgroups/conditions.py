@@ -1,0 +1,100 @@
+"""The conditions of a task group, and the Events of their changes. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gkm.api.domain_readiness import MNNVL_READY_TYPE, MNNVLReadiness
+from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, with_condition
+from gkm.api.task_group_reasons import GroupReason
+from gkm.api.task_groups import TaskGroup, TaskGroupStatus
+from gkm.hoststate.escaping import escape
+from gkm.kube.events import EventBody
+from msgspec.structs import replace
+
+CREATED, DELETED, NVLINK = "ObjectsCreated", "ObjectsDeleted", "NVLinkVerified"
+MAX_MESSAGE = 1024
+MAX_TEST_OUTPUT = 16 << 10
+"""Characters of a termination message that are read. Kubelet cuts the messages of a pod to 12 kB."""
+
+_BANDWIDTH = re.compile(r"avg bus bandwidth\s{0,16}:\s{0,16}(\d{1,9}(?:\.\d{1,9})?)(?![\w.])", re.ASCII | re.IGNORECASE)
+_PROGRESS = frozenset({GroupReason.DELETING, GroupReason.TEST_RUNNING, GroupReason.ENDED})
+"""Reasons without an Event: nothing is wrong, and the phase shows them."""
+
+
+class Verdict(NamedTuple):
+    """The part of a condition that has a cause."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def with_verdicts(group: TaskGroup, status: TaskGroupStatus, verdicts: Iterable[Verdict], now: str) -> TaskGroupStatus:
+    """Return a status with these conditions, about the present generation."""
+    generation, conditions = group.metadata.generation, status.conditions
+    for type_, value, reason, message in verdicts:
+        text = escape(message)[:MAX_MESSAGE]
+        conditions = with_condition(conditions, Condition(type_, value, reason, text, now, generation))
+    return replace(status, observed_generation=generation, conditions=conditions)
+
+
+def not_created(reason: GroupReason, message: str) -> Verdict:
+    """Return why the objects of a group are not created."""
+    return Verdict(CREATED, FALSE, reason, message)
+
+
+def not_deleted(reason: GroupReason, message: str) -> Verdict:
+    """Return why the objects of a group are not gone."""
+    return Verdict(DELETED, FALSE, reason, message)
+
+
+def all_created(count: int) -> Verdict:
+    """Return that a group has its objects."""
+    return Verdict(CREATED, TRUE, GroupReason.CREATED, f"{count} objects created")
+
+
+def all_deleted(count: int) -> Verdict:
+    """Return that the objects of a group are gone."""
+    return Verdict(DELETED, TRUE, GroupReason.DELETED, f"{count} objects are gone")
+
+
+def mnnvl(readiness: MNNVLReadiness) -> Verdict:
+    """Return the readiness of the group's ComputeDomain."""
+    return Verdict(MNNVL_READY_TYPE, readiness.status, readiness.reason, readiness.message)
+
+
+def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> Verdict:
+    """Return the result of a test of NVLink: the lowest average bus bandwidth that its pods report, as nccl-tests do.
+
+    `threshold` is in GB/s; `job` is "" until the Job is Complete or Failed; `messages` are those with which its pods
+    ended.
+    """
+    if job == "Failed":
+        return Verdict(NVLINK, FALSE, GroupReason.TEST_FAILED, "the Job of the test failed; its pods have the cause")
+    if not job:
+        return Verdict(NVLINK, UNKNOWN, GroupReason.TEST_RUNNING, "the Job of the test is not complete")
+    found = [float(each) for text in messages or () for each in _BANDWIDTH.findall(text[-MAX_TEST_OUTPUT:])]
+    if not found:
+        why = "no pod of the complete Job ended with a message that has 'Avg bus bandwidth : NUMBER'"
+        return Verdict(NVLINK, UNKNOWN, GroupReason.NO_RESULT, f"{why}: write it to /dev/termination-log")
+    slowest = f"{min(found):g} GB/s average bus bandwidth, at least {threshold} GB/s required"
+    if min(found) < threshold:
+        return Verdict(NVLINK, FALSE, GroupReason.BANDWIDTH_TOO_LOW, slowest)
+    return Verdict(NVLINK, TRUE, GroupReason.BANDWIDTH_REACHED, slowest)
+
+
+def nvlink_unread(message: str) -> Verdict:
+    """Return that the pods of a test of NVLink cannot be read now."""
+    return Verdict(NVLINK, UNKNOWN, GroupReason.RETRYING, f"the pods of the test cannot be read: {message}")
+
+
+def events(old: TaskGroupStatus, new: TaskGroupStatus) -> Iterator[EventBody]:
+    """Yield the Events of the change of a status: what went wrong, and the result of the test of NVLink."""
+    for type_ in (CREATED, DELETED, NVLINK):
+        before, after = old.condition(type_), new.condition(type_)
+        if after is None or (before is not None and before.reason == after.reason) or after.reason in _PROGRESS:
+            continue
+        if after.status != TRUE or type_ == NVLINK:
+            yield EventBody("Normal" if after.status == TRUE else "Warning", after.reason, "Reconcile", after.message)

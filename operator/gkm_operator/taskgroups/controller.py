@@ -1,0 +1,195 @@
+"""The controller of task groups: threads, queues and metrics around the reconcilers. Runs in the leader only."""
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+from gkm.api.config import Config
+from gkm.api.meta import timestamp
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff, Clock
+from gkm.kube.api import Api, Key
+from gkm.kube.errors import ApiError
+from gkm.kube.events import Recorder
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import GROUPTEMPLATES, POOLS, TASKGROUPS, Resource
+from gkm.kube.secrets import DEFAULT_NAMESPACE
+from gkm.kube.workqueue import Retry, WorkQueue
+from gkm.templates.rendering.process import RenderingProcess
+from gkm.templates.rendering.renderer import Renderer
+
+from gkm_operator import metrics
+from gkm_operator.taskgroups.inventory import GroupInventory
+from gkm_operator.taskgroups.kinds import QUEUE as KINDS
+from gkm_operator.taskgroups.kinds import KindWatches
+from gkm_operator.taskgroups.members import Member, WatchedObject
+from gkm_operator.taskgroups.observer import GroupObserver
+from gkm_operator.taskgroups.planning import Planner
+from gkm_operator.taskgroups.pools import QUEUE as POOLS_QUEUE
+from gkm_operator.taskgroups.pools import PoolReconciler
+from gkm_operator.taskgroups.reconciler import GroupReconciler
+from gkm_operator.taskgroups.sweep import QUEUE as LEAKS
+from gkm_operator.taskgroups.sweep import LeakSweep
+from gkm_operator.taskgroups.watcher import GroupWatcher
+from gkm_operator.taskgroups.writer import GroupWriter
+
+_LOG = logging.getLogger(__name__)
+
+NAME = "taskgroups"
+WORKERS = 8
+PER_NAMESPACE = 4
+"""Groups of one namespace at a time: a webhook or quota that makes one namespace slow leaves workers to the others."""
+CALM_SECONDS = 0.1
+"""The delay after a change of an object or pod, so that one pass handles the changes that come with it."""
+KINDS_SECONDS = 5.0
+"""The longest wait for the watches of remembered kinds; without them, a new leader only sends more requests."""
+BACKOFF = Backoff(0.5, 60.0)
+_POLL_SECONDS = 0.05
+_ADMINISTRATOR_MUST_ACT = (403, 404)
+
+
+class TaskGroupsBlocked(RuntimeError):
+    """The API server lacks a kind of group templates, or denies to read it."""
+
+
+class TaskGroupsController:
+    """Runs if `taskGroups.enabled`; `leads` is called before every write. All state is rebuilt from lists.
+
+    `start_watch` starts the watch of a kind of objects.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        *,
+        leads: Callable[[], bool],
+        instance: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        renderer: Renderer | None = None,
+        backoff: Backoff = BACKOFF,
+        clock: Clock = time.monotonic,
+        now: Callable[[], str] = timestamp,
+        start_watch: Callable[[Reflector[WatchedObject]], None] = Reflector.start,
+    ) -> None:
+        self._api = api
+        self._settings = config.task_groups
+        self._leads = leads
+        self._backoff = backoff
+        self._renderer = renderer or RenderingProcess()
+        self._inventory = GroupInventory()
+        self.queue: WorkQueue[Key] = WorkQueue(
+            NAME,
+            self.reconcile,
+            workers=WORKERS,
+            backoff=backoff,
+            group=lambda key: key[0],
+            per_group=PER_NAMESPACE,
+            observe=metrics.reconcile_recorder(NAME),
+        )
+        self.watcher = GroupWatcher(api, self._group_changed)
+        self.kinds = KindWatches(
+            api, namespace, self._member_changed, self._check_may_write, start=start_watch, clock=clock
+        )
+        writer = GroupWriter(api, self.kinds, self._check_may_write)
+        self.sweep = LeakSweep(api, self.watcher, self._inventory, writer)
+        self.pools = PoolReconciler(api, self.watcher, self._check_may_write)
+        planner = Planner(api, self._settings, self._renderer, self.watcher.pools.get, self.watcher.templates.get)
+        observer = GroupObserver(api, self.watcher, self._inventory, now=now, clock=clock)
+        recorder = Recorder(api, "gkm.io/task-groups", instance or NAME)
+        self._reconciler = GroupReconciler(self.watcher, observer, writer, planner, recorder)
+        for name, queue in (
+            (NAME, self.queue),
+            (KINDS, self.kinds.queue),
+            (LEAKS, self.sweep.queue),
+            (POOLS_QUEUE, self.pools.queue),
+        ):
+            metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
+        self._stop = Event()
+        self._thread = Thread(target=self._start, name=NAME, daemon=True)
+
+    def check(self) -> None:
+        """Check that the kinds of group templates can be listed, if they are switched on.
+
+        Raises:
+            TaskGroupsBlocked: an administrator must act.
+            ApiError: the API server does not respond, or not now.
+        """
+        ours: tuple[Resource[Any], ...] = (GROUPTEMPLATES, POOLS, TASKGROUPS) if self._settings.enabled else ()
+        for resource in ours:
+            try:
+                next(iter(self._api.list_pages(resource, limit=1)))
+            except ApiError as error:
+                if error.status in _ADMINISTRATOR_MUST_ACT:
+                    raise TaskGroupsBlocked(
+                        f"taskGroups.enabled is true, and {resource.plural} cannot be listed ({error.message}): apply "
+                        "crds/ and deploy/components/task-groups, or switch it off in gkm-config"
+                    ) from error
+                raise
+
+    def work(self) -> None:
+        """Start to watch, and to write once everything is listed, if switched on. Returns at once."""
+        if self._settings.enabled:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop within a few seconds; the next leader continues from the state in the API server."""
+        self._stop.set()
+        for queue in (self.queue, self.sweep.queue, self.pools.queue):
+            queue.close(2.0)
+        self.kinds.close(1.0)
+        for reflector in self.watcher.reflectors:
+            reflector.close(1.0)
+        self._renderer.close()
+
+    def reconcile(self, key: Key) -> float | None:
+        """Do what a group needs; return the seconds until the next look.
+
+        Raises:
+            ApiError, Retry: a request failed.
+        """
+        return self._reconciler.reconcile(key)
+
+    def _group_changed(self, key: Key) -> None:
+        group = self.watcher.groups.get(key[1], key[0])
+        if group is None:
+            self.queue.forget(key)
+        else:
+            self.queue.add(key, 0.0 if group.status.phase == "Pending" else CALM_SECONDS)
+        self.sweep.suspect(key)
+
+    def _member_changed(self, old: Member | None, new: Member | None) -> None:
+        self._inventory.change(old, new)
+        for group in {member.group for member in (old, new) if member is not None}:
+            if self.watcher.groups.get(group[1], group[0]) is not None:
+                self.queue.add(group, CALM_SECONDS)
+            self.sweep.suspect(group)
+
+    def _check_may_write(self) -> None:
+        if not self._leads():
+            raise Retry("this process is not the leader any more")
+
+    def _start(self) -> None:
+        for reflector in self.watcher.reflectors:
+            reflector.start()
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self.kinds.load()
+                break
+            except ApiError as error:
+                failures += 1
+                _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
+                self._stop.wait(self._backoff.pause(failures, error.retry_after))
+        self.kinds.queue.start()
+        while not self.watcher.synced:
+            if self._stop.wait(_POLL_SECONDS):
+                return
+        deadline = time.monotonic() + KINDS_SECONDS
+        while not self.kinds.synced and time.monotonic() < deadline:
+            self._stop.wait(_POLL_SECONDS)
+        _LOG.info("task groups synced", extra=fields(groups=len(self.watcher.groups.values())))
+        for queue in (self.queue, self.sweep.queue, self.pools.queue):
+            queue.start()

@@ -1,0 +1,183 @@
+"""The kinds that groups ever got: remembered in a ConfigMap before the first object of a kind, and watched.
+
+A kind is never forgotten, so that leaks of kinds are found that no template names any more. A kind that the API server
+does not serve has no objects.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import Any
+
+from gkm.api.task_group_rights import NAME
+from gkm.hoststate.escaping import escape
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff, Clock
+from gkm.kube.api import Api
+from gkm.kube.discovery import REMEMBERED_SECONDS, Discovery, KindName, Served
+from gkm.kube.errors import ApiError
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import CONFIGMAPS
+from gkm.kube.workqueue import Retry, WorkQueue
+
+from gkm_operator import metrics
+from gkm_operator.taskgroups.feed import KindFeed, OnMember
+from gkm_operator.taskgroups.members import WatchedObject
+
+_LOG = logging.getLogger(__name__)
+
+QUEUE = "task-group-kinds"
+MAX_KINDS = 128
+"""Twice as many as a configuration can allow: each has a watch."""
+RECHECK_SECONDS = REMEMBERED_SECONDS
+_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]{0,180}[a-z0-9])?)?", re.ASCII)
+
+
+class TooManyKinds(Retry):
+    """One more kind would exceed MAX_KINDS."""
+
+
+class KindWatches:
+    """A reflector for each remembered kind that is served; `on_change` gets the changes of all. Thread-safe.
+
+    `check_may_write` is called before each write, and raises when this process must not write.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        on_change: OnMember,
+        check_may_write: Callable[[], None],
+        *,
+        start: Callable[[Reflector[WatchedObject]], None] = Reflector.start,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._discovery = Discovery(api, clock)
+        self._namespace = namespace
+        self._on_change = on_change
+        self._check_may_write = check_may_write
+        self._start = start
+        self._remembered: set[KindName] = set()
+        self._waiting: set[KindName] = set()
+        self._feeds: dict[KindName, KindFeed] = {}
+        self._lock = Lock()
+        self.queue: WorkQueue[KindName] = WorkQueue(
+            QUEUE,
+            self.follow,
+            workers=1,
+            backoff=Backoff(1.0, 60.0),
+            observe=metrics.reconcile_recorder(QUEUE),
+        )
+
+    @property
+    def reflectors(self) -> list[Reflector[WatchedObject]]:
+        """Return the watches that run."""
+        return [feed.reflector for feed in list(self._feeds.values())]
+
+    @property
+    def synced(self) -> bool:
+        """Return whether the watches of all kinds that were remembered and are served have listed once."""
+        return not self._waiting and all(reflector.synced.is_set() for reflector in self.reflectors)
+
+    def load(self) -> None:
+        """Read which kinds are remembered, and schedule their watches.
+
+        Raises:
+            ApiError: the ConfigMap cannot be read.
+        """
+        try:
+            data = self._api.get(CONFIGMAPS, NAME, self._namespace).get("data") or {}
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return
+        for text in _valid(data):
+            kind, _, group = text.partition(".")
+            self._remembered.add(KindName(group, kind))
+            self._waiting.add(KindName(group, kind))
+            self.queue.add(KindName(group, kind))
+
+    def remember(self, kind: KindName) -> None:
+        """Make sure that a kind is remembered and watched, before the first object of it is created.
+
+        Raises:
+            TooManyKinds: there are MAX_KINDS others.
+            ApiError: the ConfigMap was not written.
+        """
+        if kind not in self._remembered:
+            if len(self._remembered) >= MAX_KINDS:
+                raise TooManyKinds(f"the ConfigMap {NAME} remembers {MAX_KINDS} kinds; remove those that no group uses")
+            self._write(str(kind))
+            self._remembered.add(kind)
+        if kind not in self._feeds:
+            self.queue.add(kind, self.follow(kind))
+
+    def served(self, kind: KindName) -> Served:
+        """Return the namespaced resources of a kind, () if the API server does not serve it: it has no objects then.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        return tuple(resource for resource in self._discovery.served(kind) if resource.namespaced)
+
+    def missing(self, kind: KindName) -> None:
+        """Find out anew whether a kind is served: a request for it was answered as if it were not."""
+        self._discovery.forget(kind)
+        self.queue.add(kind)
+
+    def follow(self, kind: KindName) -> float:
+        """Start or stop the watch of a kind, as it is served; return the seconds until the next look.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        served = self.served(kind)
+        with self._lock:
+            running = self._feeds.get(kind)
+            versions = [resource.api_version for resource in served]
+            if running is not None and running.reflector.resource.api_version not in versions:
+                self._stop(kind, running)
+            if served and kind not in self._feeds:
+                feed = KindFeed(self._api, kind, served[0], self._on_change)
+                self._feeds[kind] = feed
+                self._start(feed.reflector)
+            self._waiting.discard(kind)
+        return RECHECK_SECONDS
+
+    def close(self, seconds: float) -> None:
+        """Stop all watches."""
+        self.queue.close(seconds)
+        for reflector in self.reflectors:
+            reflector.close(seconds)
+
+    def _stop(self, kind: KindName, feed: KindFeed) -> None:
+        """Stop the watch of a kind or version that is not served any more; its objects are not observed any more."""
+        version = feed.reflector.resource.api_version
+        _LOG.warning("kind not served", extra=fields(kind=str(kind), version=version))
+        del self._feeds[kind]
+        feed.retire()
+
+    def _write(self, key: str) -> None:
+        """Add a key to the ConfigMap. A merge patch leaves those alone that another leader adds."""
+        self._check_may_write()
+        metadata = {"name": NAME, "namespace": self._namespace}
+        try:
+            self._api.merge(CONFIGMAPS, NAME, {"data": {key: ""}}, self._namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: ""}}
+            self._api.create(CONFIGMAPS, value)
+
+
+def _valid(data: dict[str, Any]) -> Iterable[str]:
+    valid = [text for text in sorted(data) if _NAME.fullmatch(text)]
+    for text in sorted(data.keys() - set(valid))[:MAX_KINDS]:
+        _LOG.warning("no kind", extra=fields(configmap=NAME, key=escape(text)))
+    if len(valid) > MAX_KINDS:
+        _LOG.error("too many kinds", extra=fields(configmap=NAME, kinds=len(valid), watched=MAX_KINDS))
+    return valid[:MAX_KINDS]

@@ -1,0 +1,176 @@
+"""What is read of the objects and pods of groups: their metadata, and little more. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gkm.api.meta import GROUP, TRUE, OwnerReference
+from gkm.api.mnnvl_metadata import MNNVL_READY
+from gkm.api.task_groups import GROUP_LABEL, GROUP_UID_LABEL
+from gkm.kube.api import Key
+from gkm.kube.discovery import KindName
+from gkm.kube.resources import TASKGROUPS, Resource
+from msgspec import Struct, structs
+
+JOB = KindName("batch", "Job")
+SUCCEEDED = "Succeeded"
+POD_ENDED = frozenset({SUCCEEDED, "Failed"})
+
+_LABELS = (GROUP_LABEL, GROUP_UID_LABEL)
+_MAX_OWNERS, _MAX_TEXT = 4, 63
+"""The API server bounds neither the owner references of an object nor their texts; one is from our group."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
+"""A TaskGroup's name. The API server does not check it in an owner reference, and it becomes part of a path."""
+
+
+class WatchedMetadata(Struct, frozen=True, rename="camel"):
+    """Metadata with only the labels, annotations and owners that are read: there are thousands of these objects."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: tuple[str, ...] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "labels", _only(_LABELS, self.labels))
+        structs.force_setattr(self, "annotations", _only((MNNVL_READY,), self.annotations))
+        owners = [each for each in self.owner_references or () if _is_group(each)][:_MAX_OWNERS]
+        structs.force_setattr(self, "owner_references", tuple(owners) or None)
+
+    @property
+    def group(self) -> Key:
+        """Return namespace and name of the TaskGroup that the label names."""
+        return self.namespace, (self.labels or {}).get(GROUP_LABEL, "")
+
+
+class WatchedObject(Struct, frozen=True):
+    """Any object of a group."""
+
+    metadata: WatchedMetadata
+
+
+class _JobCondition(Struct, frozen=True):
+    type: str
+    status: str
+
+
+class _JobStatus(Struct, frozen=True):
+    conditions: tuple[_JobCondition, ...] | None = None
+
+
+class WatchedJob(WatchedObject, frozen=True):
+    """A Job of a group."""
+
+    status: _JobStatus = _JobStatus()
+
+
+class _PodStatus(Struct, frozen=True):
+    phase: str = ""
+
+
+class WatchedPod(WatchedObject, frozen=True):
+    """A task pod."""
+
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def ended(self) -> bool:
+        """Return whether all its containers have ended for good."""
+        return self.status.phase in POD_ENDED
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether all its containers have ended without an error."""
+        return self.status.phase == SUCCEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An object with the labels of a group, as last observed."""
+
+    kind: KindName
+    metadata: WatchedMetadata
+    job: str = ""
+    """For a Job: Complete or Failed, once it is."""
+
+    @classmethod
+    def of(cls, kind: KindName, value: WatchedObject) -> "Member":
+        """Return an object of a kind."""
+        conditions = value.status.conditions or () if isinstance(value, WatchedJob) else ()
+        ended = (one.type for one in conditions if one.status == TRUE and one.type in {"Complete", "Failed"})
+        return cls(kind, value.metadata, next(ended, ""))
+
+    @property
+    def group_uid(self) -> str:
+        """Return the uid of the TaskGroup that its label names."""
+        return (self.metadata.labels or {}).get(GROUP_UID_LABEL, "")
+
+    @property
+    def owner(self) -> Key | None:
+        """Return namespace and name of that TaskGroup, None if it does not own the object, whatever labels say."""
+        owner = owner_of(self.metadata, self.group_uid)
+        return (self.metadata.namespace, owner.name) if owner is not None else None
+
+    @property
+    def group(self) -> Key:
+        """Return namespace and name of the TaskGroup that it concerns: its owner, or else that of the label."""
+        return self.owner or self.metadata.group
+
+    @property
+    def terminating(self) -> bool:
+        """Return whether it is being deleted."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def unwatched(self) -> "Member":
+        """Return it without a sign of deletion: when its watch ends, it has not gone."""
+        return replace(self, metadata=structs.replace(self.metadata, deletion_timestamp=None))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.metadata.name}"
+
+
+def owned_by(metadata: WatchedMetadata, uid: str) -> bool:
+    """Return whether an object has an ownerReference to the TaskGroup with this uid.
+
+    That proves that the object is ours to delete; a label does not. A user who may change the references could delete
+    it anyway: the garbage collector deletes what refers to no existing owner, and with the admission plugin
+    OwnerReferencesPermissionEnforcement only users who may delete an object can change its references.
+    """
+    return owner_of(metadata, uid) is not None
+
+
+def owner_of(metadata: WatchedMetadata, uid: str) -> OwnerReference | None:
+    """Return the ownerReference to the TaskGroup with this uid, None without one."""
+    return next((owner for owner in metadata.owner_references or () if uid and owner.uid == uid), None)
+
+
+def watched(resource: Resource[Any]) -> Resource[WatchedObject]:
+    """Return a resource as it is watched: of a Job the status, of all others only metadata."""
+    of_job = KindName.of(resource.api_version, resource.kind) == JOB
+    return Resource(
+        resource.api_version,
+        resource.kind,
+        resource.plural,
+        namespaced=resource.namespaced,
+        type=WatchedJob if of_job else WatchedObject,
+        metadata_only=not of_job,
+    )
+
+
+def _is_group(owner: OwnerReference) -> bool:
+    ours = owner.kind == TASKGROUPS.kind and owner.api_version.partition("/")[0] == GROUP
+    return (
+        ours and _NAME.fullmatch(owner.name) is not None and max(map(len, (owner.api_version, owner.uid))) <= _MAX_TEXT
+    )
+
+
+def _only(keys: tuple[str, ...], found: Mapping[str, str] | None) -> dict[str, str] | None:
+    return {key: found[key] for key in keys if key in found} or None if found else None

@@ -1,0 +1,203 @@
+"""Carries out the decisions about a task group, one request after the other, until nothing is left to do."""
+
+from dataclasses import dataclass, field
+
+from gkm.api.meta import timestamp
+from gkm.api.task_group_reasons import GroupReason
+from gkm.api.task_groups import MAX_TEMPLATES, GroupObject, TaskGroup, TaskGroupStatus
+from gkm.kube.api import Key
+from gkm.kube.discovery import KindName
+from gkm.kube.errors import NO_RESPONSE, ApiError
+from gkm.kube.events import Recorder, Regarding
+from gkm.kube.resources import TASKGROUPS, Json
+from gkm.kube.workqueue import Retry
+
+from gkm_operator.caches.throttling import EventBudget
+from gkm_operator.taskgroups import conditions, decisions
+from gkm_operator.taskgroups.conditions import Verdict
+from gkm_operator.taskgroups.decisions import Create, Delete, Done, Finalize, Look, Observed, Plan, Step, Write
+from gkm_operator.taskgroups.inventory import Living, Seen
+from gkm_operator.taskgroups.observer import GroupObserver
+from gkm_operator.taskgroups.planning import GroupRefused, Planner, group_object, key_of
+from gkm_operator.taskgroups.watched import MAX_FINALIZERS, WatchedGroup
+from gkm_operator.taskgroups.watcher import GroupWatcher
+from gkm_operator.taskgroups.writer import GroupWriter
+
+MAX_STEPS = 3 * MAX_TEMPLATES
+"""Steps of one pass: a group of the largest size is created or deleted in one."""
+REST_SECONDS = 1.0
+"""The pause before the next pass of a group for which that is not enough."""
+_SERVER_WIDE = frozenset({NO_RESPONSE, 429})
+"""Statuses of a server that is away or overloaded: the next request would fail, too. A webhook causes others."""
+_FOR_GOOD = frozenset({400, 413, 422})
+"""Statuses of an object that the API server does not take as it is."""
+_FORBIDDEN = 403
+_TOO_LARGE = 413
+_SERVER_ERROR = 500
+_NOT_STORED = ("too large", "larger than max")
+"""Parts of the messages of etcd and of its client about an object that they do not take; the status is then 500."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass learned: sights of objects by their place in the status, rendered objects, the first failure."""
+
+    known: dict[int, Seen] = field(default_factory=dict)
+    rendered: dict[tuple[str, str, str], Json] = field(default_factory=dict)
+    failure: ApiError | Retry | None = None
+    trouble: Verdict | None = None
+
+
+class GroupReconciler:
+    """One worker at a time handles a group; all memory is a cache, and a new process starts without it."""
+
+    def __init__(
+        self,
+        watcher: GroupWatcher,
+        observer: GroupObserver,
+        writer: GroupWriter,
+        planner: Planner,
+        recorder: Recorder,
+    ) -> None:
+        self._watcher = watcher
+        self._observer = observer
+        self._writer = writer
+        self._planner = planner
+        self._recorder = recorder
+        self._events = EventBudget()
+
+    def reconcile(self, key: Key) -> float | None:
+        """Do what a group needs; return the seconds until the next look.
+
+        Raises:
+            ApiError, Retry: a request failed, and the group must be reconciled again.
+        """
+        group: TaskGroup | None = self._watcher.group(key)
+        this = _Pass()
+        for _ in range(MAX_STEPS):
+            if group is None:
+                return None
+            observed = self._observer.observe(group, this.known, this.trouble)
+            step = decisions.decide(observed)
+            if isinstance(group, WatchedGroup) and _needs_more(group, step):
+                group = self._writer.read(group)
+                continue
+            if isinstance(step, Done):
+                if this.failure is not None:
+                    raise this.failure
+                return step.after
+            try:
+                decided = step if isinstance(step, Write | Finalize) else self._request(observed, step, this)
+            except GroupRefused as error:
+                decided = decisions.refused(observed, error.reason, error.message)
+            except (ApiError, Retry) as error:
+                decided = self._failed(observed, step, error, this)
+            if decided is not None:
+                group = self._written(observed, decided)
+        return REST_SECONDS
+
+    def _request(self, observed: Observed, step: Step, this: _Pass) -> Write | None:
+        """Carry out a step that is no write of the group itself."""
+        group = observed.group
+        if isinstance(step, Plan):
+            rendered = self._planner.plan(group)
+            planned = [group_object(each) for each in rendered]
+            pairs = zip(rendered, planned, strict=True)
+            this.rendered = {key_of(each): each for each, of_status in pairs if of_status.manifest is None}
+            return decisions.planned(observed, planned)
+        if isinstance(step, Create | Look | Delete):
+            each = group.status.objects[step.index]
+            kind = KindName.of(each.api_version, each.kind)
+            if isinstance(step, Create):
+                body = self._planner.body(group, each, self._content(group, each, this))
+                this.known[step.index] = self._writer.create(group, body)
+            elif isinstance(step, Look):
+                this.known[step.index] = self._writer.look(group, kind, each.name)
+            else:
+                seen = self._writer.delete(group.metadata.namespace, kind, each.name, step.uid)
+                self._observer.deleted(step.uid, seen)
+                this.known[step.index] = seen
+        return None
+
+    def _content(self, group: TaskGroup, each: GroupObject, this: _Pass) -> Json | None:
+        """Return an object as it was rendered; a Secret is rendered again, because the status does not have it."""
+        if each.manifest is None and not this.rendered:
+            this.rendered = {key_of(rendered): rendered for rendered in self._planner.plan(group)}
+        return this.rendered.get((each.api_version, each.kind, each.name))
+
+    def _failed(self, observed: Observed, step: Step, error: ApiError | Retry, this: _Pass) -> Write | None:
+        """Remember a failure for the condition; other objects are still deleted, and none is created after it."""
+        if isinstance(error, ApiError) and error.status in _SERVER_WIDE:
+            raise error
+        ending = observed.group.status.phase == "Ending"
+        message = error.message if isinstance(error, ApiError) else str(error)
+        where = ""
+        if isinstance(step, Create | Look | Delete):
+            each = observed.group.status.objects[step.index]
+            where = f"{each.kind} {each.name}: "
+            if ending:
+                this.known[step.index] = Living("", terminating=True)
+        if isinstance(error, ApiError) and error.status in _FOR_GOOD and isinstance(step, Create):
+            return decisions.refused(observed, GroupReason.REFUSED, where + message)
+        reason = GroupReason.RETRYING
+        if ending and isinstance(error, ApiError) and error.status == _FORBIDDEN and "cannot delete" in message:
+            reason = GroupReason.RIGHTS_MISSING
+            message += "; give the controllers the rule that `gkm template rights` prints for this kind"
+        if this.failure is None:
+            this.failure = error
+            verdict = conditions.not_deleted if ending else conditions.not_created
+            this.trouble = verdict(reason, where + message)
+        return None
+
+    def _written(self, observed: Observed, step: Write | Finalize) -> TaskGroup | None:
+        """Write a group; one whose objects the API server does not store in its status fails."""
+        try:
+            return self._write(observed.group, step)
+        except ApiError as error:
+            reason = _refusal(error)
+            if isinstance(step, Finalize) or observed.group.status.phase != "Pending" or reason is None:
+                raise
+            message = f"the API server does not store the status with the objects of the group: {error.message}"
+            return self._write(observed.group, decisions.refused(observed, reason, message))
+
+    def _write(self, group: TaskGroup, step: Write | Finalize) -> TaskGroup | None:
+        """Write a group; return it as it is then, None if it is gone."""
+        try:
+            if isinstance(step, Finalize):
+                written = self._writer.finalize(group, present=step.present)
+            else:
+                written = self._writer.write_status(group, step.status)
+        except ApiError as error:
+            if not error.conflict and not error.not_found:
+                raise
+            self._watcher.forget((group.metadata.namespace, group.metadata.name))
+            if error.conflict:
+                raise Retry("the TaskGroup has changed meanwhile") from error
+            return None
+        self._watcher.wrote(written)
+        self._emit(written, group.status)
+        return written
+
+    def _emit(self, group: TaskGroup, before: TaskGroupStatus) -> None:
+        meta = group.metadata
+        regarding = Regarding(TASKGROUPS.api_version, TASKGROUPS.kind, meta.name, meta.namespace, meta.uid)
+        for body in conditions.events(before, group.status):
+            if self._events.spend(meta.uid):
+                self._recorder.emit(regarding, body, timestamp()[:13])  # one an hour
+
+
+def _needs_more(group: WatchedGroup, step: Step) -> bool:
+    """Return whether a step needs what the watch does not hold: tasks, manifests, or all of many finalizers."""
+    if isinstance(step, Finalize):
+        return len(group.metadata.finalizers) >= MAX_FINALIZERS
+    if isinstance(step, Write):
+        return step.status.phase in {"Pending", "Running"} and step.status.objects != group.status.objects
+    return isinstance(step, Plan | Create)
+
+
+def _refusal(error: ApiError) -> GroupReason | None:
+    """Return the reason of a group whose status is not taken as it is; None if a later try may be."""
+    of_etcd = error.status >= _SERVER_ERROR and any(part in error.message for part in _NOT_STORED)
+    if error.status == _TOO_LARGE or of_etcd:
+        return GroupReason.TOO_LARGE
+    return GroupReason.REFUSED if error.status in _FOR_GOOD else None

@@ -1,0 +1,167 @@
+"""The requests about task groups and their objects, each guarded by the check that this process may write."""
+
+from collections.abc import Callable
+
+from gkm.api.task_groups import ENDED, FINALIZER, TaskGroup, TaskGroupStatus
+from gkm.kube.api import Api
+from gkm.kube.discovery import KindName
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import TASKGROUPS, Json
+from gkm.kube.workqueue import Retry
+from msgspec import structs, to_builtins
+
+from gkm_operator import metrics
+from gkm_operator.taskgroups.inventory import Living, Seen, Sight
+from gkm_operator.taskgroups.kinds import KindWatches
+from gkm_operator.taskgroups.members import WatchedMetadata, owned_by, watched
+
+FIELD_MANAGER = "gkm"
+_ENDING = ENDED | {"Ending"}
+
+
+class GroupWriter:
+    """`check_may_write` raises when this process must not write."""
+
+    def __init__(self, api: Api, kinds: KindWatches, check_may_write: Callable[[], None]) -> None:
+        self._api = api
+        self._kinds = kinds
+        self._check_may_write = check_may_write
+
+    def finalize(self, group: TaskGroup, *, present: bool) -> TaskGroup:
+        """Add our finalizer, or remove it.
+
+        Raises:
+            ApiError: the group has changed, or the API server refused the patch.
+        """
+        self._check_may_write()
+        others = [each for each in group.metadata.finalizers if each != FINALIZER]
+        metadata = {
+            "finalizers": [*others, FINALIZER] if present else others or None,
+            "resourceVersion": group.metadata.resource_version,
+        }
+        return self._api.merge(TASKGROUPS, group.metadata.name, {"metadata": metadata}, group.metadata.namespace)
+
+    def read(self, group: TaskGroup) -> TaskGroup | None:
+        """Return all of a group; None if it is gone.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        try:
+            return self._api.get(TASKGROUPS, group.metadata.name, group.metadata.namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return None
+
+    def write_status(self, group: TaskGroup, status: TaskGroupStatus) -> TaskGroup:
+        """Write what differs in the status, unless the group has changed.
+
+        Raises:
+            ApiError: the group has changed, or the API server refused the status.
+        """
+        self._check_may_write()
+        metadata = group.metadata
+        patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": _changes(group.status, status)}
+        return self._api.merge(TASKGROUPS, metadata.name, patch, metadata.namespace, subresource="status")
+
+    def create(self, group: TaskGroup, body: Json) -> Seen:
+        """Create an object of a group; return what is known of the one that has its name.
+
+        Raises:
+            ApiError: the API server refused it.
+            Retry: it does not serve this version of the kind, or another object of this name is being deleted.
+        """
+        kind, name = KindName.of(body["apiVersion"], body["kind"]), body["metadata"]["name"]
+        self._kinds.remember(kind)
+        served = self._kinds.served(kind)
+        resource = next((each for each in served if each.api_version == body["apiVersion"]), None)
+        if resource is None:
+            self._kinds.missing(kind)
+            raise Retry(f"the API server does not serve {body['kind']} of {body['apiVersion']} in namespaces")
+        self._check_may_write()
+        try:
+            made = self._api.create(watched(resource), body, field_manager=FIELD_MANAGER)
+        except ApiError as error:
+            if error.not_found:
+                self._kinds.missing(kind)
+            if error.reason != "AlreadyExists":
+                raise
+        else:
+            metrics.TASK_GROUP_OBJECTS.labels("created").inc()
+            return Living(made.metadata.uid)
+        found = self._read(group.metadata.namespace, kind, name)
+        if found is None or (found.deletion_timestamp is not None and not owned_by(found, group.metadata.uid)):
+            raise Retry(f"another {body['kind']} {name} is being deleted, and its name is free then")
+        return _sight(found, group)
+
+    def look(self, group: TaskGroup, kind: KindName, name: str) -> Seen:
+        """Return what the API server has under the name of an object of a group.
+
+        Raises:
+            ApiError, Retry: it does not answer.
+        """
+        found = self._read(group.metadata.namespace, kind, name)
+        return Sight.GONE if found is None else _sight(found, group)
+
+    def delete(self, namespace: str, kind: KindName, name: str, uid: str, result: str = "deleted") -> Seen:
+        """Delete an object with this uid in the foreground; return what is known of it then.
+
+        Raises:
+            ApiError, Retry: the API server refused it, or does not answer.
+        """
+        served = self._kinds.served(kind)
+        if not served:
+            return Sight.GONE
+        self._check_may_write()
+        try:
+            self._api.delete(watched(served[0]), name, namespace, uid=uid, foreground=True)
+        except ApiError as error:
+            if not error.conflict and not error.not_found:
+                raise
+            self._check_served(kind, error)
+            found = self._read(namespace, kind, name) if error.conflict else None
+            if found is not None and found.uid == uid:
+                raise
+            return Sight.GONE
+        metrics.TASK_GROUP_OBJECTS.labels(result).inc()
+        return Living(uid, terminating=True)
+
+    def _read(self, namespace: str, kind: KindName, name: str) -> WatchedMetadata | None:
+        """Return the metadata of an object, None if it does not exist, or its kind is not served."""
+        served = self._kinds.served(kind)
+        try:
+            return self._api.get(watched(served[0]), name, namespace).metadata if served else None
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            self._check_served(kind, error)
+            return None
+
+    def _check_served(self, kind: KindName, error: ApiError) -> None:
+        """Raise Retry if an answer is about a version that is not served any more, and another version is."""
+        if error.not_found and error.reason != "NotFound":
+            self._kinds.missing(kind)
+            if self._kinds.served(kind):
+                raise Retry(f"the API server serves {kind} in another version now")
+
+
+def _changes(old: TaskGroupStatus, new: TaskGroupStatus) -> Json:
+    """Return the fields that differ, so that a write needs no manifests unless it changes objects.
+
+    Those of a group that ends are always written, without manifests: it becomes smaller, and so its end is never too
+    large to be written.
+    """
+    fields = {field.name: field.encode_name for field in structs.fields(TaskGroupStatus)}
+    changed = {name for name in fields if getattr(old, name) != getattr(new, name)}
+    if new.phase in _ENDING and new.objects:
+        new = structs.replace(new, objects=[structs.replace(each, manifest=None) for each in new.objects])
+        changed.add("objects")
+    values = to_builtins(new)  # without defaults, which the API does not have either
+    return {fields[name]: values.get(fields[name]) for name in sorted(changed)}
+
+
+def _sight(found: WatchedMetadata, group: TaskGroup) -> Seen:
+    if not owned_by(found, group.metadata.uid):
+        return Sight.FOREIGN
+    return Living(found.uid, found.deletion_timestamp is not None, found.finalizers or ())

@@ -1,0 +1,188 @@
+"""A real API server with the component `task-groups`, GKM's controllers as processes, and an audit log.
+
+NVIDIA's controller does not run. The garbage collector and the controller of Deployments are those of
+kube-controller-manager; no pod is scheduled.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gkm.kube.client import connect
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import Resource
+from support.cluster.audit import Audit, AuditedControlPlane, Request
+from support.cluster.cluster import Cluster
+from support.cluster.control_plane import Options
+from support.cluster.gkm_objects import namespace
+from support.grove import kinds
+from support.host import ports
+from support.host.processes import Process
+from support.kube.our_kinds import CONTROLLERS, status_writer
+from support.operator.deployment import HURRIED, component, deployed, operator
+from support.operator.domain_cluster import any_kind
+
+TEAM, SYSTEM = "team", "gkm-system"
+UID_LABEL = "gkm.io/task-group-uid"
+POD_GROUPS = (
+    ("scheduling.volcano.sh", "v1beta1"),
+    ("scheduling.x-k8s.io", "v1alpha1"),
+    ("scheduling.run.ai", "v2alpha2"),
+)
+NAME = "{{ WF_GROUP_NAME }}"
+LABELS = {"app": NAME}
+POD = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "proxy", "image": "registry.test/proxy:1"}]}}
+Json = dict[str, Any]
+
+
+def template(api_version: str, kind: str, name: str = NAME, **more: Any) -> Json:  # noqa: ANN401 -- JSON
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}} | more
+
+
+CLAIM_TEMPLATE = {"name": "claim-{{ WF_GROUP_UUID }}"}
+DOMAIN = template(
+    "resource.nvidia.com/v1beta1",
+    "ComputeDomain",
+    "domain-{{ WF_GROUP_UUID }}",
+    spec={"numNodes": "{{ TASKS | length | int }}", "channel": {"resourceClaimTemplate": CLAIM_TEMPLATE}},
+)
+CONFIG = template("v1", "ConfigMap", data={"WORKFLOW": "{{ WF_ID }}"})
+SERVICE = template("v1", "Service", spec={"selector": LABELS, "ports": [{"port": 80}]})
+PROXY = template("apps/v1", "Deployment", spec={"selector": {"matchLabels": LABELS}, "template": POD})
+GANG = template("scheduling.volcano.sh/v1beta1", "PodGroup", spec={"minMember": "{{ TASKS | length | int }}"})
+FIVE = (PROXY, DOMAIN, CONFIG, GANG, SERVICE)
+KINDS = ("deployments", "replicasets", "computedomains", "configmaps", "services", "pods")
+
+
+@dataclass
+class GroupCluster:
+    """A cluster in which TaskGroups work while controllers run."""
+
+    cluster: Cluster
+    audit: Audit
+    directory: Path
+    stack: ExitStack
+    processes: list[Process] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def install(self) -> None:
+        deployed(self.cluster)
+        self.cluster.apply([kinds.COMPUTE_DOMAIN, *(any_kind(*group, "PodGroup") for group in POD_GROUPS)])
+        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        # Without webhooks: admission does not run here.
+        left_out = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+        self.cluster.apply([each for each in component("task-groups") if each["kind"] not in left_out])
+        self.cluster.apply(namespace(TEAM))
+        may = ("auth", "can-i", "delete", "computedomains.resource.nvidia.com", f"--as={CONTROLLERS}")
+        self.cluster.until(lambda: self.cluster.kubectl(*may).strip() == "yes", "the API server to know the rights")
+
+    def controllers(self, *, second: bool = False) -> Process:
+        """Start the controllers with their account, or `second`, which leads by a lease of its own at the same time."""
+        number = next(self._numbers)
+        directory = self.directory / f"controllers-{number}"
+        directory.mkdir()
+        config = directory / "config.yaml"
+        config.write_text("taskGroups: {enabled: true}\n", encoding="utf-8")
+        kubeconfig = status_writer(self.cluster) if second else self.cluster.kubeconfig_for(CONTROLLERS)
+        words = [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--identity=controllers-{number}"]
+        words += [f"--health=127.0.0.1:{ports.free()}", *(["--lease=second"] if second else [])]
+        process = self.stack.enter_context(operator(directory, "controllers", *words, main=HURRIED))
+        self.processes.append(process)
+        process.ready(lambda: "task groups synced" in process.log.read_text(), "it knows the groups")
+        return process
+
+    def restarted(self) -> None:
+        """Start controllers for the ones that ended, as kubelet does."""
+        if self.processes and self.processes[-1].popen.poll() is not None:
+            self.controllers()
+
+    def pool(self, name: str, *templates: Json) -> None:
+        """Create a pool, and the templates that it names."""
+        names = [f"{name}-{number}" for number in range(len(templates))]
+        made = [
+            template("gkm.io/v1alpha1", "GroupTemplate", each, spec={"template": value})
+            for each, value in zip(names, templates, strict=True)
+        ]
+        pool = template("gkm.io/v1alpha1", "Pool", name, spec={"commonGroupTemplates": names})
+        self.cluster.apply([*made, pool])
+        self.cluster.until(lambda: self._parsed(name), f"pool {name} to be parsed")
+
+    def groups(self, *names: str, pool: str) -> None:
+        tasks = [{"name": f"task-{number}", "gpus": 8} for number in range(4)]
+        spec = {"pool": pool, "workflow": {"id": "workflow", "submittedBy": "user@mail.test"}, "tasks": tasks}
+        made = [template("gkm.io/v1alpha1", "TaskGroup", name, spec=spec) for name in names]
+        self.cluster.apply([each | {"metadata": each["metadata"] | {"namespace": TEAM}} for each in made])
+
+    def group(self, name: str) -> Json:
+        return self.cluster.objects.get("taskgroup", name, TEAM)
+
+    def phase(self, name: str) -> str:
+        return str(self.group(name).get("status", {}).get("phase"))
+
+    def condition(self, type_: str, name: str) -> tuple[str, str, str]:
+        found = (each for each in self.group(name).get("status", {}).get("conditions", []) if each["type"] == type_)
+        return next(((each["status"], each["reason"], each["message"]) for each in found), ("", "", ""))
+
+    def phases(self) -> dict[str, str]:
+        found = self.cluster.objects.every("taskgroups", TEAM)
+        return {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in found}
+
+    def until_phase(self, phase: str, *names: str, seconds: float = 60.0) -> None:
+        def reached() -> bool:
+            found = self.phases()
+            return all(found.get(name) == phase for name in names)
+
+        self.cluster.until(reached, f"{names} to be {phase}", seconds)
+
+    def end(self, *names: str, phase: str = "Succeeded") -> None:
+        for name in names:
+            patch = json.dumps({"spec": {"phase": phase}})
+            self.cluster.kubectl("patch", "taskgroup", name, "--namespace", TEAM, "--type=merge", "--patch", patch)
+
+    def delete(self, *names: str) -> None:
+        self.cluster.kubectl("delete", "taskgroup", *names, "--namespace", TEAM, "--wait=false")
+
+    def until_gone(self, *names: str, seconds: float = 60.0) -> None:
+        self.cluster.until(lambda: not set(names) & self.phases().keys(), f"{names} to be gone", seconds)
+
+    def left(self) -> list[str]:
+        """Everything in the namespace that a group or a controller of its objects made."""
+        found = [(kind, each) for kind in KINDS for each in self.cluster.objects.every(kind, TEAM)]
+        api = connect(str(self.cluster.kubeconfig))
+        for group, version in POD_GROUPS:
+            gangs: Resource[Json] = Resource(f"{group}/{version}", "PodGroup", "podgroups", namespaced=True, type=dict)
+            with suppress(ApiError):  # its definition may be gone
+                found += [(group, each.value) for page in api.list_pages(gangs) for each in page.entries]
+        return [f"{kind}/{each['metadata']['name']}" for kind, each in found if _is_of_a_group(each)]
+
+    def requests(self) -> list[Request]:
+        """The requests of the controllers for objects of groups so far."""
+        return [each for each in self.audit.requests() if each.user == CONTROLLERS]
+
+    def _parsed(self, name: str) -> bool:
+        status = self.cluster.objects.get("pool", name).get("status", {})
+        return any(each["reason"] == "Parsed" for each in status.get("conditions", []))
+
+
+def _is_of_a_group(found: Json) -> bool:
+    metadata = found["metadata"]
+    owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
+    return UID_LABEL in metadata.get("labels", {}) or bool(owners & {"TaskGroup", "Deployment", "ReplicaSet"})
+
+
+@contextmanager
+def group_cluster(directory: Path) -> Iterator[GroupCluster]:
+    """Start a control plane with everything installed, and no process of GKM."""
+    with ExitStack() as stack:
+        control_plane = AuditedControlPlane(directory / "control-plane", Options())
+        stack.callback(control_plane.close)
+        control_plane.start()
+        cluster = Cluster(directory, control_plane)
+        cluster.until(lambda: cluster.exists("serviceaccount", "default", "default"), "a service account")
+        made = GroupCluster(cluster, control_plane.audit, directory, stack)
+        made.install()
+        yield made

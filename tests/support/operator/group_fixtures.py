@@ -1,0 +1,35 @@
+"""A cluster for the task groups of one module of tests, and controllers for one test."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.host.processes import Process
+from support.operator.group_cluster import GroupCluster, group_cluster
+from support.peers import require
+
+
+@pytest.fixture(scope="module")
+def group_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GroupCluster]:
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
+        require.peer(command)
+    with group_cluster(tmp_path_factory.mktemp("groups")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(group_control_plane: GroupCluster) -> Iterator[GroupCluster]:
+    """The cluster; no controllers of a test run after it."""
+    yield group_control_plane
+    for process in group_control_plane.processes:
+        process.kill()
+    group_control_plane.processes.clear()
+
+
+@pytest.fixture
+def running(place: GroupCluster) -> Iterator[Process]:
+    """Controllers that end in order, and never failed."""
+    process = place.controllers()
+    yield process
+    process.stop(30)
+    assert process.popen.returncode == 0, process.tail()
+    assert "handler failed" not in process.log.read_text(encoding="utf-8")

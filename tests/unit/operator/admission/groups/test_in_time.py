@@ -1,0 +1,81 @@
+"""Every decision ends in time, equal ones are made once, and a crowd waits elsewhere."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+from gkm.templates.values import RenderingUnavailable
+from gkm_operator.admission.domains.requests import Request, UserInfo
+from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.groups.objects import ReviewedIdentity, ReviewedMetadata
+from gkm_operator.admission.groups.reviewer import InTime
+from gkm_operator.admission.review import ADMITTED, ReviewBusy, ReviewResponse
+from gkm_operator.admission.singleflight import SingleFlight
+from support.host.waiting import until
+
+Reviewed = Request[ReviewedIdentity]
+
+
+class Scripted:
+    """A decision that a test holds up."""
+
+    def __init__(self, answer: Callable[[], ReviewResponse] = lambda: ADMITTED) -> None:
+        self.answer = answer
+        self.begun: list[str] = []
+        self.go_on = Event()
+
+    def decide(self, request: Reviewed) -> ReviewResponse:
+        self.begun.append(request.object.metadata.name)
+        assert self.go_on.wait(30)
+        return self.answer()
+
+
+def about(name: str, user: str = "a") -> Reviewed:
+    return Request("CREATE", "", ReviewedIdentity(ReviewedMetadata(name)), user=UserInfo(user))
+
+
+def bounded(scripted: Scripted, seconds: float = 30.0, threads: int = 8, waiting: int = 8) -> InTime[ReviewedIdentity]:
+    return InTime(scripted, SingleFlight(threads, seconds, waiting))
+
+
+def test_equal_requests_are_decided_once() -> None:
+    scripted = Scripted()
+    in_time = bounded(scripted, waiting=32)
+    with ThreadPoolExecutor(8) as pool:
+        same = [pool.submit(in_time.decide, about("x")) for _ in range(4)]
+        other = pool.submit(in_time.decide, about("x", "b"))
+        until(lambda: len(scripted.begun) == 2 and len(in_time._flights._callers._taken) == 2, "both to begin")
+        until(lambda: in_time._flights._callers._free == 32 - 5, "all to wait")
+        scripted.go_on.set()
+        assert {each.result(30) for each in [*same, other]} == {ADMITTED}
+    assert scripted.begun == ["x", "x"]
+
+
+def test_a_decision_that_hangs_ends_for_its_caller() -> None:
+    scripted = Scripted()
+    with pytest.raises(ViewUnavailable, match="the review takes more than 5 s"):
+        bounded(scripted, seconds=0.05).decide(about("x"))
+    scripted.go_on.set()
+
+
+def test_a_crowd_is_sent_away() -> None:
+    scripted = Scripted()
+    in_time = bounded(scripted, waiting=2)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(in_time.decide, about("x"))
+        until(lambda: scripted.begun, "the first to begin")
+        with pytest.raises(ReviewBusy, match="at once"):
+            in_time.decide(about("y"))
+        scripted.go_on.set()
+        assert first.result(30) == ADMITTED
+
+
+def test_no_renderer_is_no_fault_of_the_template() -> None:
+    def fail() -> ReviewResponse:
+        raise RenderingUnavailable("no rendering process was free")
+
+    scripted = Scripted(fail)
+    scripted.go_on.set()
+    with pytest.raises(ViewUnavailable, match="no rendering process was free"):
+        bounded(scripted).decide(about("x"))
