@@ -17,6 +17,7 @@ UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 """msgspec's errors for bytes that are no JSON of a type; RecursionError is that of JSON which is nested too deeply."""
 
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
+_TOO_MANY_REQUESTS = 429
 _MAX_MESSAGE = 1000
 
 
@@ -70,6 +71,14 @@ class ApiError(Exception):
     def expired(self) -> bool:
         """Return whether the resourceVersion or continue token is too old: only a new list helps (HTTP 410)."""
         return self.status == _GONE
+
+    @property
+    def unavailable(self) -> bool:
+        """Return whether the server is away or overloaded, so that the next request would fail, too.
+
+        A webhook causes other statuses, also 503 and 504.
+        """
+        return self.status in {NO_RESPONSE, _TOO_MANY_REQUESTS}
 
     @property
     def unreadable(self) -> bool:

@@ -95,7 +95,7 @@ def merged_objects(templates: Sequence[PoolTemplate]) -> list[Json]:
 def planned_objects(
     group: TaskGroup, templates: Sequence[PoolTemplate], settings: TaskGroups, renderer: Renderer
 ) -> list[Json]:
-    """Return the objects of a group in the order of their creation.
+    """Return the objects of a group in the order of their creation; without templates it has none.
 
     Raises:
         RuleNotMet: a rule is false.
@@ -105,6 +105,8 @@ def planned_objects(
         RenderingUnavailable: no fault of the templates.
     """
     check_size(group)  # what may not be stored is not rendered
+    if not templates:
+        return []
     rules = [(template.name, rule) for template in templates for rule in template.validation]
     expressions = [rule.expression for _, rule in rules]
     rendered = renderer.render(merged_objects(templates), variables(group), expressions)

@@ -11,12 +11,13 @@ from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api, Key
+from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, TASKGROUPS, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm.kube.workqueue import Retry, WorkQueue
+from gkm.kube.workqueue import WorkQueue
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.rendering.renderer import Renderer
 
@@ -169,7 +170,7 @@ class TaskGroupsController:
 
     def _check_may_write(self) -> None:
         if not self._leads():
-            raise Retry("this process is not the leader any more")
+            raise NotLeading("this process is not the leader any more")
 
     def _start(self) -> None:
         for reflector in self.watcher.reflectors:

@@ -7,7 +7,7 @@ from gkm.api.task_group_reasons import GroupReason
 from gkm.api.task_groups import MAX_TEMPLATES, GroupObject, TaskGroup, TaskGroupStatus
 from gkm.kube.api import Key
 from gkm.kube.discovery import KindName
-from gkm.kube.errors import NO_RESPONSE, ApiError
+from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder, Regarding
 from gkm.kube.resources import TASKGROUPS, Json
 from gkm.kube.workqueue import Retry
@@ -27,8 +27,6 @@ MAX_STEPS = 3 * MAX_TEMPLATES
 """Steps of one pass: a group of the largest size is created or deleted in one."""
 REST_SECONDS = 1.0
 """The pause before the next pass of a group for which that is not enough."""
-_SERVER_WIDE = frozenset({NO_RESPONSE, 429})
-"""Statuses of a server that is away or overloaded: the next request would fail, too. A webhook causes others."""
 _FOR_GOOD = frozenset({400, 413, 422})
 """Statuses of an object that the API server does not take as it is."""
 _FORBIDDEN = 403
@@ -127,7 +125,7 @@ class GroupReconciler:
 
     def _failed(self, observed: Observed, step: Step, error: ApiError | Retry, this: _Pass) -> Write | None:
         """Remember a failure for the condition; other objects are still deleted, and none is created after it."""
-        if isinstance(error, ApiError) and error.status in _SERVER_WIDE:
+        if isinstance(error, ApiError) and error.unavailable:
             raise error
         ending = observed.group.status.phase == "Ending"
         message = error.message if isinstance(error, ApiError) else str(error)

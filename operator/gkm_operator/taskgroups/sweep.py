@@ -11,7 +11,7 @@ from gkm.api.task_groups import ENDED
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key
-from gkm.kube.errors import NO_RESPONSE, ApiError
+from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
@@ -29,8 +29,6 @@ MAX_DELETIONS = 25
 """DELETEs of one pass; then it is the turn of other groups."""
 REST_SECONDS = 1.0
 """The pause before the rest: the watches show the effects of these meanwhile."""
-_SERVER_WIDE = frozenset({NO_RESPONSE, 429})
-"""Statuses of a server that is away or overloaded: the next request would fail, too."""
 
 
 class LeakSweep:
@@ -75,7 +73,7 @@ class LeakSweep:
             try:
                 self._writer.delete(namespace, member.kind, name, member.metadata.uid, "leaked")
             except ApiError as error:
-                if error.status in _SERVER_WIDE:
+                if error.unavailable:
                     raise
                 failure = failure or error
         if failure is not None:

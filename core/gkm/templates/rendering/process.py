@@ -63,7 +63,7 @@ class RenderingProcess:
             RenderingFailed: compiling exceeds a limit.
             RenderingUnavailable: no fault of the template; try again later.
         """
-        return [_shown(problem) for problem in self._reply({"compile": template, "rules": rules}).problems]
+        return [_excerpt(problem) for problem in self._reply({"compile": template, "rules": rules}).problems]
 
     def close(self) -> None:
         """End the children; a later request fails with RenderingUnavailable after WAIT_SECONDS."""
@@ -86,7 +86,7 @@ class RenderingProcess:
             self._idle.put(child)
         reply = decode(text)
         if reply.error:
-            raise RenderingFailed(_shown(reply.error))
+            raise RenderingFailed(_excerpt(reply.error))
         return reply
 
 
@@ -104,9 +104,9 @@ def decode(text: bytes) -> Reply:
         RecursionError,
         UnicodeDecodeError,
     ) as error:
-        raise RenderingFailed(f"the rendered objects cannot be used: {_shown(str(error))}") from None
+        raise RenderingFailed(f"the rendered objects cannot be used: {_excerpt(str(error))}") from None
     return reply
 
 
-def _shown(message: str) -> str:
+def _excerpt(message: str) -> str:
     return escape(message[:_MAX_MESSAGE])

@@ -5,7 +5,6 @@ but the phase, which ends the group.
 """
 
 from gkm.hoststate.names import quoted
-from gkm.templates.groups import check_size
 from gkm.templates.planning import planned_objects
 from gkm.templates.values import TemplateInvalid
 
@@ -31,9 +30,8 @@ class TaskGroupReview:
         if pool is None:
             return refused(f"Pool {quoted(group.spec.pool)} does not exist, or is being deleted")
         try:
-            check_size(group)
-            if templates := templates_of(pool, self._partners.templates):
-                planned_objects(group, templates, self._partners.settings, self._partners.renderer)
+            templates = templates_of(pool, self._partners.templates)
+            planned_objects(group, templates, self._partners.settings, self._partners.renderer)
         except TemplateInvalid as error:
             return refused(str(error))
         return ADMITTED
