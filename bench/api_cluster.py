@@ -7,9 +7,9 @@ from pathlib import Path
 
 from agent_process import NODE
 from api_audit import AGENT
-from support.cluster.audit import Audit, AuditedControlPlane
+from support.cluster.audit import Audit
+from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
-from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import namespace
 from support.kube import our_kinds
 
@@ -32,14 +32,11 @@ class AgentCluster:
 def start(directory: Path, labels: Mapping[str, str]) -> Iterator[AgentCluster]:
     """Start it with the namespaces and a Node with these labels."""
     with ExitStack() as stack:
-        control_plane = AuditedControlPlane(directory / "control-plane", Options())
-        stack.callback(control_plane.close)
-        control_plane.start()
-        cluster = Cluster(directory, control_plane)
+        cluster, audit = stack.enter_context(audited_cluster(directory))
         our_kinds.install(cluster)
         for name in _MANIFESTS:
             cluster.apply(_BASE / f"{name}.yaml")
         for name in NAMESPACES:
             cluster.apply(namespace(name))
         cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": dict(labels)}})
-        yield AgentCluster(cluster, control_plane.audit, cluster.kubeconfig_for(AGENT, node=NODE))
+        yield AgentCluster(cluster, audit, cluster.kubeconfig_for(AGENT, node=NODE))

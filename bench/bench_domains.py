@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import quantiles
 
+import controllers_requests
 import domains_load
 import domains_place
 from domains_load import DOMAINS, CliqueMaker
@@ -27,7 +28,6 @@ from domains_reviews import review_milliseconds
 from domains_templates import TEMPLATES, templates_made
 from figures import Result
 from fleet_process import memory_mib
-from support.domains.gkm import CONTROLLERS
 from support.host.waiting import until
 
 RUNS = int(os.environ.get("RUNS", "3"))
@@ -37,8 +37,6 @@ REQUIRED = SET_COUNT * REPLICAS
 REVIEWS = 2000
 LONGEST_SECONDS = 600.0
 COLLECT_SECONDS = 60.0
-CALM_SECONDS = 5.0
-"""The controllers have finished when they send nothing for so long."""
 
 Row = dict[str, float]
 
@@ -61,7 +59,7 @@ def _once(number: int) -> Row:
 
 
 def _measured(place: DomainsPlace) -> Row:
-    before = _requests(place)
+    before = controllers_requests.count(place.audit)
     began = time.monotonic()
     sets = domains_load.create_sets(place.api, SET_COUNT, REPLICAS)
     row = {"sets_s": time.monotonic() - began}
@@ -72,8 +70,8 @@ def _measured(place: DomainsPlace) -> Row:
         row["converge_s"] = time.monotonic() - began
         cliques.result()
     row["cliques_s"] = time.monotonic() - began
-    _until_calm(place)
-    row["requests_to_create"] = (_requests(place) - before) / REQUIRED
+    controllers_requests.until_calm(place.audit, LONGEST_SECONDS)
+    row["requests_to_create"] = (controllers_requests.count(place.audit) - before) / REQUIRED
     row["refused_cliques"] = float(maker.refusals)
     row["clique_p99_ms"] = _p99(maker.milliseconds)
     row["admission_p99_ms"] = _p99(review_milliseconds(place, sets, REVIEWS))
@@ -82,11 +80,11 @@ def _measured(place: DomainsPlace) -> Row:
     with suppress(TimeoutError):
         _until_domains(place, 0)
     row["delete_s"] = time.monotonic() - began
-    _until_calm(place)
+    controllers_requests.until_calm(place.audit, LONGEST_SECONDS)
     with suppress(TimeoutError):  # the garbage collector removes them
         until(lambda: not _left(place), "no claim template", COLLECT_SECONDS, every=0.25)
     row["leaked"] = float(_left(place))
-    row["requests_per_object"] = (_requests(place) - before) / REQUIRED
+    row["requests_per_object"] = (controllers_requests.count(place.audit) - before) / REQUIRED
     for name, process in place.gkm.processes.items():
         row["rss_mib" if name == "controllers" else f"{name}_rss_mib"] = memory_mib(process.pid, "VmHWM")
     return row
@@ -102,26 +100,6 @@ def _until_domains(place: DomainsPlace, number: int) -> None:
         f"{number} ComputeDomains",
         LONGEST_SECONDS,
         every=0.25,
-    )
-
-
-def _until_calm(place: DomainsPlace) -> None:
-    seen, since = _requests(place), time.monotonic()
-    deadline = since + LONGEST_SECONDS
-    while time.monotonic() - since < CALM_SECONDS:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the controllers still send requests after {LONGEST_SECONDS:g} s")
-        time.sleep(1.0)
-        if (now := _requests(place)) > seen:
-            since = time.monotonic()
-        seen = now
-
-
-def _requests(place: DomainsPlace) -> int:
-    """Return the number of requests of the controllers so far, without watches and the leader's lease."""
-    return sum(
-        request.user == CONTROLLERS and request.verb != "watch" and request.resource != "leases"
-        for request in place.audit.requests()
     )
 
 

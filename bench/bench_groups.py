@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median, quantiles
 
+import controllers_requests
 import groups_load
 import groups_place
 import groups_rendering
@@ -25,7 +26,6 @@ from figures import Result
 from fleet_process import memory_mib
 from groups_load import OBJECTS
 from groups_place import GroupsPlace
-from support.domains.gkm import CONTROLLERS
 from support.host.waiting import until
 
 RUNS = int(os.environ.get("RUNS", "3"))
@@ -33,8 +33,6 @@ COUNT = int(os.environ.get("COUNT", "1000"))
 REQUIRED = COUNT * len(OBJECTS)
 LONGEST_SECONDS = 900.0
 COLLECT_SECONDS = 60.0
-CALM_SECONDS = 5.0
-"""The controllers have finished when they send nothing for so long."""
 
 Row = dict[str, float]
 
@@ -59,8 +57,8 @@ def _once(number: int) -> Row:
 
 def _measured(place: GroupsPlace) -> Row:
     groups_load.create_pool(place.api)
-    _until_calm(place)
-    before = _requests(place)
+    controllers_requests.until_calm(place.audit, LONGEST_SECONDS)
+    before = controllers_requests.count(place.audit)
     began = time.monotonic()
     groups_load.create_groups(place.api, COUNT)
     row = {"engine_s": time.monotonic() - began}
@@ -68,17 +66,17 @@ def _measured(place: GroupsPlace) -> Row:
     _until(lambda: groups_load.phases(place.api) == ["Running"] * COUNT, f"{COUNT} groups to be Running")
     row["create_s"] = time.monotonic() - began
     row["created"] = float(groups_load.left(place.api))
-    _until_calm(place)
-    row["requests_to_create"] = (_requests(place) - before) / REQUIRED
+    controllers_requests.until_calm(place.audit, LONGEST_SECONDS)
+    row["requests_to_create"] = (controllers_requests.count(place.audit) - before) / REQUIRED
     began = time.monotonic()
     groups_load.delete_groups(place.api, COUNT)
     _until(lambda: not groups_load.count_of(place.cluster, groups_load.GROUP_KIND), "no TaskGroup")
     row["destroy_s"] = time.monotonic() - began
-    _until_calm(place)
+    controllers_requests.until_calm(place.audit, LONGEST_SECONDS)
     with suppress(TimeoutError):
         until(lambda: not groups_load.left(place.api), "no object", COLLECT_SECONDS, every=0.25)
     row["leaked"] = float(groups_load.left(place.api))
-    row["requests_per_object"] = (_requests(place) - before) / REQUIRED
+    row["requests_per_object"] = (controllers_requests.count(place.audit) - before) / REQUIRED
     for name, process in place.gkm.processes.items():
         row[f"{name}_rss_mib"] = memory_mib(process.pid, "VmHWM")
     return row
@@ -86,23 +84,3 @@ def _measured(place: GroupsPlace) -> Row:
 
 def _until(reached: Callable[[], bool], what: str) -> None:
     until(reached, what, LONGEST_SECONDS, every=0.25)
-
-
-def _until_calm(place: GroupsPlace) -> None:
-    seen, since = _requests(place), time.monotonic()
-    deadline = since + LONGEST_SECONDS
-    while time.monotonic() - since < CALM_SECONDS:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the controllers still send requests after {LONGEST_SECONDS:g} s")
-        time.sleep(1.0)
-        if (now := _requests(place)) > seen:
-            since = time.monotonic()
-        seen = now
-
-
-def _requests(place: GroupsPlace) -> int:
-    """Return the number of requests of the controllers so far, without watches and the leader's lease."""
-    return sum(
-        request.user == CONTROLLERS and request.verb != "watch" and request.resource != "leases"
-        for request in place.audit.requests()
-    )

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from gkm.kube import client
 from gkm.kube.client import HttpApi
-from support.cluster.audit import Audit, AuditedControlPlane
+from support.cluster.audit import Audit
+from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
-from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import namespace
 from support.domains.gkm import Gkm
 from support.grove import kinds
@@ -35,10 +35,7 @@ class DomainsPlace:
 def start(directory: Path) -> Iterator[DomainsPlace]:
     """Start it, with both processes of GKM running."""
     with ExitStack() as stack:
-        control_plane = AuditedControlPlane(directory / "control-plane", Options())
-        stack.callback(control_plane.close)
-        control_plane.start()
-        cluster = Cluster(directory, control_plane)
+        cluster, audit = stack.enter_context(audited_cluster(directory))
         for definition in kinds.ALL:
             cluster.apply(definition)
         cluster.apply([namespace(name) for name in NAMESPACES])
@@ -47,7 +44,7 @@ def start(directory: Path) -> Iterator[DomainsPlace]:
         gkm = stack.enter_context(Gkm.installed(cluster, directory / "gkm"))
         gkm.controllers()
         gkm.admission()
-        yield DomainsPlace(cluster, control_plane.audit, gkm, client.connect(str(cluster.kubeconfig)))
+        yield DomainsPlace(cluster, audit, gkm, client.connect(str(cluster.kubeconfig)))
 
 
 def _is_served(cluster: Cluster, definition: str) -> bool:

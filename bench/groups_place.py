@@ -11,9 +11,9 @@ from pathlib import Path
 
 from gkm.kube import client
 from gkm.kube.client import HttpApi
-from support.cluster.audit import Audit, AuditedControlPlane
+from support.cluster.audit import Audit
+from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
-from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import namespace
 from support.domains.gkm import TASK_GROUPS, Gkm
 from support.grove import kinds
@@ -37,13 +37,10 @@ class GroupsPlace:
 def start(directory: Path) -> Iterator[GroupsPlace]:
     """Start it, with both processes of GKM running."""
     with ExitStack() as stack:
-        control_plane = AuditedControlPlane(directory / "control-plane", Options())
-        stack.callback(control_plane.close)
-        control_plane.start()
-        cluster = Cluster(directory, control_plane)
+        cluster, audit = stack.enter_context(audited_cluster(directory))
         cluster.apply([*_KINDS, *(namespace(name) for name in NAMESPACES)])
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         gkm = stack.enter_context(Gkm.installed(cluster, directory / "gkm", TASK_GROUPS))
         gkm.controllers()
         gkm.admission()
-        yield GroupsPlace(cluster, control_plane.audit, gkm, client.connect(str(cluster.kubeconfig)))
+        yield GroupsPlace(cluster, audit, gkm, client.connect(str(cluster.kubeconfig)))

@@ -12,7 +12,7 @@ import pytest
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from support.grove.objects import NAMESPACE, compute_domain
-from support.kube.interposed_api import Around, Call, InterposedApi, Killed, failing_at, killed_at
+from support.kube.interposed_api import Around, Call, InterposedApi, Killed, failing_at, killed_at, unreliable
 from support.operator.domains import DOMAINS, NVIDIA, OURS, SETS, TEMPLATES, Process, World, grouped
 from support.operator.plans import PODS, everything, gpu_pod
 
@@ -197,15 +197,7 @@ def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
     for seed in range(12):
         chance = random.Random(seed)
         world = prepared(scenario)
-
-        def around(_call: Call, send: Callable[[], object], chance: random.Random = chance) -> object:
-            if chance.random() < 0.15:
-                raise ApiError(409, "Conflict", "the object has been modified")
-            answer = send()
-            if chance.random() < 0.15:
-                raise ApiError(504, "Timeout", "the answer was lost")
-            return answer
-
+        around = unreliable(chance, 0.15, ApiError(409, "Conflict", "the object has been modified"))
         leaders = [a_process(world, InterposedApi(world.api, around)) for _ in range(2)]
         for leader in leaders:
             leader.observe()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
-from support.kube.interposed_api import Around, Call, Killed, failing_at, killed_at
+from support.kube.interposed_api import Around, Call, Killed, failing_at, killed_at, unreliable
 from support.operator.group_witness import (
     DEPLOYMENTS,
     DOMAINS,
@@ -213,15 +213,7 @@ def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
     for seed in range(12):
         chance = random.Random(seed)
         world = prepared(scenario)
-
-        def around(_call: Call, send: Callable[[], object], chance: random.Random = chance) -> object:
-            if chance.random() < 0.1:
-                raise ApiError(500, "InternalError", "it did not arrive")
-            answer = send()
-            if chance.random() < 0.1:
-                raise ApiError(504, "Timeout", "the answer was lost")
-            return answer
-
+        around = unreliable(chance, 0.1, ApiError(500, "InternalError", "it did not arrive"))
         leaders = [Process(world, around) for _ in range(2)]
         for act in scenario.acts:
             act(world)

@@ -4,29 +4,23 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from gkm.api.domain_capacity import Capacity, CliqueCapacity, NodePool
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
-from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import DomainKey
-from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
 from support.grove.objects import Json, claim_template, clique, container, pod_clique_set
-from support.host import pages, ports
-from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS
-from support.operator.deployment import called_here, operator
+from support.operator.admission_process import AdmissionSite
+from support.operator.deployment import called_here
 from support.operator.domain_cluster import documents, domain_cluster
 from support.operator.workloads import DOMAINS, SETS
 from support.peers import build as peers
@@ -42,40 +36,15 @@ TEMPLATES: Resource[Json] = Resource(
     "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True, type=Json
 )
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
-ACCOUNT = f"system:serviceaccount:{SYSTEM}:gkm-admission"
 CLAIM = [{"name": "mnnvl-claim"}]
 
 
-@dataclass
-class Site:
-    """The cluster, its administrator's API, and the process of the webhook."""
-
-    cluster: Cluster
-    api: Api
-    stack: ExitStack
-    directory: Path
-    port: int = field(default_factory=ports.free)
-    health: str = field(default_factory=lambda: f"127.0.0.1:{ports.free()}")
-    process: Process = field(init=False)
+class Site(AdmissionSite):
+    """The cluster with the webhooks of workloads."""
 
     def start(self) -> None:
         """Start the webhook (again) and wait until the API server calls it."""
-        config = self.directory / "config.yaml"
-        config.write_text(yaml.safe_dump({"network": {"autoMNNVLEnabled": True, "placement": "preferred"}}))
-        arguments = (
-            "admission",
-            f"--config={config}",
-            f"--listen=127.0.0.1:{self.port}",
-            f"--health={self.health}",
-            f"--self-signed={self.directory / 'tls'}",
-            "--tls-names=127.0.0.1",
-            "--webhook-configuration=mutating/gkm-domains",
-            "--webhook-configuration=validating/gkm-domains",
-            "--domains=on",
-            f"--kubeconfig={self.cluster.kubeconfig_for(ACCOUNT)}",
-        )
-        self.process = self.stack.enter_context(operator(self.directory, *arguments))
-        self.process.ready(lambda: pages.fetch(self.health, "readyz")[0] == 200, "it serves")
+        self.serve({"network": {"autoMNNVLEnabled": True, "placement": "preferred"}}, "gkm-domains", "--domains=on")
         # An API server takes a moment to see a changed configuration.
         probe = pod_clique_set("probe", annotations={AUTO_MNNVL: "x"}, namespace=NAMESPACE)
         self.cluster.until(lambda: "must be" in self.refusal(SETS, probe), "the webhook is called")
@@ -225,8 +194,8 @@ def test_what_the_cluster_lacks_reaches_the_user_as_a_warning(site: Site) -> Non
     site.api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     wanted = json.dumps(pod_clique_set("large", clique("worker", replicas=4), annotations=ENABLED, namespace=NAMESPACE))
 
-    command: list[str | Path] = [
-        peers.binary("kubectl"),
+    command = [
+        str(peers.binary("kubectl")),
         f"--kubeconfig={site.cluster.kubeconfig}",
         "create",
         "--dry-run=server",

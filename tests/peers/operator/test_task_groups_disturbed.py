@@ -29,10 +29,6 @@ PHASES = {"Succeeded", "Failed", "Canceled"}
 Json = dict[str, Any]
 
 
-def objects(place: GroupCluster, kind: str) -> dict[str, Json]:
-    return {each["metadata"]["name"]: each for each in place.cluster.objects.every(kind, TEAM)}
-
-
 def leak(place: GroupCluster, name: str, group: str) -> Json:
     """An object of a group, as a stopped leader may create it late."""
     uid = place.group(group)["metadata"]["uid"]
@@ -54,7 +50,7 @@ def test_a_leak_of_a_group_that_has_ended_is_found_by_the_next_leader(place: Gro
     del labeled["metadata"]["ownerReferences"]
     place.cluster.apply([leaked, labeled])
     process = place.controllers()
-    place.cluster.until(lambda: "leaked" not in objects(place, "configmaps"), "the leak to go")
+    place.cluster.until(lambda: "leaked" not in place.of_kind("configmaps"), "the leak to go")
     assert '"event": "leak found"' in process.log.read_text(encoding="utf-8")
     place.delete("leak")
     place.until_gone("leak")
@@ -161,7 +157,7 @@ def test_each_right_of_the_component_is_used_and_no_request_is_refused(place: Gr
 
     place.cluster.until(one_of_two_failed, "one group of each kind to fail")
     place.cluster.apply(leak(place, "leaked", "no-pool"))
-    place.cluster.until(lambda: "leaked" not in objects(place, "configmaps"), "a leak to go")
+    place.cluster.until(lambda: "leaked" not in place.of_kind("configmaps"), "a leak to go")
     names = [*place.phases()]
     place.delete(*names)
     place.until_gone(*names, seconds=120)

@@ -20,13 +20,7 @@ from support.operator.group_cluster import (
 from support.operator.group_witness import GROUPS
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
-FORBIDDEN = 403
-PHASES = {"Succeeded", "Failed", "Canceled"}
 Json = dict[str, Any]
-
-
-def objects(place: GroupCluster, kind: str) -> dict[str, Json]:
-    return {each["metadata"]["name"]: each for each in place.cluster.objects.every(kind, TEAM)}
 
 
 @pytest.mark.usefixtures("running")
@@ -38,12 +32,12 @@ def test_a_group_gets_its_objects_and_loses_them(place: GroupCluster) -> None:
     uid = group["metadata"]["uid"]
     made = {each["kind"]: each for each in group["status"]["objects"]}
     assert list(made) == ["ComputeDomain", "ConfigMap", "PodGroup", "Service", "Deployment"]
-    domain = objects(place, "computedomains")[f"domain-{uid}"]
+    domain = place.of_kind("computedomains")[f"domain-{uid}"]
     assert domain["spec"] == {
         "numNodes": 4,
         "channel": {"resourceClaimTemplate": {"name": f"claim-{uid}"}, "allocationMode": "Single"},
     }
-    assert objects(place, "configmaps")["life"]["data"] == {"WORKFLOW": "workflow"}
+    assert place.of_kind("configmaps")["life"]["data"] == {"WORKFLOW": "workflow"}
     for kind, name in (("computedomain", domain["metadata"]["name"]), ("service", "life"), ("deployment", "life")):
         metadata = place.cluster.get(kind, name, TEAM)["metadata"]
         assert metadata["labels"].items() >= {UID_LABEL: uid, "gkm.io/task-group": "life"}.items()

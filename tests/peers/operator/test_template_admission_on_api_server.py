@@ -8,6 +8,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 from support.cluster.cluster import KubectlFailed
 from support.grove.tables import table
+from support.operator.admission_process import ACCOUNT
 from support.operator.group_templates import (
     DOMAIN,
     POOL_OBJECTS,
@@ -17,7 +18,7 @@ from support.operator.group_templates import (
     pool,
     template,
 )
-from support.operator.template_admission import ACCOUNT, DRY_RUNS, NAMESPACES, SYSTEM, TEAM, Site
+from support.operator.template_admission import DRY_RUNS, NAMESPACES, SYSTEM, TEAM, Site
 
 pytestmark = pytest.mark.peers
 SEED_DOMAIN = DOMAIN | {"metadata": {"name": "compute-domain-{{WF_GROUP_UUID}}"}}

@@ -1,5 +1,6 @@
 """An API between a process and another API: a test decides about every request, before and after it is answered."""
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
@@ -121,6 +122,20 @@ def failing_at(step: int, *, after: bool) -> Around:
             raise ApiError(500, "InternalError", "it did not arrive")
         answer = send()
         if fails:
+            raise ApiError(504, "Timeout", "the answer was lost")
+        return answer
+
+    return around
+
+
+def unreliable(chance: random.Random, share: float, refused: ApiError) -> Around:
+    """Refuse this share of the requests, and lose the answer to the same share of the others."""
+
+    def around(_call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        if chance.random() < share:
+            raise ApiError(refused.status, refused.reason, refused.message)
+        answer = send()
+        if chance.random() < share:
             raise ApiError(504, "Timeout", "the answer was lost")
         return answer
 

@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 from support.agent.machine import HURRIED as HURRIED_AGENT
 from support.agent.machine import REPOSITORY, Machine, machine_in
-from support.cluster.audit import Audit, AuditedControlPlane
+from support.cluster.audit import Audit
+from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster, KubectlFailed
-from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import cache, namespace
 from support.fakes import nvml_library
 from support.host import ports
@@ -168,15 +168,13 @@ class Accounts:
 def accounts(directory: Path) -> Iterator[Accounts]:
     """Start a control plane with all of GKM installed, and nothing of it running."""
     with ExitStack() as stack:
-        control_plane = AuditedControlPlane(directory / "control-plane", Options())
-        stack.callback(control_plane.close)
-        control_plane.start()
+        cluster, audit = stack.enter_context(audited_cluster(directory))
         registry = stack.enter_context(Registry.start())
         (directory / "machine").mkdir()
         library = nvml_library.build(peers.cache_directory().parent)
         machine = machine_in(directory / "machine", library, registry)
         _configure(machine)
-        made = Accounts(Cluster(directory, control_plane), control_plane.audit, machine, stack)
+        made = Accounts(cluster, audit, machine, stack)
         made.install()
         yield made
 

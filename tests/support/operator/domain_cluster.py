@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support.cluster.audit import Audit, AuditedControlPlane
+from support.cluster.audit import Audit
+from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster, KubectlFailed
-from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import namespace
 from support.cluster.policies import until_policies_hold
 from support.grove import kinds
@@ -125,12 +125,9 @@ class DomainCluster:
 def domain_cluster(directory: Path) -> Iterator[DomainCluster]:
     """Start a control plane with everything installed, and no process of GKM."""
     with ExitStack() as stack:
-        control_plane = AuditedControlPlane(directory / "control-plane", Options())
-        stack.callback(control_plane.close)
-        control_plane.start()
-        cluster = Cluster(directory, control_plane)
+        cluster, audit = stack.enter_context(audited_cluster(directory))
         cluster.until(lambda: cluster.exists("serviceaccount", "default", "default"), "a service account")
-        made = DomainCluster(cluster, control_plane.audit, directory, stack)
+        made = DomainCluster(cluster, audit, directory, stack)
         made.install()
         yield made
 

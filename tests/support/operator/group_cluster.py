@@ -15,9 +15,9 @@ from typing import Any
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
-from support.cluster.audit import Audit, AuditedControlPlane, Request
+from support.cluster.audit import Audit, Request
+from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
-from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import namespace
 from support.grove import kinds
 from support.host import ports
@@ -120,6 +120,10 @@ class GroupCluster:
     def group(self, name: str) -> Json:
         return self.cluster.objects.get("taskgroup", name, TEAM)
 
+    def of_kind(self, plural: str) -> dict[str, Json]:
+        """Return the objects of a kind in the namespace of the groups, by name."""
+        return {each["metadata"]["name"]: each for each in self.cluster.objects.every(plural, TEAM)}
+
     def phase(self, name: str) -> str:
         return str(self.group(name).get("status", {}).get("phase"))
 
@@ -178,11 +182,8 @@ def _is_of_a_group(found: Json) -> bool:
 def group_cluster(directory: Path) -> Iterator[GroupCluster]:
     """Start a control plane with everything installed, and no process of GKM."""
     with ExitStack() as stack:
-        control_plane = AuditedControlPlane(directory / "control-plane", Options())
-        stack.callback(control_plane.close)
-        control_plane.start()
-        cluster = Cluster(directory, control_plane)
+        cluster, audit = stack.enter_context(audited_cluster(directory))
         cluster.until(lambda: cluster.exists("serviceaccount", "default", "default"), "a service account")
-        made = GroupCluster(cluster, control_plane.audit, directory, stack)
+        made = GroupCluster(cluster, audit, directory, stack)
         made.install()
         yield made

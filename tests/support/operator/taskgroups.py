@@ -226,3 +226,22 @@ class Process:
 
 def _without_lists(around: Around) -> Around:
     return lambda call, send: send() if call.verb == "list" else around(call, send)
+
+
+def settled(world: World) -> Process:
+    """Run one process until nothing is left to do; check what always holds."""
+    process = Process(world)
+    world.settle(process)
+    world.check()
+    return process
+
+
+def refusing(verb: str, plural: str, error: ApiError) -> Callable[[str, str], ApiError | None]:
+    """Return the fault of an API that refuses one verb for one kind."""
+    return lambda asked, of: error if (asked, of) == (verb, plural) else None
+
+
+def template(world: World, value: Json, **spec: Any) -> None:  # noqa: ANN401 -- JSON
+    """Replace the template of the world."""
+    world.api.delete(RAW_TEMPLATES, "t0")
+    world.template("t0", value, **spec)

@@ -4,8 +4,6 @@ import copy
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,13 +11,11 @@ from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Resource
-from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
 from support.cluster.policies import until_policies_hold
-from support.host import pages, ports
-from support.host.processes import Process
 from support.kube.our_kinds import status_writer
-from support.operator.deployment import called_here, component, operator
+from support.operator.admission_process import AdmissionSite
+from support.operator.deployment import called_here, component
 from support.operator.domain_cluster import domain_cluster
 from support.operator.group_templates import (
     GROUPS,
@@ -31,7 +27,6 @@ from support.operator.group_templates import (
 from support.peers import build as peers
 
 TEAM, SYSTEM, DRY_RUNS = "team", "gkm-system", "gkm-dry-runs"
-ACCOUNT = f"system:serviceaccount:{SYSTEM}:gkm-admission"
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
 NAMESPACES: Resource[Json] = Resource("v1", "Namespace", "namespaces", namespaced=False, type=dict)
 BY_KIND = {one.kind: one for one in (TEMPLATES, POOL_OBJECTS, GROUPS, PODS, CONFIGMAPS)}
@@ -50,36 +45,12 @@ CONFIG = {
 }
 
 
-@dataclass
-class Site:
-    """The cluster, its administrator's API, and the process of the webhook."""
-
-    cluster: Cluster
-    api: Api
-    stack: ExitStack
-    directory: Path
-    port: int = field(default_factory=ports.free)
-    health: str = field(default_factory=lambda: f"127.0.0.1:{ports.free()}")
-    process: Process = field(init=False)
+class Site(AdmissionSite):
+    """The cluster with the webhooks of group templates."""
 
     def start(self) -> None:
         """Start the webhook (again) and wait until the API server calls it."""
-        config = self.directory / "config.yaml"
-        config.write_text(yaml.safe_dump(CONFIG))
-        arguments = (
-            "admission",
-            f"--config={config}",
-            f"--listen=127.0.0.1:{self.port}",
-            f"--health={self.health}",
-            f"--self-signed={self.directory / 'tls'}",
-            "--tls-names=127.0.0.1",
-            "--webhook-configuration=mutating/gkm-task-groups",
-            "--webhook-configuration=validating/gkm-task-groups",
-            "--task-groups=on",
-            f"--kubeconfig={self.cluster.kubeconfig_for(ACCOUNT)}",
-        )
-        self.process = self.stack.enter_context(operator(self.directory, *arguments))
-        self.process.ready(lambda: pages.fetch(self.health, "readyz")[0] == 200, "it serves")
+        self.serve(CONFIG, "gkm-task-groups", "--task-groups=on")
         probe = template("probe", {"kind": "x"})
         self.cluster.until(lambda: "apiVersion is missing" in self.refusal(probe), "the webhook is called")
 
@@ -95,7 +66,7 @@ class Site:
 
     def warnings(self, value: Json) -> str:
         """Create an object; return the warnings that its user sees."""
-        command: list[str | Path] = [peers.binary("kubectl"), f"--kubeconfig={self.cluster.kubeconfig}"]
+        command = [str(peers.binary("kubectl")), f"--kubeconfig={self.cluster.kubeconfig}"]
         done = subprocess.run(
             [*command, "create", "-f-"],
             input=yaml.safe_dump(value),

@@ -1,39 +1,13 @@
 """When a group ends, and what may delay the end of its objects."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from gkm.kube.discovery import KindName
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 from support.operator import group_witness
-from support.operator.group_witness import DOMAINS, NAMESPACE, RAW_TEMPLATES, SERVED, SERVICES
+from support.operator.group_witness import DOMAINS, NAMESPACE, SERVED, SERVICES
 from support.operator.plans import PODS
-from support.operator.taskgroups import Process, World
-
-Fault = Callable[[str, str], ApiError | None]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-def refusing(verb: str, plural: str, error: ApiError) -> Fault:
-    return lambda asked, of: error if (asked, of) == (verb, plural) else None
-
-
-def settled(world: World) -> Process:
-    process = Process(world)
-    world.settle(process)
-    world.check()
-    return process
-
-
-def template(world: World, value: dict[str, Any], **spec: Any) -> None:  # noqa: ANN401 -- JSON
-    world.api.delete(RAW_TEMPLATES, "t0")
-    world.template("t0", value, **spec)
+from support.operator.taskgroups import World, refusing, settled
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,6 @@ from support.operator.group_witness import DOMAINS, SERVED, SYSTEM, FakeRenderer
 from support.operator.taskgroups import Process, World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def remembered(world: World) -> set[str]:
     return set(world.api.get(CONFIGMAPS, NAME, SYSTEM)["data"])
 

@@ -1,7 +1,5 @@
 """The life of a group, as its users see it: its objects, their order, and what of others it leaves alone."""
 
-from collections.abc import Callable
-
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
@@ -18,25 +16,7 @@ from support.operator.group_witness import (
     UID_LABEL,
     an_object,
 )
-from support.operator.taskgroups import Process, World
-
-Fault = Callable[[str, str], ApiError | None]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-def refusing(verb: str, plural: str, error: ApiError) -> Fault:
-    return lambda asked, of: error if (asked, of) == (verb, plural) else None
-
-
-def settled(world: World) -> Process:
-    process = Process(world)
-    world.settle(process)
-    world.check()
-    return process
+from support.operator.taskgroups import Process, World, refusing, settled
 
 
 def test_a_group_has_its_objects_while_it_lives(world: World) -> None:

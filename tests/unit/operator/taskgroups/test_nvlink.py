@@ -1,7 +1,6 @@
 """The conditions of a group about NVLink: the readiness of its ComputeDomain, and the result of its test."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from gkm.kube.errors import ApiError
@@ -10,26 +9,9 @@ from gkm_operator.taskgroups.members import JOB, Member, watched
 from gkm_operator.taskgroups.nvlink_results import messages
 from support.operator.group_witness import DOMAINS, JOBS, NAMESPACE, RAW_POOLS, RAW_TEMPLATES, an_object
 from support.operator.plans import PODS
-from support.operator.taskgroups import Process, World
+from support.operator.taskgroups import Process, World, settled
 
 CM = an_object(CONFIGMAPS, "files-{{ WF_GROUP_NAME }}", data={"a": "b"})
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-def settled(world: World) -> Process:
-    process = Process(world)
-    world.settle(process)
-    world.check()
-    return process
-
-
-def template(world: World, value: dict[str, Any], **spec: Any) -> None:  # noqa: ANN401 -- JSON
-    world.api.delete(RAW_TEMPLATES, "t0")
-    world.template("t0", value, **spec)
 
 
 READINESS = (

@@ -2,7 +2,6 @@
 
 import string
 
-import pytest
 from gkm.api.meta import ObjectMeta
 from gkm.api.task_groups import TaskGroup, TaskGroupSpec, TaskGroupStatus
 from gkm_operator.taskgroups.inventory import GroupInventory
@@ -13,11 +12,6 @@ from support.operator.plans import PODS
 from support.operator.taskgroups import Process, World
 
 QUIET = 620.0
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def running(world: World, tasks: int, names: str = "", **spec: str) -> Process:

@@ -1,7 +1,6 @@
 """Why objects of a group are not created: for good, or until a cause has passed."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from gkm.api.config import Config
@@ -11,31 +10,9 @@ from gkm.kube.resources import CONFIGMAPS, Json, Resource
 from support.operator import group_witness, taskgroups
 from support.operator.group_witness import DOMAINS, RAW_POOLS, RAW_TEMPLATES, SERVED, FakeRenderer, an_object
 from support.operator.plans import PODS
-from support.operator.taskgroups import Process, World
+from support.operator.taskgroups import Process, World, refusing, settled, template
 
-Fault = Callable[[str, str], ApiError | None]
 CM = an_object(CONFIGMAPS, "files-{{ WF_GROUP_NAME }}", data={"a": "b"})
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-def refusing(verb: str, plural: str, error: ApiError) -> Fault:
-    return lambda asked, of: error if (asked, of) == (verb, plural) else None
-
-
-def settled(world: World) -> Process:
-    process = Process(world)
-    world.settle(process)
-    world.check()
-    return process
-
-
-def template(world: World, value: dict[str, Any], **spec: Any) -> None:  # noqa: ANN401 -- JSON
-    world.api.delete(RAW_TEMPLATES, "t0")
-    world.template("t0", value, **spec)
 
 
 def delete_held(world: World, resource: Resource[Json], name: str) -> None:

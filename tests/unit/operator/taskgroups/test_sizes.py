@@ -21,11 +21,6 @@ PLANNED, CREATED = 2, 3
 """The number of the write of the group: the first adds the finalizer."""
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def refusing_writes(error: ApiError, *numbers: int) -> Around:
     """Refuse the writes of groups with these numbers, from 1."""
     count = 0

@@ -1,0 +1,47 @@
+"""The admission process that a real API server calls, and what a test needs of both."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from gkm.kube.api import Api
+from support.cluster.cluster import Cluster
+from support.host import pages, ports
+from support.host.processes import Process
+from support.operator.deployment import operator
+
+ACCOUNT = "system:serviceaccount:gkm-system:gkm-admission"
+
+
+@dataclass
+class AdmissionSite:
+    """The cluster, its administrator's API, and the process of the webhook."""
+
+    cluster: Cluster
+    api: Api
+    stack: ExitStack
+    directory: Path
+    port: int = field(default_factory=ports.free)
+    health: str = field(default_factory=lambda: f"127.0.0.1:{ports.free()}")
+    process: Process = field(init=False)
+
+    def serve(self, configuration: dict[str, Any], feature: str, switch: str) -> None:
+        """Start the process with its own account (again), and wait until it serves the webhooks of a feature."""
+        config = self.directory / "config.yaml"
+        config.write_text(yaml.safe_dump(configuration))
+        arguments = (
+            "admission",
+            f"--config={config}",
+            f"--listen=127.0.0.1:{self.port}",
+            f"--health={self.health}",
+            f"--self-signed={self.directory / 'tls'}",
+            "--tls-names=127.0.0.1",
+            f"--webhook-configuration=mutating/{feature}",
+            f"--webhook-configuration=validating/{feature}",
+            switch,
+            f"--kubeconfig={self.cluster.kubeconfig_for(ACCOUNT)}",
+        )
+        self.process = self.stack.enter_context(operator(self.directory, *arguments))
+        self.process.ready(lambda: pages.fetch(self.health, "readyz")[0] == 200, "it serves")
