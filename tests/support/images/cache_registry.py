@@ -1,6 +1,6 @@
 """A registry with one real cache image, and a client for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.images.local_image import LocalImage
@@ -11,11 +11,13 @@ from gkm.images.registries.transport import Limits
 from support.registry.server import Registry as RealRegistry
 
 LIMITS = Limits(connect=1.0, stall=0.5, request=3.0)
+PATIENT = Limits(connect=10.0, stall=30.0, request=60.0)
+"""For failures that no deadline ends: on a busy machine, LIMITS may pass before such a failure arrives."""
 
 
-def client_of(real: RealRegistry, allow: list[str] | None = None) -> Registry:
+def client_of(real: RealRegistry, allow: list[str] | None = None, limits: Limits = LIMITS) -> Registry:
     host = RegistryHost(plain_http=real.ca_file is None, ca_file=str(real.ca_file or ""))
-    return Registry(Registries(allow=allow or [], hosts={real.host: host}), limits=LIMITS)
+    return Registry(Registries(allow=allow or [], hosts={real.host: host}), limits=limits)
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,9 @@ class Site:
 
     def client_with(self, *, allow: list[str]) -> Registry:
         return client_of(self.real, allow)
+
+    def patient(self) -> "Site":
+        return replace(self, client=client_of(self.real, limits=PATIENT))
 
 
 def filled(real: RealRegistry, image: LocalImage) -> Site:

@@ -94,9 +94,6 @@ def test_an_image_that_mcv_built_is_accepted_as_it_is(site: Site, layout: Layout
         (faults.without_length("blobs/", cut_after=100), Reason.DIGEST_MISMATCH),
         (faults.wrong_length("blobs/", 10), Reason.DIGEST_MISMATCH),
         (faults.content_encoded("blobs/"), Reason.UNSAFE_CONTENT),
-        (faults.stalled("blobs/"), Reason.REGISTRY_UNAVAILABLE),
-        (faults.stalled("blobs/", after=10), Reason.REGISTRY_UNAVAILABLE),
-        (faults.dripping("blobs/", 1, 0.05), Reason.REGISTRY_UNAVAILABLE),
         (faults.status("blobs/", 500), Reason.REGISTRY_UNAVAILABLE),
         (faults.status("blobs/", 404), Reason.NOT_FOUND),
         (faults.status("blobs/", 403), Reason.UNAUTHORIZED),
@@ -110,8 +107,23 @@ def test_a_registry_that_misbehaves_costs_an_error_with_its_reason(
 ) -> None:
     site.real.misbehave(fault)
     with pytest.raises(GKMError) as caught:
-        fetch(site, layout)
+        fetch(site.patient(), layout)
     assert caught.value.reason is reason
+    assert no_file_is_left(layout)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faults.stalled("blobs/"), faults.stalled("blobs/", after=10), faults.dripping("blobs/", 1, 0.05)],
+    ids=["silent", "stalled", "dripping"],
+)
+def test_a_registry_that_sends_no_end_costs_an_error_at_a_deadline(
+    site: Site, layout: Layout, fault: faults.Fault
+) -> None:
+    site.real.misbehave(fault)
+    with pytest.raises(GKMError) as caught:
+        fetch(site, layout)
+    assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
     assert no_file_is_left(layout)
 
 
