@@ -1,4 +1,4 @@
-"""The program that renders: `python -I -m gkm.templates.rendering.child`. Requests on stdin, replies on stdout.
+"""The program that renders: `python -I -m gkm.templates.rendering.child`. A socket is its input.
 
 It limits itself before it reads the first request: no new file or socket (not one descriptor is free), no process, no
 core dump, a fixed amount of memory, and CPU time for each request. The kernel enforces all of them, so expressions that
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+from gkm.hoststate.frames import HEADER_BYTES, frame, size_of
 from gkm.templates.rendering import frames
 from gkm.templates.rendering.requests import reply_to
 
@@ -30,10 +31,10 @@ def main() -> None:
         _reply_to(json.dumps(sample).encode())
     gc.freeze()
     _limit()
-    requests, replies = sys.stdin.buffer, sys.stdout.buffer
+    requests, replies = sys.stdin.buffer, open(0, "wb", closefd=False)  # noqa: SIM115 -- until the end
     _send(replies, b"")
-    while header := requests.read(frames.HEADER_BYTES):
-        request = requests.read(frames.size_of(header))
+    while header := requests.read(HEADER_BYTES):
+        request = requests.read(size_of(header))
         signal.setitimer(signal.ITIMER_PROF, frames.CPU_SECONDS)
         try:
             reply = _reply_to(request)
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def _send(replies: BinaryIO, reply: bytes) -> None:
-    replies.write(frames.frame(reply))
+    replies.write(frame(reply))
     replies.flush()
 
 

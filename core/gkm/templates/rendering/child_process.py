@@ -1,17 +1,15 @@
 """One child that renders: its start, its deadlines, its end and what the end means. For one thread at a time.
 
-A failed exchange kills the child, and the next exchange starts another. The child inherits one descriptor, its end of a
-socket pair, and no environment.
+A failed exchange kills the child, and the next exchange starts another. The child has no environment.
 """
 
 import signal
 import socket
-import subprocess
 import sys
 import time
-from contextlib import suppress
-from typing import NamedTuple
 
+from gkm.hoststate.child_process import ChildProcess
+from gkm.hoststate.frames import HEADER_BYTES, frame, size_of
 from gkm.templates.rendering import frames
 from gkm.templates.values import RenderingFailed, RenderingUnavailable
 
@@ -21,20 +19,16 @@ START_SECONDS = 10.0
 """An interpreter and Jinja2 need 0.2 s on an idle machine."""
 _ENDING_SECONDS = 1.0
 """A child that has closed its end of the socket is ending."""
+_KILL_SECONDS = 10.0
 _PROGRAM = (sys.executable, "-I", "-W", "ignore", "-m", "gkm.templates.rendering.child")
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
 
 
-class _Running(NamedTuple):
-    process: subprocess.Popen[bytes]
-    socket: socket.socket
-
-
-class ChildProcess:
+class RenderingChild:
     """A child that starts with the first exchange."""
 
     def __init__(self) -> None:
-        self._running: _Running | None = None
+        self._running: ChildProcess | None = None
 
     def exchange(self, request: bytes) -> bytes:
         """Return the reply to a request.
@@ -51,7 +45,7 @@ class ChildProcess:
                 _receive(self._running.socket, time.monotonic() + START_SECONDS)
             channel, deadline = self._running.socket, time.monotonic() + REQUEST_SECONDS
             channel.settimeout(REQUEST_SECONDS)
-            channel.sendall(frames.frame(request))
+            channel.sendall(frame(request))
             return _receive(channel, deadline)
         except TimeoutError:
             self.end()
@@ -66,32 +60,18 @@ class ChildProcess:
         """Kill the child if it does not end by itself within `seconds`; return its exit status, 0 without a child."""
         if self._running is None:
             return 0
-        process, channel = self._running
-        self._running = None
-        channel.close()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-        process.kill()
-        return process.wait()
+        child, self._running = self._running, None
+        child.socket.close()
+        child.has_exited(seconds)
+        code = child.end(0, _KILL_SECONDS)
+        return -signal.SIGKILL if code is None else code
 
 
-def _start() -> _Running:
-    ours, childs = socket.socketpair()
-    with childs:
-        try:
-            process = subprocess.Popen(  # noqa: S603 -- a program of ours
-                _PROGRAM,
-                stdin=childs.fileno(),
-                stdout=childs.fileno(),
-                stderr=subprocess.DEVNULL,
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            ours.close()
-            raise RenderingUnavailable(f"the rendering process does not start: {error.strerror}") from error
-    return _Running(process, ours)
+def _start() -> ChildProcess:
+    try:
+        return ChildProcess(_PROGRAM, {})
+    except OSError as error:
+        raise RenderingUnavailable(f"the rendering process does not start: {error.strerror}") from error
 
 
 def _silent(channel: socket.socket) -> bool:
@@ -107,7 +87,7 @@ def _silent(channel: socket.socket) -> bool:
 
 
 def _receive(channel: socket.socket, deadline: float) -> bytes:
-    size = frames.size_of(_exactly(channel, frames.HEADER_BYTES, deadline))
+    size = size_of(_exactly(channel, HEADER_BYTES, deadline))
     if size > frames.MAX_REPLY_BYTES:
         raise RenderingFailed(f"the rendering process replies with more than {frames.MAX_REPLY_BYTES} bytes")
     return _exactly(channel, size, deadline)

@@ -13,7 +13,7 @@ import msgspec
 from gkm.api import json_limits
 from gkm.hoststate.escaping import escape
 from gkm.templates.encoding import encoded
-from gkm.templates.rendering.child_process import REQUEST_SECONDS, START_SECONDS, ChildProcess
+from gkm.templates.rendering.child_process import REQUEST_SECONDS, START_SECONDS, RenderingChild
 from gkm.templates.rendering.frames import MAX_REQUEST_BYTES
 from gkm.templates.rendering.renderer import Rendered
 from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable, TemplateInvalid, check_levels
@@ -39,9 +39,9 @@ class RenderingProcess:
 
     def __init__(self) -> None:
         # The last one used is the first: the second starts only when two are needed at once.
-        self._idle: LifoQueue[ChildProcess] = LifoQueue()
+        self._idle: LifoQueue[RenderingChild] = LifoQueue()
         for _ in range(CHILDREN):
-            self._idle.put(ChildProcess())
+            self._idle.put(RenderingChild())
 
     def render(self, templates: Sequence[Json], variables: Json, rules: Sequence[str] = ()) -> Rendered:
         """Return the rendered templates, and whether each rule is true. If one is not, no template is rendered.

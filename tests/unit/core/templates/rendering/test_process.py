@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from gkm.hoststate.frames import frame
 from gkm.templates.groups import SAMPLE_GROUP, variables
 from gkm.templates.rendering import child_process, frames, process
-from gkm.templates.rendering.child_process import ChildProcess
+from gkm.templates.rendering.child_process import RenderingChild
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable
 from support.host.memory import memory_of
@@ -38,7 +39,7 @@ def value_of(renderer: RenderingProcess) -> str:
 
 def children(renderer: RenderingProcess) -> list[int]:
     """Return the process ids of idle children, the next one to be used last."""
-    return [child._running.process.pid for child in list(renderer._idle.queue) if child._running]
+    return [child._running.pid for child in list(renderer._idle.queue) if child._running]
 
 
 def ticks(pid: int) -> int:
@@ -54,7 +55,7 @@ def test_a_child_has_no_environment_no_files_and_little_memory(own: RenderingPro
     assert Path(f"/proc/{pid}/environ").read_bytes() == b""
     targets = [str(Path(f"/proc/{pid}/fd/{number}").readlink()).partition(":")[0] for number in range(3)]
     assert sorted(path.name for path in Path(f"/proc/{pid}/fd").iterdir()) == ["0", "1", "2"]
-    assert targets == ["socket", "socket", "/dev/null"]
+    assert targets == ["socket", "/dev/null", "/dev/null"]
     limits = {
         line[:26].strip(): line[26:].split()[:2]
         for line in Path(f"/proc/{pid}/limits").read_text(encoding="ascii").splitlines()
@@ -129,21 +130,21 @@ def test_a_child_that_hangs_is_killed_at_the_deadline(own: RenderingProcess) -> 
     [
         ("sys.exit(1)", RenderingUnavailable, "status 1"),
         ("os.kill(os.getpid(), 9)", RenderingUnavailable, "status -9"),
-        ("os.write(1, b'\\0\\0'); os.kill(os.getpid(), 9)", RenderingUnavailable, "status -9"),
-        ("os.write(1, b'\\0\\0\\0\\x09{}'); sys.exit(0)", RenderingUnavailable, "status 0"),
+        ("os.write(0, b'\\0\\0'); os.kill(os.getpid(), 9)", RenderingUnavailable, "status -9"),
+        ("os.write(0, b'\\0\\0\\0\\x09{}'); sys.exit(0)", RenderingUnavailable, "status 0"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", RenderingFailed, "crash"),
         ("os.kill(os.getpid(), signal.SIGPROF)", RenderingFailed, "1 s of CPU time"),
         ("os._exit(3)", RenderingFailed, "80 MiB of memory"),
-        ("os.write(1, b'\\xff\\xff\\xff\\xff')", RenderingFailed, "more than"),
-        ("os.close(0); os.close(1); time.sleep(60)", RenderingUnavailable, "status -9"),
+        ("os.write(0, b'\\xff\\xff\\xff\\xff')", RenderingFailed, "more than"),
+        ("os.close(0); time.sleep(60)", RenderingUnavailable, "status -9"),
     ],
 )
 def test_the_end_of_a_child_is_reported_by_its_cause(
     monkeypatch: pytest.MonkeyPatch, end: str, error: type[Exception], message: str
 ) -> None:
-    program = f"import os, signal, sys, time; os.write(1, bytes(4)); os.read(0, 4); {end}; time.sleep(60)"
+    program = f"import os, signal, sys, time; os.write(0, bytes(4)); os.read(0, 4); {end}; time.sleep(60)"
     monkeypatch.setattr(child_process, "_PROGRAM", (sys.executable, "-I", "-c", program))
-    child = ChildProcess()
+    child = RenderingChild()
     with pytest.raises(error, match=message):
         child.exchange(b"{}")
     assert child._running is None
@@ -170,7 +171,7 @@ def test_the_end_of_a_child_is_reported_by_its_cause(
 def test_an_answer_that_is_none_is_refused(
     own: RenderingProcess, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
-    monkeypatch.setattr(ChildProcess, "exchange", lambda _self, _request: answer)
+    monkeypatch.setattr(RenderingChild, "exchange", lambda _self, _request: answer)
     with pytest.raises(RenderingFailed) as failed:
         own.render(GOOD, SAMPLE)
     assert str(failed.value).isprintable()
@@ -179,15 +180,15 @@ def test_an_answer_that_is_none_is_refused(
 
 def test_an_answer_without_a_request_replaces_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b'{"error": "of another request"}'
-    twice = f"os.write(1, {frames.frame(answer) * 2!r})"
-    program = f"import os, time; os.write(1, bytes(4)); os.read(0, 9); {twice}; time.sleep(60)"
+    twice = f"os.write(0, {frame(answer) * 2!r})"
+    program = f"import os, time; os.write(0, bytes(4)); os.read(0, 9); {twice}; time.sleep(60)"
     monkeypatch.setattr(child_process, "_PROGRAM", (sys.executable, "-I", "-c", program))
-    child = ChildProcess()
+    child = RenderingChild()
     assert child.exchange(b"{}") == answer
     assert child._running
-    first = child._running.process.pid
+    first = child._running.pid
     assert child.exchange(b"{}") == answer
-    assert child._running.process.pid != first
+    assert child._running.pid != first
     child.end()
 
 
@@ -195,7 +196,7 @@ def test_a_program_that_does_not_start_is_unavailable(monkeypatch: pytest.Monkey
     for program in (("/nonexistent",), (sys.executable, "-c", "raise SystemExit(7)")):
         monkeypatch.setattr(child_process, "_PROGRAM", program)
         with pytest.raises(RenderingUnavailable, match=r"does not start|status 7"):
-            ChildProcess().exchange(b"{}")
+            RenderingChild().exchange(b"{}")
 
 
 def test_a_request_that_is_too_big_is_not_sent(own: RenderingProcess) -> None:
@@ -236,7 +237,7 @@ def test_a_child_ends_when_its_parent_is_killed() -> None:
         from gkm.templates.rendering.process import RenderingProcess
         renderer = RenderingProcess()
         renderer.render([{"x": "{{ 1 }}"}], {})
-        print(renderer._idle.queue[-1]._running.process.pid, flush=True)
+        print(renderer._idle.queue[-1]._running.pid, flush=True)
         input()
     """)
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
