@@ -51,7 +51,7 @@ class FleetCluster:
         return digest
 
 
-class _Alone(ControlPlane):
+class Alone(ControlPlane):
     """etcd and kube-apiserver only."""
 
     etcd = ""
@@ -68,7 +68,7 @@ class _Alone(ControlPlane):
 def start(directory: Path) -> Iterator[FleetCluster]:
     """Start it, with a registry and CACHES caches of signed images in it."""
     with ExitStack() as stack:
-        control_plane = _Alone(directory / "control-plane", Options())
+        control_plane = Alone(directory / "control-plane", Options())
         stack.callback(control_plane.close)
         control_plane.start()
         cluster = Cluster(directory, control_plane)

@@ -19,11 +19,13 @@ from gkm_cli.option_groups import with_groups
 from gkm_cli.output import EXIT_NEGATIVE, PROGRAM, CommandFailed, NegativeResult, UsageError, line
 from gkm_cli.plan import command as plan
 from gkm_cli.template.command import app as template
+from gkm_cli.topology.commands import app as topology
 
 app = typer.Typer(
     name="gkm",
     help="Build, sign, verify and inspect GPU kernel caches as images; show the GPUs of this machine; "
-    "plan where runs of many GPUs go; render and import group templates; find faults in a cluster.",
+    "find the topology of a cluster; plan where runs of many GPUs go; render and import group templates; "
+    "find faults in a cluster.",
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -44,6 +46,7 @@ def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
 
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
+app.add_typer(topology, name="topology")
 app.add_typer(template, name="template")
 app.command(epilog=plan.EXAMPLE)(with_groups(plan.plan))
 app.command(epilog=doctor.EXAMPLE)(with_groups(doctor.doctor))

@@ -18,6 +18,7 @@ from gkm.api.errors import GKMError
 from gkm.api.policies import is_pem
 from gkm.images.reference import Reference
 from gkm.images.signatures import trust_material
+from gkm.topology.label_levels import known_keys
 
 KEY = "config.yaml"
 """The key in the ConfigMap that deploy/base mounts."""
@@ -43,7 +44,7 @@ def check(path: Path | None) -> CheckReport:
     where = f"configuration {path}"
     loaded = config.parse(_unwrapped(config.read_file(path, where), where), where) if path else Config()
     files = _Files()
-    problems = [*_policies(loaded, files), *_registries(loaded, files)]
+    problems = [*_policies(loaded, files), *_registries(loaded, files), *_topology(loaded)]
     return CheckReport([f"{where}: {problem}" for problem in problems], tuple(files.absent))
 
 
@@ -117,6 +118,21 @@ def _registries(loaded: Config, files: _Files) -> Iterator[str]:
                 yield f"{reason} - at `{at}`"
         if host_config.ca_file:
             yield from files.authorities(host_config.ca_file, f"{at}.caFile")
+
+
+def _topology(loaded: Config) -> Iterator[str]:
+    topology, names = loaded.topology, {provider.name for provider in loaded.topology.providers}
+    if (topology.hyper_nodes.enabled or topology.node_labels) and not topology.providers:
+        yield "no provider is named, so every node stays a domain of its own - at `$.topology.providers`"
+    chosen = loaded.fabric.ibnetdiscover
+    if "infiniband" in names and not (chosen.nodes or chosen.node_selector):
+        yield (
+            "the provider infiniband waits for ever: fabric.ibnetdiscover names and selects no node - at "
+            "`$.topology.providers`"
+        )
+    for index, level in enumerate(topology.levels):
+        if names == {"labels"} and not level.keys and level.name not in known_keys(topology):
+            yield f"no provider knows level {level.name!r}: it needs keys - at `$.topology.levels[{index}]`"
 
 
 def _image_globs(globs: Iterable[str], at: str) -> Iterator[str]:

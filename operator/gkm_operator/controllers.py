@@ -1,6 +1,7 @@
 """The command `gkm-operator controllers`: runs all controllers until a signal stops it."""
 
 import argparse
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from gkm.api.config import Config
@@ -15,6 +16,7 @@ from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.cliques.controller import CliquesController
 from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
+from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.write import flavors
@@ -59,6 +61,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
     cliques = CliquesController(api, config, leads=lambda: elector.is_leader, instance=arguments.identity)
+    topology = TopologyController(
+        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
+    )
     groups = TaskGroupsController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
@@ -74,16 +79,21 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
             plans.work()
             domains.work()
             cliques.work()
+            topology.work(succeeds=elector.succeeds)
             groups.work()
             _lead(elector, stop)
     finally:
-        # First the controller that could assign the same nodes twice.
-        plans.close()
-        groups.close()
-        cliques.close()
-        domains.close()
-        caches.close()
-        elector.release()
+        # All at once: kubelet kills after 20 s, and the lease must be released before.
+        others = (plans, groups, cliques, domains, caches)
+        with ThreadPoolExecutor(len(others)) as pool:
+            closing = [pool.submit(controller.close) for controller in others]
+            is_quiet = topology.close()
+        for controller in closing:
+            controller.result()
+        # Where the lease is released, the next leader writes HyperNodes at once.
+        if is_quiet:
+            elector.release()
+        topology.end_providers()
         health.close()
     return 0
 

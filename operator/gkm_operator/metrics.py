@@ -1,6 +1,6 @@
 """The metrics of both commands. Their names are part of the API; labels have fixed sets of values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gkm.probes.messages import Page
@@ -62,9 +62,43 @@ PLAN_SECONDS: Final = Histogram(
 )
 TOPOLOGY_NODES: Final = Gauge(
     "gkm_topology_nodes",
-    "Nodes of the last survey: located, quarantined (contradictory labels), bare (without GPUs).",
+    "Nodes of the last survey for plans: located, quarantined (contradictory labels), bare (without GPUs).",
     ["state"],
     registry=REGISTRY,
+)
+TOPOLOGY_TREE_NODES: Final = Gauge(
+    "gkm_topology_tree_nodes",
+    "Nodes of the tree for schedulers: placed, own (in no domain with a name), contradictory (quarantined: in none).",
+    ["state"],
+    registry=REGISTRY,
+)
+TOPOLOGY_DOMAINS: Final = Gauge(
+    "gkm_topology_domains", "Domains of the tree by level, without those of a single node's own.", ["level"],
+    registry=REGISTRY,
+)  # fmt: skip
+TOPOLOGY_CHANGES: Final = Counter(
+    "gkm_topology_changes_total",
+    "Writes of the topology, by kind of object (HyperNode, Topology, Node) and action: create, update or delete.",
+    ["kind", "action"],
+    registry=REGISTRY,
+)
+TOPOLOGY_PROVIDER_STATE: Final = Gauge(
+    "gkm_topology_provider_state", "1 for the state of each provider: Starting, Serving or Failed.",
+    ["provider", "state"], registry=REGISTRY,
+)  # fmt: skip
+TOPOLOGY_PROVIDER_LAG: Final = Gauge(
+    "gkm_topology_provider_lag_seconds",
+    "Age of the data of each provider; 0 for those whose changes are watched, NaN before the first data.",
+    ["provider"],
+    registry=REGISTRY,
+)
+TOPOLOGY_GUARD_TRIPS: Final = Counter(
+    "gkm_topology_guard_trips_total",
+    "Changes that would take the places of many nodes and had to be confirmed.",
+    registry=REGISTRY,
+)
+TOPOLOGY_CONFLICTS: Final = Gauge(
+    "gkm_topology_conflicts", "Conflicts with HyperNodes of other sources.", registry=REGISTRY
 )
 COMPUTEDOMAINS: Final = Gauge(
     "gkm_computedomains",
@@ -91,6 +125,14 @@ def record_survey(located: int, quarantined: int, bare: int) -> None:
     """Record a survey of all nodes."""
     for state, count in (("located", located), ("quarantined", quarantined), ("bare", bare)):
         TOPOLOGY_NODES.labels(state).set(count)
+
+
+def record_tree(domains: Mapping[str, int], placed: int, own: int, contradictory: int) -> None:
+    """Record a tree: the number of its domains by level, and of its nodes by state."""
+    for level, count in domains.items():
+        TOPOLOGY_DOMAINS.labels(level).set(count)
+    for state, count in (("placed", placed), ("own", own), ("contradictory", contradictory)):
+        TOPOLOGY_TREE_NODES.labels(state).set(count)
 
 
 def api_answered(verb: str, status: int) -> None:

@@ -3,9 +3,8 @@
 import gzip
 import re
 
-from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS
+from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS, MAX_SURVEY_BYTES
 from gkm_agent.fabric import lldp, survey
-from gkm_agent.fabric.objects import MAX_SURVEY_BYTES
 
 OWN = ("02:00:00:00:00:99",)
 _LONGEST = 255

@@ -48,6 +48,21 @@ _TOKENS = (*(word.encode() for word in _WORDS.split(" ")), b"@sha256:" + b"1" * 
 _AMOUNTS = tuple(
     "+ - . 0 1 8 9 1024 1000 m u n k Ki Mi G E e E e+ e- e3 i 000 999999999999999999 \u0661".encode().split(b" ")
 )
+_TOPOLOGY = (
+    b"\n",
+    b"\r\n",
+    b'"',
+    b"[1]\t",
+    b"[ext 1]",
+    b"Switch\t",
+    b"Ca\t",
+    b"sysimgguid=0x1\n",
+    b"caguid=0x1\n",
+    b"switchguid=0x1(1)\n",
+    *(b'Switch\t65 "S-000000000000000%d"\t\t# "s" enhanced port 0\n' % number for number in range(4)),
+    *(b'[1]\t"S-000000000000000%d"[1]\t\t# "s" lid 1 4xNDR\n' % number for number in range(4)),
+    *(b'[1]\t"H-000000000000001%d"[1](1%d) \t\t# "gpu-%d mlx5_0" lid 1 4xNDR\n' % (n, n, n % 4) for n in range(8)),
+)
 _KINDS = b"0\x0001234567xgLKSVD"
 _NAMES = (b"../x", b"/x", b"a//b", b"a/./b", b".", b"a/", b"io.triton.cache/.wh.a", b"\xff", b"a\nb", b"d/" * 17 + b"f")
 _NUMBERS = (b"00000000000\0", b"77777777777\0", b"\x80" + b"\0" * 10 + b"\1", b"\xff" * 12, b"           \0", b"-1\0")
@@ -61,6 +76,11 @@ def of_words(change: Blind) -> Mutator:
 def of_quantities(change: Blind) -> Mutator:
     """Return what splices signs, digits and suffixes into a quantity."""
     return _splicing(_AMOUNTS, change)
+
+
+def of_topology(change: Blind) -> Mutator:
+    """Return what splices lines of ibnetdiscover into a topology file."""
+    return _splicing(_TOPOLOGY, change)
 
 
 def _splicing(tokens: tuple[bytes, ...], change: Blind) -> Mutator:
@@ -94,6 +114,23 @@ def of_json(change: Blind) -> Mutator:
             return change(data, most)
 
     return mutate
+
+
+def of_lines(of_line: Callable[[Blind], Mutator]) -> Callable[[Blind], Mutator]:
+    """Return what changes one line of several as `of_line` does, or repeats, removes or moves it."""
+
+    def with_change(change: Blind) -> Mutator:
+        def mutate(data: bytes, most: int, seed: int) -> bytes:
+            chance = random.Random(seed)
+            lines = data.split(b"\n")
+            line = lines.pop(chance.randrange(len(lines)))
+            changed = chance.choice(([], [line, line], [line], [of_line(change)(line, most, seed)]))
+            at = chance.randrange(len(lines) + 1)
+            return b"\n".join([*lines[:at], *changed, *lines[at:]])[:most]
+
+        return mutate
+
+    return with_change
 
 
 def of_laid_out_json(change: Blind) -> Mutator:

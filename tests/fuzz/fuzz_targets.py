@@ -8,9 +8,21 @@ import fuzz_fabric
 import fuzz_images
 import fuzz_kube
 import fuzz_templates
+import fuzz_topology
+import fuzz_trees
 import fuzz_vllm
 import fuzz_webhook
-from fuzz_mutators import Blind, Mutator, of_json, of_laid_out_json, of_quantities, of_tar, of_words
+from fuzz_mutators import (
+    Blind,
+    Mutator,
+    of_json,
+    of_laid_out_json,
+    of_lines,
+    of_quantities,
+    of_tar,
+    of_topology,
+    of_words,
+)
 from gkm.api import config
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
@@ -85,6 +97,13 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "quantity": fuzz_kube.amounts,
     "lldp": fuzz_fabric.neighbours,
     "ibnetdiscover": fuzz_fabric.topology,
+    "topology-file": fuzz_topology.topology_file,
+    "ufm": fuzz_topology.ufm_ports,
+    "lldpcli": fuzz_topology.lldpcli,
+    "netq": fuzz_topology.netq_rows,
+    "tree-file": fuzz_topology.tree,
+    "topology-tree": fuzz_trees.labels_and_hypernodes,
+    "provider-messages": fuzz_trees.messages_of_a_child,
     "webhook-http": fuzz_webhook.http,
     "review": fuzz_webhook.review,
     "workload": fuzz_webhook.workload,
@@ -107,6 +126,9 @@ MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
     "group-templates": of_json,
     "quantity": of_quantities,
     "kube-list": of_laid_out_json,
+    "topology-file": of_topology,
+    "provider-messages": of_lines(of_json),
+    **dict.fromkeys(("ufm", "lldpcli", "netq", "tree-file", "topology-tree"), of_json),
     **dict.fromkeys(("lldp", "review", "workload", "docker-config", "credential-helper", "oci-layout"), of_json),
     **dict.fromkeys(
         ("manifest", "labels", "signature", "keyless", "log-entry", "trusted-root", "triton-group", "vllm-index"),

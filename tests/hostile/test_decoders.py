@@ -25,6 +25,7 @@ DECODES = {
     "json.load",
     "json.loads",
     "documents.decode",
+    "program_output.decode",
     "documents.decode_all",
     "yaml.load",
     "yaml.load_all",
@@ -33,7 +34,6 @@ DECODES = {
 }
 IMAGES = "core/gkm/images/"
 MEASURED = {
-    "agent/gkm_agent/fabric/lldp.py": {"lldpcli"},
     "agent/gkm_agent/standalone/manifests.py": {"manifests of the agent"},
     "cli/gkm_cli/cache/gpu_files.py": {"GPUs in a file"},
     "cli/gkm_cli/helper_programs.py": {"credential helper"},
@@ -68,10 +68,15 @@ MEASURED = {
     f"{IMAGES}signing/store.py": {"legacy tag", "fallback tag"},
     "core/gkm/kube/decoding.py": {"list page", "watch event", "GKMCache of the library"},
     "core/gkm/kube/errors.py": {"refusal"},
+    "core/gkm/topology/fabrics/lldpd.py": {"lldpcli", "lldpcli of several nodes"},
+    "core/gkm/topology/fabrics/netq.py": {"cables of NetQ"},
+    "core/gkm/topology/fabrics/tree_file.py": {"tree file"},
+    "core/gkm/topology/fabrics/ufm.py": {"ports of UFM"},
+    "core/gkm/topology/lists.py": {"NodeFabrics offline", "nodes offline", "one node offline", "one pod offline"},
     "core/gkm/templates/rendering/process.py": {"reply of a rendering child"},
-    "core/gkm/topology/lists.py": {"nodes offline", "one node offline", "one pod offline"},
     "core/gkm/api/domain_capacity.py": {"capacity"},
     "core/gkm/api/domain_readiness.py": {"readiness"},
+    "core/gkm/api/topology_status.py": {"topology report"},
     "operator/gkm_operator/admission/domains/requests.py": {
         "ReviewedSet",
         "ReviewedClique",
@@ -80,6 +85,7 @@ MEASURED = {
     },
     "operator/gkm_operator/admission/groups/objects.py": {"GroupTemplate of admission", "TaskGroup of admission"},
     "operator/gkm_operator/admission/review.py": {"admission review"},
+    "operator/gkm_operator/hypernodes/providers/messages.py": {"message of a provider"},
     "operator/gkm_operator/plans/state/objects.py": {"Pod of the controllers"},
 }
 NOT_FOREIGN = {
@@ -99,6 +105,7 @@ NOT_FOREIGN = {
     "core/gkm/templates/rendering/child.py": "its memory is limited by the kernel",
     "core/gkm/templates/rendering/sandbox.py": "runs in that child",
     "core/gkm/topology/list_parts.py": "the head of a list, at most one block",
+    "operator/gkm_operator/hypernodes/providers/view.py": "what the controllers have decoded before",
     "operator/gkm_operator/plans/planning/draft.py": "a plan that this process has made",
 }
 

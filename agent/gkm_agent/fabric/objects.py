@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import msgspec
-from gkm.api.fabrics import NodeFabric, NodeFabricStatus
+from gkm.api.fabrics import SURVEY_KEY, SURVEY_PREFIX, NodeFabric, NodeFabricStatus
 from gkm.api.meta import FALSE, TRUE, UNKNOWN, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from msgspec import structs
@@ -13,10 +13,6 @@ from gkm_agent.report.objects import node_label, owners
 
 HEALTHY = "Healthy"
 NAMESPACE = "gkm-system"
-SURVEY_PREFIX = "gkm-ibnetdiscover-"
-SURVEY_KEY = "ibnetdiscover.gz.b64"
-MAX_SURVEY_BYTES = 700_000
-"""Compressed size. In base64 it is 0.93 MB, and a ConfigMap has at most 1 MiB (core/v1, MaxSecretSize)."""
 _MAX_NAME = 253
 
 

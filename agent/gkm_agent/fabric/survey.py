@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from threading import Event, Thread
 
 from gkm.api.fabric_settings import Ibnetdiscover
+from gkm.api.fabrics import MAX_SURVEY_BYTES
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 
 from gkm_agent.fabric.command import Command, CommandFailed, find
-from gkm_agent.fabric.objects import MAX_SURVEY_BYTES
 from gkm_agent.fabric.report import FabricSink
 from gkm_agent.interfaces import NotWritten
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 CANDIDATES = ("/usr/sbin/ibnetdiscover", "/usr/local/sbin/ibnetdiscover", "/usr/bin/ibnetdiscover")
 SECONDS = 300.0
 MAX_BYTES = 64 << 20
-"""10,000 nodes with eight ports each print some 20 MB."""
+"""10,000 nodes with eight ports each print 40 to 60 MB."""
 BACKOFF = Backoff(5.0, 300.0)
 POLL_SECONDS = 5.0
 """The delay until a newly chosen node surveys, also after a start, while its Node is still unknown."""
@@ -36,13 +36,6 @@ _FIRST_BYTE = b"#"
 
 class NotASurvey(ValueError):
     """The output is not a topology of ibnetdiscover, or is too large to store; the message states the cause."""
-
-
-def chosen(settings: Ibnetdiscover, node: str, labels: Mapping[str, str] | None) -> bool:
-    """Return whether the configuration names this node or selects it by its labels."""
-    selector = settings.node_selector
-    selected = bool(selector) and labels is not None and selector.items() <= labels.items()
-    return node in settings.nodes or selected
 
 
 def pack(output: bytes) -> bytes:
@@ -93,7 +86,7 @@ class SubnetSurvey:
     @property
     def is_chosen(self) -> bool:
         """Return whether this node should survey now; a selector matches nothing while the labels are unknown."""
-        return chosen(self._settings, self._node, self._labels())
+        return self._settings.chooses(self._node, self._labels())
 
     def once(self) -> bool:
         """Survey once and store the output; return whether both succeeded."""
@@ -109,7 +102,8 @@ class SubnetSurvey:
         program = find(self._settings.command, CANDIDATES)
         if program is None:
             paths = self._settings.command or ", ".join(CANDIDATES)
-            raise CommandFailed(f"ibnetdiscover is not installed at {paths}; install infiniband-diags on this node")
+            hint = "install infiniband-diags on this node, or in the agent's image if it runs in a pod"
+            raise CommandFailed(f"ibnetdiscover is not installed at {paths}; {hint}")
         if self._command is None or self._command.arguments[0] != program:
             self._command = Command((program,), SECONDS, MAX_BYTES)
         return self._command.run()

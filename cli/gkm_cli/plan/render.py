@@ -12,7 +12,7 @@ from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.render_domains import render_domains, render_groups
 from gkm_cli.plan.single_run import RunDecision
-from gkm_cli.plan.terminal import Terminal
+from gkm_cli.terminal import Terminal
 
 MAX_QUARANTINED = 8
 _COMPARED = {

@@ -7,7 +7,7 @@ from gkm.api.grammar import agree, count_of, listed
 from gkm_cli.plan.render import render_fragmentation, render_notes, render_quarantined
 from gkm_cli.plan.render_domains import render_domains
 from gkm_cli.plan.run_batch import BatchDecision
-from gkm_cli.plan.terminal import Terminal
+from gkm_cli.terminal import Terminal
 
 MAX_REFUSED = 16
 

@@ -10,7 +10,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location
 from rich.text import Text
 
-from gkm_cli.plan.terminal import Terminal
+from gkm_cli.terminal import Terminal
 
 BAR_WIDTH = 48
 _SIGNS = "#+=."

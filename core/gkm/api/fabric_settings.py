@@ -1,5 +1,6 @@
 """The section `fabric` of the configuration: programs that read the fabric, settle thresholds, InfiniBand survey."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -10,6 +11,8 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 60, 7 * 86_400
 
 # Absolute and without "..": the agent runs the program as root and must not search for it.
 Program = Annotated[str, Meta(max_length=255, pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)*\Z")]
+AGENTS_KEYS = ("gkm.io/", "cache.gkm.io/")
+"""The labels that an agent may write on its node: deploy/base/fabric-policy.yaml."""
 LabelText = Annotated[str, Meta(max_length=63)]
 
 
@@ -33,11 +36,21 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     def __post_init__(self) -> None:
         if not SHORTEST_SECONDS <= self.interval_seconds <= LONGEST_SECONDS:
             raise ValueError(f"interval is {self.interval!r}; it must be from 1m to {LONGEST_SECONDS // 3600}h")
+        if chosen := [key for key in self.node_selector if key.startswith(AGENTS_KEYS)]:
+            raise ValueError(
+                f"nodeSelector has {min(chosen)!r}, which agents can write on their nodes: any could choose its own; "
+                "use another key"
+            )
 
     @property
     def interval_seconds(self) -> int:
         """Return the interval in seconds."""
         return seconds_of(self.interval)
+
+    def chooses(self, node: str, labels: Mapping[str, str] | None) -> bool:
+        """Return whether a node is named, or selected by its labels; None are unknown ones."""
+        selected = bool(self.node_selector) and labels is not None and self.node_selector.items() <= labels.items()
+        return node in self.nodes or selected
 
 
 class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -1,17 +1,26 @@
 """The sections `topology` and `packing` of the configuration: labels that locate nodes, and settings of the planner."""
 
-from typing import Annotated, Literal
+from collections import Counter
+from itertools import chain
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec.structs import astuple
 
 # Kubernetes, "Labels and Selectors": an optional DNS subdomain and a slash, then a name of at most 63 characters.
 _KEY = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z"
 _VALUE = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z"
 LONGEST_SECONDS = 7 * 86_400
+LEVEL_LABELS = "level.gkm.io/"
+"""The prefix of the labels that `topology.nodeLabels` writes."""
 
 LabelKey = Annotated[str, Meta(max_length=317, pattern=_KEY)]
 LabelKeys = Annotated[list[LabelKey], Meta(max_length=16)]
 LabelValue = Annotated[str, Meta(max_length=63, pattern=_VALUE)]
+# A level is the name of a label of Nodes, a tier name of HyperNodes and part of their names.
+LevelName = Annotated[str, Meta(max_length=20, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")]
+ProviderName = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")]
+ObjectName = Annotated[str, Meta(max_length=63, pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?\Z")]
 
 
 def _keys(*keys: str) -> list[str]:
@@ -41,12 +50,127 @@ class TopologyDefaults(Struct, frozen=True, rename="camel", forbid_unknown_field
     cluster: LabelValue = "default"
 
 
+class TopologyLevel(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A level of the tree of domains. Its name is the tier name of HyperNodes.
+
+    The provider `labels` reads it from the first of `keys` that a node has; without keys, the levels nvlink, rack,
+    block, cluster and region from the keys of `labels`. Names are unique in the cluster, or within their `parent` only.
+    """
+
+    name: LevelName
+    keys: LabelKeys = field(default_factory=list)
+    unique: Literal["cluster", "parent"] = "cluster"
+
+
+class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`config` of a provider that has none."""
+
+
+class LldpConfig(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """`config` of the provider lldp: globs for the names of the interfaces whose cables count."""
+
+    interfaces: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=64)
+    ] = field(default_factory=lambda: ["*"])
+
+
+_CONFIGS: dict[str, type[NoConfig | LldpConfig]] = {"labels": NoConfig, "infiniband": NoConfig, "lldp": LldpConfig}
+_MEMORY = {"infiniband": 512 << 20, "ufm": 512 << 20}
+
+
+class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A source of HyperNodes: labels, infiniband, lldp, ufm, tree-file, netq, or an entry point.
+
+    `config` belongs to the provider. `credentials_secret` names a Secret of GKM's namespace. A provider that sends
+    nothing for `stale_seconds` is restarted; 0 is never, and without a value the provider decides. `max_memory_bytes`
+    limits what runs in a child process.
+    """
+
+    name: ProviderName
+    config: Annotated[dict[Annotated[str, Meta(max_length=63)], Any], Meta(max_length=64)] = field(default_factory=dict)
+    credentials_secret: Annotated[str, Meta(max_length=253)] = ""
+    stale_seconds: Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)] | None = None
+    max_memory_bytes: Annotated[int, Meta(ge=64 << 20, le=1 << 40)] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a `config` that a provider of ours does not know."""
+        try:
+            convert(self.config, _CONFIGS.get(self.name, dict[str, Any]))
+        except ValidationError as error:
+            raise ValueError(f"the config of provider {self.name} is not valid: {error}") from None
+
+    @property
+    def memory(self) -> int:
+        """Return the limit of its processes in bytes."""
+        return self.max_memory_bytes or _MEMORY.get(self.name, 256 << 20)
+
+
+class TopologyGuard(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """When a change that takes the domains of many nodes must be confirmed.
+
+    It is more than `percent` of the placed nodes and at least `minimum` of them. The same result in `rounds` rounds,
+    `interval_seconds` apart, confirms it.
+    """
+
+    percent: Annotated[int, Meta(ge=0, le=100)] = 20
+    minimum: Annotated[int, Meta(ge=1, le=1_000_000)] = 8
+    rounds: Annotated[int, Meta(ge=1, le=1000)] = 5
+    interval_seconds: Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)] = 60.0
+
+
+class HyperNodes(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Whether the controllers write HyperNodes for Volcano, and whether the names in them are hashed."""
+
+    enabled: bool = False
+    hash_names: bool = False
+
+
 class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How nodes form domains. A node without a fabric domain is a domain of its `own`, or is in `quarantine`."""
+    """How nodes form domains. A node without a fabric domain is a domain of its `own`, or is in `quarantine`.
+
+    `levels` are those of the tree, from the closest to the widest; `providers` come with the most trusted first.
+    `provider_path` is a directory with the packages of further providers. `kueue` and `kai` name the Topology to write;
+    an empty name writes none. `node_labels` writes the levels on Nodes. Both need it: a Topology whose labels no node
+    has admits nothing.
+    """
 
     labels: TopologyLabels = field(default_factory=TopologyLabels)
     defaults: TopologyDefaults = field(default_factory=TopologyDefaults)
     missing_fabric: Literal["own", "quarantine"] = "own"
+    levels: Annotated[list[TopologyLevel], Meta(min_length=1, max_length=14)] = field(
+        default_factory=lambda: [TopologyLevel(name) for name in ("nvlink", "block", "cluster", "region")]
+    )
+    providers: Annotated[list[TopologyProvider], Meta(max_length=16)] = field(
+        default_factory=lambda: [TopologyProvider("labels")]
+    )
+    provider_path: Annotated[str, Meta(max_length=4096)] = ""
+    guard: TopologyGuard = field(default_factory=TopologyGuard)
+    hyper_nodes: HyperNodes = field(default_factory=HyperNodes)
+    kueue: ObjectName = ""
+    kai: ObjectName = ""
+    node_labels: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse two levels or providers of one name, our own labels as a source, and a Topology without labels."""
+        for what, names in (
+            ("levels", [level.name for level in self.levels]),
+            ("providers", [provider.name for provider in self.providers]),
+        ):
+            if repeated := [name for name, count in Counter(names).items() if count > 1]:
+                raise ValueError(f"two of the {what} have the name {min(repeated)!r}")
+        for key in chain(*astuple(self.labels), *(level.keys for level in self.levels)):
+            # Each tree would make new values of the values of the last one.
+            if key.startswith(LEVEL_LABELS):
+                raise ValueError(f"{key!r} cannot be a source: topology.nodeLabels writes the labels {LEVEL_LABELS}")
+        for what, name in (("kueue", self.kueue), ("kai", self.kai)):
+            if name and not self.node_labels:
+                raise ValueError(f"{what} needs nodeLabels: true, or no node has the labels of its Topology")
+
+    @property
+    def lldp(self) -> LldpConfig:
+        """Return the settings of the provider `lldp`, the defaults where it is not configured."""
+        found = (provider.config for provider in self.providers if provider.name == "lldp")
+        return convert(next(found, {}), LldpConfig)
 
 
 class MixGroup(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -113,3 +113,18 @@ class Discovery:
             return []
         versions = [read.preferred_version, *read.versions]
         return list(dict.fromkeys(f"{group}/{found.version}" for found in versions))[:_MAX_VERSIONS]
+
+
+def is_served(api: Api, resource: Resource[Any]) -> bool:
+    """Return whether the API server has a kind, in the version that GKM uses.
+
+    Raises:
+        ApiError: the API server does not respond, or refuses.
+    """
+    try:
+        next(iter(api.list_pages(resource, limit=1)))
+    except ApiError as error:
+        if error.not_found:
+            return False
+        raise
+    return True

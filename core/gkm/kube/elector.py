@@ -56,6 +56,8 @@ class Elector:
         self._timing = timing
         self._clock = clock
         self._now = now
+        self.succeeds = True
+        """Whether the holder before this process has not released the lease: requests of it may be on their way."""
         self._observed: ObservedLease | None = None
         self._renewed: float | None = None
         self._lock = Lock()
@@ -118,10 +120,13 @@ class Elector:
             if not error.not_found:
                 raise
             self._observe(self._create())
+            self.succeeds = False
             return True
         observed = self._observe(lease)
         if not can_acquire(observed, self._identity, self._clock(), self._timing):
             return False
+        if self._renewed is None:
+            self.succeeds = bool(lease.spec.holder_identity)
         spec = renewed_spec(lease.spec, self._identity, self._timing, self._now())
         self._observe(self._write(lease, spec))
         return True

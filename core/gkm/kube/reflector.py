@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
-from gkm.kube.api import EVERYTHING, Api, Change, Key, ListSelector, ObjectEntry, Watch, WatchEvent
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, Change, Key, ListSelector, ObjectEntry, Watch, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
@@ -140,7 +140,7 @@ class Reflector(Generic[T]):
         seen: set[Key] = set()
         unreadable: set[Key] = set()
         version = ""
-        for page in self._api.list_pages(self.resource, self._selector):
+        for page in self._api.list_pages(self.resource, self._selector, self.resource.page_limit or PAGE_LIMIT):
             version = page.resource_version
             for entry in page.entries:
                 seen.add(entry.key)

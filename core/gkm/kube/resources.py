@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from gkm.api import computedomains, grove, resource_claims
+from gkm.api import computedomains, grove, hypernodes, resource_claims
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.cluster_roles import ClusterRole
+from gkm.api.hypernodes import HyperNodeObject, SchedulerTopology
 from gkm.api.meta import API_VERSION
 from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
 from gkm.api.plans import PlacementPlan
@@ -35,6 +36,8 @@ class Resource(Generic[T]):
     type: type[T]
     metadata_only: bool = False
     """Whether the API server is to send only the metadata of objects."""
+    page_limit: int | None = None
+    """Objects in a page of a list, where they are large; None for `gkm.kube.api.PAGE_LIMIT`."""
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource.
@@ -85,6 +88,15 @@ CLAIMS = Resource(
 )
 CLUSTERROLES = Resource(
     "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
+)
+HYPERNODES = Resource(hypernodes.API_VERSION, "HyperNode", "hypernodes", namespaced=False, type=HyperNodeObject)
+KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2, KAI_TOPOLOGIES = (
+    Resource(f"{group}/{version}", "Topology", "topologies", namespaced=False, type=SchedulerTopology)
+    for group, version in (
+        (hypernodes.KUEUE_GROUP, "v1beta1"),
+        (hypernodes.KUEUE_GROUP, "v1beta2"),
+        (hypernodes.KAI_GROUP, "v1alpha1"),
+    )
 )
 
 Json = dict[str, Any]

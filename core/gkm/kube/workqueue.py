@@ -109,8 +109,8 @@ class WorkQueue(Generic[K]):
         for thread in self._threads:
             thread.start()
 
-    def close(self, seconds: float = 5.0) -> None:
-        """Stop, and wait at most `seconds` for the workers; their threads are daemons."""
+    def close(self, seconds: float = 5.0) -> bool:
+        """Stop, and wait at most `seconds` for the workers, which are daemons; return whether all have ended."""
         deadline = time.monotonic() + seconds
         with self._changed:
             self._stopped = True
@@ -118,6 +118,7 @@ class WorkQueue(Generic[K]):
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _schedule(self, key: K, due: float) -> None:
         if due >= self._due.get(key, float("inf")):

@@ -1,11 +1,12 @@
 """The nodes that a run may use, and for every other node the first reason that excludes it. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gkm.topology.labels import flavor
+from gkm.topology.nodes import Node
 from gkm.topology.survey import LocatedNode
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration, untolerated
 
@@ -93,7 +94,7 @@ def excluded(located: LocatedNode, demand: Demand) -> Excluded | None:
     return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
 
 
-def _why(located: LocatedNode, demand: Demand) -> Exclusion | None:  # noqa: PLR0911 - one return for each reason
+def _why(located: LocatedNode, demand: Demand) -> Exclusion | None:
     node = located.node
     if not located.gpus:
         return Exclusion.NO_GPUS
@@ -103,13 +104,18 @@ def _why(located: LocatedNode, demand: Demand) -> Exclusion | None:  # noqa: PLR
         return Exclusion.SELECTOR
     if demand.scopes and not demand.scopes_of(located):
         return Exclusion.SCOPE
+    return unusable(node, located.health, demand.tolerations)
+
+
+def unusable(node: Node, health: str, tolerations: Iterable[Toleration] = DEFAULT_TOLERATIONS) -> Exclusion | None:
+    """Return why no new pod can use a node with this fabric health, None if one can."""
     if node.spec.unschedulable:
         return Exclusion.CORDONED
     if not node.ready:
         return Exclusion.NOT_READY
-    if located.health == _UNHEALTHY:
+    if health == _UNHEALTHY:
         return Exclusion.FABRIC_UNHEALTHY
-    return None if untolerated(node.taints, demand.tolerations) is None else Exclusion.TAINTED
+    return None if untolerated(node.taints, tolerations) is None else Exclusion.TAINTED
 
 
 def _detail(why: Exclusion, located: LocatedNode, demand: Demand) -> str:

@@ -35,14 +35,14 @@ def read(labels: Mapping[str, str], settings: Topology) -> Claims:
     """
     keys = settings.labels
     return Claims(
-        region=_first(labels, keys.region) or settings.defaults.region,
-        cluster=_first(labels, keys.cluster) or settings.defaults.cluster,
-        domain=_first(labels, keys.domain),
-        block=_first(labels, keys.block),
-        rack=_first(labels, keys.rack),
+        region=first_value(labels, keys.region) or settings.defaults.region,
+        cluster=first_value(labels, keys.cluster) or settings.defaults.cluster,
+        domain=first_value(labels, keys.domain),
+        block=first_value(labels, keys.block),
+        rack=first_value(labels, keys.rack),
         # The agent writes nvidia-h100-80gb-hbm3, NVIDIA's feature discovery NVIDIA-H100-80GB-HBM3.
-        flavor=flavor(_first(labels, keys.flavor)),
-        health=_first(labels, keys.health),
+        flavor=flavor(first_value(labels, keys.flavor)),
+        health=first_value(labels, keys.health),
     )
 
 
@@ -83,7 +83,12 @@ def _label_keys(keys: TopologyLabels) -> tuple[str, ...]:
     return (*keys.region, *keys.cluster, *keys.domain, *keys.block, *keys.rack, *keys.flavor, *keys.health)
 
 
-def _first(labels: Mapping[str, str], keys: Sequence[str]) -> str:
+def first_value(labels: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the value of the first label that is not empty, "" without one.
+
+    Raises:
+        MalformedLabel: that value violates the syntax of labels.
+    """
     for key in keys:
         value = labels.get(key)
         if value:  # Kubernetes allows empty values

@@ -1,4 +1,4 @@
-"""Decode the nodes and pods of a list from `kubectl get -o json` or the API, within bounds.
+"""Decode the nodes, pods or NodeFabrics of a list from `kubectl get -o json` or the API, within bounds.
 
 A node that cannot be decoded is quarantined, and the others are read. The same holds for a pod whose node is known.
 """
@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from gkm.api.fabrics import NodeFabric
 from gkm.topology.list_parts import split_list
 from gkm.topology.nodes import Node
 from gkm.topology.pods import Pod
@@ -20,7 +21,7 @@ MAX_BYTES = 2 << 30
 MAX_ITEMS = 2_000_000
 MAX_WRONG = 10_000
 """The largest number of objects that cannot be decoded: a list with more is of another kind."""
-T = TypeVar("T", Node, Pod)
+T = TypeVar("T", Node, Pod, NodeFabric)
 
 _Word = Annotated[str, Meta(max_length=317)]
 
@@ -43,6 +44,14 @@ class PodList:
 
     pods: tuple[Pod, ...]
     unread: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FabricList:
+    """The NodeFabrics of a list, and the number of those that cannot be decoded."""
+
+    fabrics: tuple[NodeFabric, ...]
+    unread: int = 0
 
 
 class _List(Struct):
@@ -104,6 +113,16 @@ def parse_pods(blocks: Iterable[bytes]) -> PodList:
     return PodList(tuple(read), tuple(unread))
 
 
+def parse_fabrics(blocks: Iterable[bytes]) -> FabricList:
+    """Return the NodeFabrics of a list, or one single NodeFabric; `blocks` are its text in pieces of any size.
+
+    Raises:
+        ListUnreadable: the text is no such list, or has too many bytes or items.
+    """
+    read, wrong = _read(blocks, NodeFabric)
+    return FabricList(tuple(read), len(wrong))
+
+
 def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_UnreadableItem]]:
     """Return the objects of a list, and those that cannot be decoded."""
     plural = f"{kind.__name__.lower()}s"
@@ -141,7 +160,7 @@ def _add_all(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_Unreada
         found: list[T] = msgspec.json.decode(text, type=list[kind])  # type: ignore[valid-type]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False  # decoding one by one finds the wrong object
-    if len(read) + len(wrong) + len(found) > MAX_ITEMS or any(entry.kind != kind.__name__ for entry in found):
+    if len(read) + len(wrong) + len(found) > MAX_ITEMS or any(_is_other(kind, entry) for entry in found):
         return False
     read += found
     return True
@@ -164,9 +183,14 @@ def _add_each(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: 
             if len(wrong) > MAX_WRONG:
                 raise ListUnreadable(f"more than {MAX_WRONG} of its items cannot be read: {_plain(error)}") from error
             continue
-        if found.kind != kind.__name__:
+        if not isinstance(found, NodeFabric) and found.kind != kind.__name__:
             raise ListUnreadable(f"items[{number}] is a {_plain(found.kind)}, no {kind.__name__}")
         read.append(found)
+
+
+def _is_other(kind: type[T], found: T) -> bool:
+    """Return whether an object is of another kind; the decoder has checked that of a NodeFabric."""
+    return not isinstance(found, NodeFabric) and found.kind != kind.__name__
 
 
 def _head(raw: Raw | bytes) -> _Head:

@@ -5,7 +5,6 @@ corrects the label. Nodes are never merged into a domain or block "unknown".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
@@ -28,10 +27,12 @@ class QuarantineReason(StrEnum):
     DOMAIN_IN_SEVERAL_CLUSTERS = "DomainInSeveralClusters"
     DOMAIN_IN_SEVERAL_BLOCKS = "DomainInSeveralBlocks"
     RACK_IN_SEVERAL_BLOCKS = "RackInSeveralBlocks"
+    DOMAIN_IN_SEVERAL_DOMAINS = "DomainInSeveralDomains"
+    PROVIDER_CONTRADICTORY = "ProviderContradictory"
+    EQUAL_CABLES = "EqualCables"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Quarantined:
+class Quarantined(NamedTuple):
     """A quarantined node; `message` names the contradiction for a person."""
 
     node: str
@@ -92,7 +93,11 @@ def _split_conflicting(rest: _Groups, kind: _Contradiction) -> tuple[_Groups, li
         thing, where = kind.of(claims), kind.where(claims)
         if thing and where:
             found.setdefault(thing, {}).setdefault(where, []).extend(names)
-    wrong = {thing: _message(kind, thing, locations) for thing, locations in found.items() if len(locations) > 1}
+    wrong = {
+        thing: contradiction(kind.thing, kind.others, thing, locations)
+        for thing, locations in found.items()
+        if len(locations) > 1
+    }
     return _split(rest, kind.why, lambda claims: wrong.get(kind.of(claims), "")) if wrong else (rest, [])
 
 
@@ -103,14 +108,14 @@ def _split(rest: _Groups, why: QuarantineReason, problem: Callable[[Claims], str
     return good, [Quarantined(name, why, message) for message, names in wrong for name in names]
 
 
-def _message(kind: _Contradiction, thing: str, locations: Mapping[str, list[str]]) -> str:
+def contradiction(thing: str, others: str, name: str, locations: Mapping[str, list[str]]) -> str:
     """Return the claims about a thing with the names of few nodes: usually one label among many is wrong."""
     claims = sorted(locations.items(), key=lambda item: (-len(item[1]), item[0]))
     # Of many claims, the most frequent one and the rarest ones, which are the likely mistakes.
     shown = claims if len(claims) <= _MAX_LISTED else [claims[0], *claims[1 - _MAX_LISTED :]]
     parts = [f"{where} ({_names(names)})" for where, names in shown]
     more = f" and {len(claims) - _MAX_LISTED} more" if len(claims) > _MAX_LISTED else ""
-    return f"{kind.thing} {thing} lies in {kind.others} {', '.join(parts)}{more}: it can be in one only"
+    return f"{thing} {name} lies in {others} {', '.join(parts)}{more}: it can be in one only"
 
 
 def _names(names: list[str]) -> str:

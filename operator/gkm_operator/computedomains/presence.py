@@ -1,14 +1,14 @@
 """Whether this controller can work: the kinds are served, the rights are granted, and Grove leaves the work to GKM."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gkm.api import computedomains
 from gkm.api.domain_capacity import DOMAINS_AVAILABLE, GROVE_MANAGES_DOMAINS
 from gkm.api.meta import FALSE, TRUE, Condition, timestamp
 from gkm.kube.api import Api
+from gkm.kube.discovery import is_served
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, PODCLIQUESETS, Resource
+from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, PODCLIQUESETS
 
 _FORBIDDEN = 403
 
@@ -57,21 +57,6 @@ def missing_kind(api: Api) -> str:
     if not is_served(api, CLAIM_TEMPLATES):
         return f"{CLAIM_TEMPLATES.plural} of {CLAIM_TEMPLATES.api_version} are not served"
     return ""
-
-
-def is_served(api: Api, resource: Resource[Any]) -> bool:
-    """Return whether the API server has a kind, in the version that GKM uses.
-
-    Raises:
-        ApiError: the API server does not respond, or refuses.
-    """
-    try:
-        next(iter(api.list_pages(resource, limit=1)))
-    except ApiError as error:
-        if error.not_found:
-            return False
-        raise
-    return True
 
 
 def _observe(api: Api, grove_cluster_role: str) -> Presence:

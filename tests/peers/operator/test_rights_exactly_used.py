@@ -91,6 +91,7 @@ def a_life(place: Accounts) -> None:
     until(partial(seen.is_ready, "llama", TEAM), "the agent to come back")
 
     a_run(place)
+    topology(place)
     domains(place)
     task_groups(place)
 
@@ -118,6 +119,37 @@ def a_run(place: Accounts) -> None:
     until(lambda: not cluster.exists("placementplan", "llama-1", TEAM), "the oldest plan to go")
     cluster.kubectl("delete", "run", "llama", "--namespace", TEAM)
     cluster.kubectl("delete", "node", GPU_NODE)
+
+
+def topology(place: Accounts) -> None:
+    """A node that gets a rack, another rack, and none; Topologies that somebody changes."""
+    until, cluster = place.cluster.until, place.cluster
+
+    def label(value: str) -> None:
+        cluster.kubectl("label", "node", NODE, f"rack={value}" if value else "rack-", "--overwrite")
+
+    def is_level(value: str) -> bool:
+        return place.seen.labels().get("level.gkm.io/rack") == value
+
+    def has_levels(kind: str) -> bool:
+        return len(cluster.get(kind, "racks")["spec"]["levels"]) > 1
+
+    until(partial(cluster.exists, "topologies.kueue.x-k8s.io", "racks"), "the Topology of Kueue")
+    until(partial(cluster.exists, "topologies.kai.scheduler", "racks"), "the Topology of KAI")
+    for name in ("a", "b"):
+        label(name)
+        until(partial(cluster.exists, "hypernode", f"rack-{name}"), f"the HyperNode of rack {name}")
+        until(partial(is_level, name), "the label of its level")
+    cluster.apply(gpu_node("beside", "domain") | {"metadata": {"name": "beside", "labels": {"rack": "b"}}})
+    until(lambda: len(cluster.get("hypernode", "rack-b")["spec"]["members"]) > 1, "a second member")
+    levels = json.dumps({"spec": {"levels": [{"nodeLabel": "other"}]}})
+    for kind in ("topologies.kueue.x-k8s.io", "topologies.kai.scheduler"):
+        cluster.kubectl("patch", kind, "racks", "--type=merge", f"--patch={levels}")
+        until(partial(has_levels, kind), f"{kind} to be put back", 60)
+    label("")
+    cluster.kubectl("delete", "node", "beside")
+    until(lambda: not cluster.exists("hypernode", "rack-b"), "the HyperNode to go")
+    until(partial(cluster.exists, "configmap", "gkm-topology", SYSTEM), "the report")
 
 
 def domains(place: Accounts) -> None:

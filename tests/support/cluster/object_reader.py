@@ -75,7 +75,8 @@ class ObjectReader:
                     path = "/".join(filter(None, [root, name, version["version"]]))
                     for found in version.get("resources", []):
                         place = _Place(path, found["resource"], found["scope"] == "Namespaced")
-                        for word in (found["resource"], found["responseKind"]["kind"].lower()):
+                        plural, kind = found["resource"], found["responseKind"]["kind"].lower()
+                        for word in (plural, kind, f"{plural}.{name}"):
                             yield word, place
 
     def _read(self, path: str, accept: str = "application/json") -> Json:

@@ -18,7 +18,7 @@ from support.peers import build as peers
 from support.peers import module_files
 
 Json = dict[str, Any]
-COMMAND, MODULE = "compute-domain-controller", "sigs.k8s.io/dra-driver-nvidia-gpu"
+PARTNER, COMMAND, MODULE = "computedomain", "compute-domain-controller", "sigs.k8s.io/dra-driver-nvidia-gpu"
 CRDS = Path("deployments/helm/dra-driver-nvidia-gpu/crds")
 SYSTEM, NAME, DAEMON = "nvidia-dra", "compute-domain-controller", "compute-domain-daemon-service-account"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:{NAME}"
@@ -46,7 +46,7 @@ class NvidiaController:
             Missing: no Go, or /templates cannot be made.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        source = module_files.source(COMMAND, MODULE)
+        source = module_files.source(PARTNER, MODULE)
         with ExitStack() as stack:
             stack.enter_context(root_templates.linked(source / "templates"))
             install(cluster, source)

@@ -5,8 +5,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from gkm.api import config, domain_capacity, domain_readiness
+from gkm.api import config, domain_capacity, domain_readiness, topology_status
 from gkm.api.caches import GKMCache
+from gkm.api.fabrics import NodeFabric
 from gkm.gpus import inventory
 from gkm.gpus.values import Inventory
 from gkm.hoststate import files
@@ -25,6 +26,7 @@ from gkm.kube import client, decoding, discovery, errors, resources, watches
 from gkm.kube.resources import Resource
 from gkm.templates.rendering import frames, process
 from gkm.topology import lists, nodes, pods
+from gkm.topology.fabrics import lldpd, netq, tree_file, ufm
 from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.kubernetes import fabric_sink as kube_fabric
 from gkm_agent.kubernetes.source import OWN_NODE
@@ -39,6 +41,8 @@ from gkm_operator.admission.groups.pods import ReviewedTaskPod
 from gkm_operator.admission.https import http1
 from gkm_operator.caches.nodes import liveness as presence
 from gkm_operator.caches.nodes import reports as contributions
+from gkm_operator.hypernodes import objects as topology
+from gkm_operator.hypernodes.providers import messages as provider_messages
 from gkm_operator.plans.state import objects
 from gkm_operator.plans.write import flavors
 from gkm_operator.preconditions import crds as kinds
@@ -187,6 +191,10 @@ KUBE = (
             objects.PLANS,
             objects.NODES,
             objects.PODS,
+            resources.HYPERNODES,
+            resources.KUEUE_TOPOLOGIES,
+            topology.FABRICS,
+            topology.SURVEY_TEXTS,
         )
     ),
     *(
@@ -236,6 +244,13 @@ KUBE = (
         factor=OBJECT_FACTOR,
     ),
     Decoder(
+        "topology report",
+        lambda text: topology_status.parse_status(text.decode()),
+        topology_status.TopologyStatus,
+        topology_status.MAX_BYTES,
+        factor=OBJECT_FACTOR,
+    ),
+    Decoder(
         "capacity",
         lambda text: domain_capacity.parse_capacity(text.decode()),
         domain_capacity.Capacity,
@@ -243,8 +258,12 @@ KUBE = (
         factor=OBJECT_FACTOR,
     ),
 )
+_LLDPCLI = dict[str, list[dict[str, list[dict[str, list[dict[str, list[dict[str, str]]]]]]]]]
 HOSTS = (
-    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Document, neighbors.MAX_BYTES),
+    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), _LLDPCLI, neighbors.MAX_BYTES),
+    Decoder("lldpcli of several nodes", lldpd.decode_nodes, dict[str, _LLDPCLI], lldpd.MAX_BYTES),
+    Decoder("ports of UFM", ufm.decode, list[ufm.PortRow], ufm.MAX_PAGE_BYTES),
+    Decoder("cables of NetQ", netq.decode, netq.NetQAnswer, netq.MAX_BYTES),
     Decoder("reply of a rendering child", process.decode, process.Reply, frames.MAX_REPLY_BYTES),
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(
@@ -262,10 +281,21 @@ HOSTS = (
         free=5 * MIB,
         factor=OBJECT_FACTOR,
     ),
+    Decoder(
+        "NodeFabrics offline", lambda text: lists.parse_fabrics([text]), NodeFabric, 64 * MIB, factor=OBJECT_FACTOR
+    ),
     Decoder("one node offline", lambda text: lists.parse_nodes([text]), nodes.Node, 64 * MIB, factor=OBJECT_FACTOR),
     Decoder("one pod offline", lambda text: lists.parse_pods([text]), pods.Pod, 64 * MIB, factor=OBJECT_FACTOR),
     Decoder(
         "metadata of a kernel", lambda text: triton.parse_kernel(_file(text)), triton.Kernel, triton.MAX_METADATA_BYTES
+    ),
+    # The number of its values has an absolute limit instead.
+    Decoder(
+        "message of a provider",
+        provider_messages.decode_from_child,
+        provider_messages.FromChild,
+        provider_messages.MAX_FRAME_BYTES,
+        factor=OBJECT_FACTOR,
     ),
     Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.CacheKeyFactors, factors_file.MAX_BYTES),
 )
@@ -273,6 +303,7 @@ YAML = (
     Decoder("GPUs in a file", lambda text: gpu_files.parse(text, "x"), list[gpu_files._Node], gpu_files.MAX_BYTES),
     # JSON is YAML. A value takes up to a kilobyte, so their number is limited instead (gkm.api.documents).
     Decoder("configuration file", config.parse, config.Config, files.MAX_BYTES, free=48 * MIB, factor=0),
+    Decoder("tree file", tree_file.parse, tree_file.Model, tree_file.MAX_BYTES, free=48 * MIB, factor=0),
     Decoder("manifests of the agent", manifests_in, list[GKMCache], MIB, free=48 * MIB, factor=0),
 )
 GROUPS = {"images": IMAGES, "signatures": SIGNATURES, "kube": KUBE, "hosts": HOSTS, "yaml": YAML}

@@ -39,6 +39,14 @@ POD_GROUPS = ("scheduling.run.ai", "scheduling.volcano.sh", "scheduling.x-k8s.io
 """The groups with a kind PodGroup that templates may create by default."""
 SURVEYED = ROOT / "tests" / "data" / "fabric" / "ibnetdiscover-40-switches.out"
 Json = dict[str, Any]
+TOPOLOGY: Json = {
+    "levels": [{"name": "rack", "keys": ["rack"]}],
+    "providers": [{"name": "labels"}, {"name": "infiniband"}],
+    "hyperNodes": {"enabled": True},
+    "nodeLabels": True,
+    "kueue": "racks",
+    "kai": "racks",
+}
 
 
 @dataclass
@@ -66,15 +74,17 @@ class Accounts:
         return self.machine.root / "token"
 
     def install(self) -> None:
-        """Apply crds/, deploy/base, both components and the sample; webhooks are called on this machine."""
+        """Apply crds/, deploy/base, all components and the sample; webhooks are called on this machine."""
         self.cluster.apply(ROOT / "crds")
         self.cluster.apply([any_kind(group, "v1", "PodGroup") for group in POD_GROUPS])
         install_kinds(self.cluster)
+        install_topology_kinds(self.cluster)
         spaces, documents = [namespace(name) for name in (SYSTEM, TEAM)], [*manifests(), *sample()]
         found = [document for document in documents if document["kind"] not in NOT_RUN_HERE]
         self.cluster.apply([*spaces, *found, self._pull_secret()])
         self.configure_webhook()
         added = [*component("domains"), *component("task-groups")]
+        added += [*component("topology"), *component("topology-labels")]
         self.cluster.apply([called_here(one, self.webhook_port) if "webhooks" in one else one for one in added])
 
     def configure_webhook(self) -> None:
@@ -164,6 +174,19 @@ class Accounts:
         return kind | {"metadata": metadata, "data": data}
 
 
+def install_topology_kinds(cluster: Cluster) -> None:
+    """Define the kinds that the topology is written to, without the schemas that tests/peers/topology has."""
+    named = (("topology.volcano.sh", "v1alpha1", "HyperNode"), ("kueue.x-k8s.io", "v1beta1", "Topology"))
+    definitions = [any_kind(*one) for one in (*named, ("kai.scheduler", "v1alpha1", "Topology"))]
+    for definition in definitions:
+        definition["spec"]["scope"] = "Cluster"
+        group, names = definition["spec"]["group"], definition["spec"]["names"]
+        names["plural"] = {"HyperNode": "hypernodes", "Topology": "topologies"}[names["kind"]]
+        definition["metadata"]["name"] = f"{names['plural']}.{group}"
+    cluster.apply(definitions)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+
+
 @contextmanager
 def accounts(directory: Path) -> Iterator[Accounts]:
     """Start a control plane with all of GKM installed, and nothing of it running."""
@@ -188,4 +211,5 @@ def _configure(machine: Machine) -> None:
     config = yaml.safe_load(path.read_text())
     config["fabric"] = {"cacheLabels": True, "ibnetdiscover": {"nodes": [NODE], "command": str(program)}}
     config["network"] = {"autoMNNVLEnabled": True}
+    config["topology"] = TOPOLOGY
     path.write_text(yaml.safe_dump(config))

@@ -1,7 +1,8 @@
 """Builds the real partners (`python -m support.peers.build [name…]`) from pinned Go modules, once, elsewhere.
 
-A partner is a directory modules/<name> whose go.mod names commands as `tool`s. The cache key covers go.mod, go.sum
-and the flags, so a changed pin is a new directory and an interrupted build is never mistaken for a finished one.
+A partner is a directory modules/<name> whose go.mod names commands as `tool`s; without one there is nothing to build.
+The cache key covers go.mod, go.sum and the flags, so a changed pin is a new directory and an interrupted build is never
+mistaken for a finished one.
 """
 
 import argparse

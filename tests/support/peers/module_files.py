@@ -1,6 +1,7 @@
-"""Files of a partner's source that a test needs besides its command: definitions, templates, stages.
+"""Files of a partner's source that a test needs: definitions, policies, templates, stages.
 
-They stay where Go has the module; nothing of them is copied into this repository.
+They stay where Go has the module; nothing of them is copied into this repository. A partner whose commands cannot be
+built from modules alone, or are not needed, is a go.mod without `tool`: only its files are used.
 """
 
 import json
@@ -8,28 +9,27 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from support.peers.build import GO_HINT, find
+from support.peers.build import GO_HINT
+from support.peers.go_modules import PEERS
 from support.peers.missing import Missing
 
 DOWNLOAD_SECONDS = 300.0
 
 
-def source(command: str, module: str) -> Path:
-    """Return the directory of `module`, at the version that the partner of `command` is built from.
+def source(partner: str, module: str) -> Path:
+    """Return the directory of `module`, at the version that the go.mod of `partner` pins.
 
     Raises:
         Missing: there is no Go.
-        RuntimeError: no partner has such a command, or Go cannot get the module.
+        RuntimeError: Go cannot get the module.
     """
-    peer, _ = find(command)
+    directory = PEERS / partner
     go = shutil.which("go")
     if go is None:
         raise Missing(GO_HINT)
     words = [go, "mod", "download", "-json", module]
-    done = subprocess.run(
-        words, cwd=peer.directory, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False
-    )
+    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False)
     found = json.loads(done.stdout or "{}")
     if done.returncode or "Dir" not in found:
-        raise RuntimeError(f"{' '.join(words)} in {peer.directory}: {found.get('Error') or done.stderr.strip()}")
+        raise RuntimeError(f"{' '.join(words)} in {directory}: {found.get('Error') or done.stderr.strip()}")
     return Path(found["Dir"])

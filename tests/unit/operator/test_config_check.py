@@ -4,6 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+from gkm.api.config import parse
 from support.operator.deployment import operator_command
 from support.sigstore.key_signatures import SigningKey
 
@@ -110,3 +112,24 @@ def test_files_of_pods_are_listed_where_they_are_not(tmp_path: Path) -> None:
     said = problems(tmp_path, "verification: {policies: [{keys: [/nowhere/cosign.pub]}]}")
     assert said[-1] == "gkm-operator: not checked, because it is not on this machine: /nowhere/cosign.pub"
     assert said[0] == "gkm-operator: the configuration is good"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        ("{hyperNodes: {enabled: true}, providers: []}", "providers", "no provider is named"),
+        ("{providers: [{name: infiniband}]}", "providers", "names and selects no node"),
+        ("{levels: [{name: rack}, {name: leaf}]}", "levels[1]", "no provider knows level 'leaf'"),
+    ],
+)
+def test_a_topology_that_can_never_be_written_is_a_mistake(tmp_path: Path, text: str, where: str, words: str) -> None:
+    (found,) = problems(tmp_path, f"topology: {text}")
+    assert words in found
+    assert f"at `$.topology.{where}`" in found
+
+
+def test_the_sample_of_a_topology_has_no_mistake(tmp_path: Path) -> None:
+    sample = Path(__file__).parents[3] / "deploy" / "samples" / "topology.yaml"
+    text = next(iter(yaml.safe_load_all(sample.read_text(encoding="utf-8"))))["data"]["config.yaml"]
+    assert parse(text).topology.hyper_nodes.enabled
+    assert problems(tmp_path, text) == ["gkm-operator: the configuration is good"]

@@ -90,3 +90,13 @@ def test_images_of_the_pods_are_those_of_the_dockerfiles() -> None:
         for container in manifest["spec"]["template"]["spec"]["containers"]
     }
     assert images == set(PROCESSES.values())
+
+
+def test_tools_of_the_fabric_are_in_the_image_of_the_agent_only_if_they_are_named() -> None:
+    found = instructions("agent")
+    assert ("ARG", 'FABRIC_TOOLS=""') in found
+    (install,) = (rest for name, rest in found if name == "RUN" and "apt-get" in rest)
+    assert install.startswith('if [ -n "${FABRIC_TOOLS}" ]; then ')
+    assert not any("apt-get" in rest for process in ("csi", "operator") for _, rest in instructions(process))
+    page = (ROOT / "docs" / "design" / "fabric.md").read_text(encoding="utf-8")
+    assert '--build-arg FABRIC_TOOLS="lldpd infiniband-diags"' in page

@@ -31,7 +31,7 @@ def entry(name: str = "eth0", chassis: str = "02:00:00:00:00:01", port: str = "s
 
 
 def printed(*entries: Any) -> bytes:  # noqa: ANN401 -- JSON
-    return json.dumps({"lldp": [{"interface": list(entries)}]}).encode()
+    return json.dumps({"lldp": [{"interface": list(entries)}]}, indent=2).encode()
 
 
 def always(_: str) -> bool:
@@ -42,7 +42,9 @@ def test_a_neighbor_has_the_ids_that_it_sends() -> None:
     assert decode(printed(entry()), always) == Links((LEAF,))
 
 
-@pytest.mark.parametrize("output", [b'{"lldp": []}', b'{"lldp": [{}]}', b'{"lldp": [{"interface": []}]}', b"{}"])
+@pytest.mark.parametrize(
+    "output", [b'{"lldp": []}', b'{"lldp": [{}]}', b'{"lldp": [{"interface": []}]}', b'{"lldp": {}}']
+)
 def test_an_empty_output_has_no_neighbors(output: bytes) -> None:
     assert decode(output, always) == Links()
 
@@ -108,14 +110,13 @@ def test_thousands_of_neighbours_are_bounded() -> None:
         b"",
         b"lldpd is not running",
         b"[]",
-        b'{"lldp": {}}',
-        b'{"lldp": [{"interface": {"eth0": {}}}]}',
-        b'{"lldp": [{"interface": [{"name": 7}]}]}',
+        b'{"lldp": 7}',
+        b'{"interface": []}',
         b'{"lldp": "\xff"}',
         b"[" * 9999,
     ],
 )
-def test_what_is_not_json0_is_not_understood(output: bytes) -> None:
+def test_what_is_not_the_output_of_lldpcli_is_not_understood(output: bytes) -> None:
     with pytest.raises(NotUnderstood, match="output of lldpcli is invalid"):
         decode(output, always)
 

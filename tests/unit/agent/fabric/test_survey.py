@@ -1,16 +1,18 @@
 """ibnetdiscover on chosen nodes. There is no InfiniBand here: a stand-in prints what it printed on a real subnet."""
 
 import gzip
+import json
 import logging
 from pathlib import Path
 
 import pytest
 from gkm.api.config import ConfigInvalid, parse
 from gkm.api.fabric_settings import Fabric, Ibnetdiscover, SettleThresholds
+from gkm.api.fabrics import MAX_SURVEY_BYTES
 from gkm_agent.fabric import survey as module
 from gkm_agent.fabric.command import CommandFailed
-from gkm_agent.fabric.objects import MAX_SURVEY_BYTES, survey_name, survey_object
-from gkm_agent.fabric.survey import NotASurvey, SubnetSurvey, chosen, pack
+from gkm_agent.fabric.objects import survey_name, survey_object
+from gkm_agent.fabric.survey import NotASurvey, SubnetSurvey, pack
 from support.agent.fabric_fakes import FakeFabricSink
 from support.host.waiting import until
 
@@ -105,7 +107,13 @@ def test_a_sink_that_is_away_gets_it_later(tmp_path: Path) -> None:
     ],
 )
 def test_only_chosen_nodes_survey(settings: Ibnetdiscover, labels: dict[str, str] | None, expected: bool) -> None:  # noqa: FBT001 -- a parameter
-    assert chosen(settings, "node-1", labels) is expected
+    assert settings.chooses("node-1", labels) is expected
+
+
+@pytest.mark.parametrize("key", ["gkm.io/survey", "cache.gkm.io/x"])
+def test_no_node_can_choose_itself_by_a_label_that_its_agent_writes(key: str) -> None:
+    with pytest.raises(ConfigInvalid, match=f"nodeSelector has '{key}', which agents can write"):
+        parse(json.dumps({"fabric": {"ibnetdiscover": {"nodeSelector": {"a": "b", key: "x"}}}}))
 
 
 def test_its_thread_surveys_the_chosen_node_and_ends_with_a_run_under_way(

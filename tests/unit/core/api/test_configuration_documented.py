@@ -19,6 +19,7 @@ WORDS = {
     inspect.FloatType: "number",
     inspect.StrType: "string",
     inspect.NoneType: "null",
+    inspect.AnyType: "any value",
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 from gkm.api.domain_readiness import ReadyReason
 from gkm.api.errors import Reason
 from gkm.api.task_group_reasons import GroupReason
+from gkm.api.topology_status import TopologyReason
 from gkm.gpus import fabric, preflight
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.fabric.nvlink import Health
@@ -96,6 +97,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("Runs", lambda: set(PlannedReason)),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
         ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
+        ("Topology", lambda: set(TopologyReason)),
         ("Conditions of pools and task groups", lambda: set(GroupReason)),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
@@ -120,6 +122,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Runs",
         "Condition Live of a plan",
         "Condition MNNVLReady of a ComputeDomain",
+        "Topology",
         "Conditions of pools and task groups",
         "CSI answers",
         WORDS,
@@ -148,7 +151,7 @@ def names_of(row: Row) -> set[str]:
     """Return the forms of a reason in a test: its value in objects, or its name in the code."""
     if row.table == WORDS:
         return {row.reason, row.where.strip("`")}
-    all_members = chain(Reason, CacheState, Health, ReadyReason, Code)
+    all_members = chain(Reason, CacheState, Health, ReadyReason, TopologyReason, Code)
     members = {member.name for member in all_members if member.value == row.reason}
     return {row.reason, *members}
 

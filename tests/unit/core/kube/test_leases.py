@@ -291,3 +291,24 @@ def test_no_response_ends_the_renewing_thread(scene: Scene, asked: str) -> None:
     scene.api.fault = lambda _verb, _plural: from_body(429, b"", asked)
     assert not one.try_acquire_or_renew()
     assert one.is_leader
+
+
+def test_a_leader_succeeds_another_unless_that_released_the_lease() -> None:
+    """Requests of one that has not can still arrive; it may have had the same identity."""
+    scene = Scene()
+    first, second, third = scene.candidate("a"), scene.candidate("b"), scene.candidate("b")
+    assert first.try_acquire_or_renew()
+    assert not first.succeeds
+    assert first.try_acquire_or_renew()
+    assert not first.succeeds
+    first.release()
+    assert second.try_acquire_or_renew()
+    assert not second.succeeds
+    assert third.try_acquire_or_renew()
+    assert third.succeeds
+    scene.now += 30
+    fourth = scene.candidate("c")
+    fourth.try_acquire_or_renew()
+    scene.now += 30
+    assert fourth.try_acquire_or_renew()
+    assert fourth.succeeds

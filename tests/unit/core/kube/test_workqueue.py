@@ -167,13 +167,13 @@ def test_closing_does_not_wait_for_a_worker_that_hangs() -> None:
     work.start()
     work.add("a")
     assert began.wait(10)
-    work.close(0.01)
+    assert not work.close(0.01)
     assert work._threads[0].daemon
     hang.set()
 
 
 def test_closing_before_the_start_is_fine() -> None:
-    WorkQueue("test", lambda _: None).close()
+    assert WorkQueue("test", lambda _: None).close()
 
 
 class Grouped:

@@ -33,6 +33,48 @@ def test_invalid_settings_are_refused(section: object) -> None:
         convert(section, Topology)
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"levels": [{"name": "block", "keys": ["block", "level.gkm.io/block"]}]},
+        {"labels": {"domain": ["level.gkm.io/nvlink"]}},
+        {"labels": {"health": ["level.gkm.io/health"]}},
+    ],
+)
+def test_labels_that_the_controllers_write_are_no_source_of_the_tree(section: object) -> None:
+    with pytest.raises(ValidationError, match=r"'level\.gkm\.io/[a-z]+' cannot be a source"):
+        convert(section, Topology)
+
+
+@pytest.mark.parametrize("name", ["kueue", "kai"])
+def test_a_topology_object_needs_the_labels_on_nodes(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name} needs nodeLabels: true"):
+        convert({name: "gpus"}, Topology)
+    assert getattr(convert({name: "gpus", "nodeLabels": True}, Topology), name) == "gpus"
+
+
+def test_the_globs_of_interfaces_default_to_all() -> None:
+    assert Topology().lldp.interfaces == ["*"]
+    section = {"providers": [{"name": "lldp", "config": {"interfaces": ["rail*", "ens?"]}}]}
+    assert convert(section, Topology).lldp.interfaces == ["rail*", "ens?"]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "where"),
+    [
+        ("lldp", {"interfaces": "ens*"}, r"Expected `array`, got `str` - at `\$\.interfaces`"),
+        ("lldp", {"interfaces": []}, "interfaces"),
+        ("lldp", {"interfaces": [1]}, "interfaces"),
+        ("lldp", {"interface": ["ens*"]}, "`interface`"),
+        ("labels", {"keys": ["rack"]}, "`keys`"),
+        ("infiniband", {"file": "/survey"}, "`file`"),
+    ],
+)
+def test_providers_without_io_of_their_own_refuse_an_unknown_config(name: str, config: object, where: str) -> None:
+    with pytest.raises(ValidationError, match=rf"the config of provider {name} is not valid: .*{where}"):
+        convert({"providers": [{"name": name, "config": config}]}, Topology)
+
+
 @pytest.mark.parametrize("section", [{"policy": "best"}, {"planTTL": 0}, {"planTTL": -1}, {"planTTL": 1e9}, {"ttl": 1}])
 def test_the_lifetime_of_a_plan_is_bounded(section: object) -> None:
     with pytest.raises(ValidationError):

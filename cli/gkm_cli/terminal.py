@@ -31,13 +31,19 @@ class Terminal:
         self._console.print()
         self.line(text, "bold")
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str | int | Text]], more: str = "") -> None:
-        """Print rows under a header, without empty columns. `more` names the rows beyond MAX_ROWS."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str | int | Text]],
+        more: str = "",
+        limit: int | None = MAX_ROWS,
+    ) -> None:
+        """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
         grid = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
         filled_columns = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
         for column in (columns[at] for at in filled_columns):
             grid.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if supports_unicode() else "crop")
-        for row in rows[:MAX_ROWS]:
+        for row in rows[:limit]:
             grid.add_row(
                 *(
                     cell if isinstance(cell, Text) else Text(plain(str(cell)))
@@ -45,8 +51,8 @@ class Terminal:
                 )
             )
         self._console.print(grid)
-        if len(rows) > MAX_ROWS:
-            self.line(f"... and {len(rows) - MAX_ROWS} more {more}; -o json has all")
+        if limit is not None and len(rows) > limit:
+            self.line(f"... and {len(rows) - limit} more {more}; -o json has all")
 
     def numbered(self, sentences: Iterable[str]) -> None:
         """Print a numbered list."""

@@ -1,0 +1,88 @@
+"""The tree and the snapshot of 12,500 nodes with 100,000 GPUs, and ibnetdiscover's output of 10,000 hosts.
+
+Every run is a process that does nothing else; the first one warms up. `build_s` is from decoded Nodes to a snapshot
+with its tree and its version, `tree_s` to the HyperNodes; `apart_s` is `build_s` where each node has an NVLink domain
+of its own. `update_ms` is the median of changes of one node, from its labels to tree and version: its pods, a cordon, a
+move to another domain; `update_contradicting_ms` that of a wrong label or its correction, which quarantines the node's
+domain or brings it back, while ten others are in quarantine. `steady_writes` are the writes for the same nodes in
+another order, `writes` those after all changes. `rss_mib_per_1000_nodes` has the Nodes and the snapshot.
+
+Times are CPU seconds, which on a quiet machine are those of the wall; the rows have both. It ends with an error above
+the targets. There is no peer beside it: topograph's module is not in the public module proxy.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import topology_controllers
+import topology_inputs
+from figures import Result
+from topology_inputs import HOSTS, Inputs
+
+RUNS = int(os.environ.get("RUNS", "5"))
+SEED = 17
+TARGETS = {
+    "build_s": 1.0,
+    "apart_s": 1.0,
+    "tree_s": 1.0,
+    "update_ms": 5.0,
+    "update_contradicting_ms": 5.0,
+    "ibnetdiscover_10k_s": 2.0,
+    "steady_writes": 0.0,
+    "controllers_peak_of_limit": 1.0,
+}
+_PROCESS = Path(__file__).resolve().parent / "topology_process.py"
+_PARTS = {
+    "build": "build_s",
+    "apart": "apart_s",
+    "tree": "tree_s",
+    "ibnetdiscover": "ibnetdiscover_10k_s",
+    "groups": "groups_10k_s",
+}
+_PARTS |= {"writes": "writes_s"}
+_COUNTS = ("update_ms", "update_contradicting_ms", "update_p99_ms", "rss_mib_per_1000_nodes", "steady_writes", "writes")
+
+
+@dataclass(frozen=True)
+class Measured(Result):
+    """The result, with what misses its target or is wrong."""
+
+    failures: Sequence[str] = ()
+
+
+def run() -> Measured:
+    """Measure."""
+    with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory:
+        inputs = topology_inputs.write(Path(directory), SEED)
+        seen = [_once(inputs, number) for number in range(RUNS + 1)][1:]
+    controllers = topology_controllers.run().figures
+    result = Result.of([{**_row(one), **controllers} for one in seen])
+    failures = [
+        f"{name} is {result.figures[name]:g}, above {target:g}"
+        for name, target in TARGETS.items()
+        if result.figures[name] > target
+    ]
+    failures += ["a changed snapshot differs from a new one"] * any(not one["same_version"] for one in seen)
+    failures += [f"{one['hosts']} hosts of {HOSTS} have a leaf group" for one in seen if one["hosts"] != HOSTS]
+    return Measured(result.figures, result.rows, failures)
+
+
+def _once(inputs: Inputs, number: int) -> dict[str, Any]:
+    command = [sys.executable, *map(str, (_PROCESS, inputs.nodes, inputs.pods, inputs.survey, SEED + number))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    sys.stderr.write(f"topology: run {number} of {RUNS}: {done.stdout.decode()}")
+    return found
+
+
+def _row(seen: Mapping[str, Any]) -> dict[str, float]:
+    times = {name: seen["cpu"][part] for part, name in _PARTS.items()}
+    walls = {f"wall_{name}": seen["wall"][part] for part, name in _PARTS.items()}
+    return times | {name: float(seen[name]) for name in _COUNTS} | walls

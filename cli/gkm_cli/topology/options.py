@@ -1,0 +1,83 @@
+"""The options of `gkm topology`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NodesOption = Annotated[
+    list[Path],
+    typer.Option("--nodes", metavar="FILE", help="The output of `kubectl get nodes -o json`; - is standard input."),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="A GKM configuration file; its section topology counts.")
+]
+
+
+class BuildOutput(StrEnum):
+    """The output formats of `gkm topology build`."""
+
+    TREE = "tree"
+    JSON = "json"
+    HYPERNODES = "hypernodes"
+    KUEUE = "kueue"
+    KAI = "kai"
+    LABELS = "labels"
+
+
+class CheckOutput(StrEnum):
+    """The output formats of `gkm topology check`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    COMMANDS = "commands"
+
+
+class ShowOutput(StrEnum):
+    """The output formats of `gkm topology show`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    SVG = "svg"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """Where the tree comes from."""
+
+    nodes: NodesOption
+    fabrics: Annotated[
+        list[Path] | None,
+        typer.Option("--fabrics", metavar="FILE", help="The output of `kubectl get nodefabrics -o json`."),
+    ] = None
+    ibnetdiscover: Annotated[
+        list[Path] | None,
+        typer.Option("--ibnetdiscover", metavar="FILE", help="The output of ibnetdiscover, as it is or by gzip."),
+    ] = None
+    ufm: Annotated[
+        list[Path] | None,
+        typer.Option("--ufm", metavar="FILE", help="The answer of UFM to GET /ufmRest/resources/ports, page by page."),
+    ] = None
+    lldp: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--lldp", metavar="FILE", help="A JSON object with the output of `lldpcli -f json show neighbors` by node."
+        ),
+    ] = None
+    netq: Annotated[
+        list[Path] | None, typer.Option("--netq", metavar="FILE", help="The output of `netq show lldp json`.")
+    ] = None
+    tree_file: Annotated[
+        Path | None, typer.Option("--tree-file", metavar="FILE", help="A tree of domains, or a model of topograph.")
+    ] = None
+    config: ConfigOption = None
+
+    @property
+    def files(self) -> list[Path | None]:
+        """Return the files of all options."""
+        several = (self.nodes, self.fabrics, self.ibnetdiscover, self.ufm, self.lldp, self.netq)
+        return [*(path for paths in several for path in paths or ()), self.tree_file, self.config]

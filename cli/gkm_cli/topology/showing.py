@@ -1,0 +1,52 @@
+"""`gkm topology show`: read, build, count, print."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gkm.topology.usage import Usage
+
+from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_notes
+from gkm_cli.output import Output, UsageError, show
+from gkm_cli.topology import render, svg
+from gkm_cli.topology.building import build
+from gkm_cli.topology.capacity import Capacity
+from gkm_cli.topology.json_output import tree_result
+from gkm_cli.topology.options import ShowOutput, SourceOptions
+
+
+def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, output: ShowOutput) -> None:
+    """Print the tree with what is free.
+
+    Raises:
+        ConfigInvalid: the configuration cannot be used.
+        OSError: a file cannot be read.
+        UsageError: a file does not hold what its option needs, or there is no such level.
+    """
+    built = build(options, pods)
+    if closest and closest not in built.tree.levels:
+        raise UsageError(f"--level is {closest!a}", f"the levels are {', '.join(built.tree.levels)}")
+    used = read_usage(pods) if pods else Usage()
+    notes = (*built.notes, *(unlisted_node_notes(used, built.nodes.keys()) if pods else (ALL_FREE,)))
+    capacity = Capacity(built.tree, built.nodes, used, built.settings)
+    if output is ShowOutput.SVG:
+        for line in svg.picture(built.tree, built.outline, capacity, closest):
+            sys.stdout.write(line + "\n")
+        return
+
+    def figures(first: int, end: int) -> dict[str, Any]:
+        sums = capacity.of(first, end)
+        return {
+            "gpus": sums.capacity,
+            "freeGPUs": sums.free,
+            "freeNodes": sums.wholly_free,
+            "unusableNodes": sums.nodes - sums.usable,
+        }
+
+    result = tree_result(built.tree, built.outline, notes, figures)
+    show(
+        result,
+        Output(output.value),
+        lambda: render.render_capacity(built.tree, built.outline, capacity, notes, closest),
+    )

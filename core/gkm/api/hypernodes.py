@@ -1,0 +1,98 @@
+"""HyperNode (topology.volcano.sh/v1alpha1) and the Topology of Kueue and KAI, reduced to the fields that GKM reads.
+
+HyperNodes of all sources are read: strangers write them. The CRD limits neither the number of members nor labels, so
+the limits are those of etcd's largest object.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+VOLCANO_GROUP, KUEUE_GROUP, KAI_GROUP = "topology.volcano.sh", "kueue.x-k8s.io", "kai.scheduler"
+API_VERSION = f"{VOLCANO_GROUP}/v1alpha1"
+
+MAX_MEMBERS = 50_000
+"""etcd accepts 1.5 MiB, and the shortest member has 60 bytes."""
+MAX_LABELS = 4096
+
+_Name = Annotated[str, Meta(max_length=253)]
+_Word = Annotated[str, Meta(max_length=317)]
+_Labels = Annotated[dict[_Word, _Word], Meta(max_length=MAX_LABELS)]
+
+
+class ExactMatch(Struct, frozen=True, gc=False):
+    """The member of this name."""
+
+    name: _Name = ""
+
+
+class MemberSelector(Struct, frozen=True, rename="camel", gc=False):
+    """Has `labelMatch` or `regexMatch` otherwise. For HyperNodes, Volcano's scheduler follows `exact_match` only."""
+
+    exact_match: ExactMatch | None = None
+
+
+class HyperNodeMember(Struct, frozen=True, gc=False):
+    """Nodes, or a HyperNode, below a HyperNode."""
+
+    type: Literal["Node", "HyperNode"]
+    selector: MemberSelector = MemberSelector()
+
+
+class HyperNodeSpec(Struct, frozen=True, rename="camel", gc=False):
+    """The spec. Volcano before 1.14 has no `tier_name`, and its API server drops it."""
+
+    tier: int = 0
+    tier_name: _Name = ""
+    members: Annotated[tuple[HyperNodeMember, ...], Meta(max_length=MAX_MEMBERS)] | None = None
+
+
+class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
+    """The metadata in use."""
+
+    name: _Name
+    labels: _Labels | None = None
+    uid: str = ""
+    resource_version: str = ""
+
+
+class HyperNodeObject(Struct, frozen=True, gc=False):
+    """A HyperNode of any source."""
+
+    metadata: ThinMetadata
+    spec: HyperNodeSpec = HyperNodeSpec()
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+        return self.metadata.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Return the labels."""
+        return self.metadata.labels or {}
+
+
+class TopologyLevelLabel(Struct, frozen=True, rename="camel", gc=False):
+    """The node label of a level."""
+
+    node_label: _Word = ""
+
+
+class SchedulerTopologySpec(Struct, frozen=True, gc=False):
+    """The levels from the widest to the closest."""
+
+    levels: Annotated[tuple[TopologyLevelLabel, ...], Meta(max_length=64)] = field(default=())
+
+
+class SchedulerTopology(Struct, frozen=True, gc=False):
+    """A Topology of Kueue or KAI."""
+
+    metadata: ThinMetadata
+    spec: SchedulerTopologySpec = SchedulerTopologySpec()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the node labels of its levels."""
+        return tuple(level.node_label for level in self.spec.levels)

@@ -1,0 +1,103 @@
+"""Named domains with their nodes and the names of the domains in them, checked to be a tree, as HyperNodes. Pure."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gkm.topology.fabrics.leaf_groups import name_of
+from gkm.topology.fabrics.levels import tier_name
+from gkm.topology.hypernodes import HyperNode, Member
+
+MAX_DEPTH = 64
+
+
+class TreeInvalid(ValueError):
+    """The text is no tree, or exceeds a limit; the message has the position, and no name of the text."""
+
+
+class NamedDomain(NamedTuple):
+    """A domain. `where` is its position in the text; an empty `level` follows from the height of the domain."""
+
+    name: str
+    where: str
+    level: str
+    nodes: tuple[str, ...]
+    children: tuple[str, ...]
+
+
+def hypernodes(branches: Sequence[NamedDomain]) -> tuple[HyperNode, ...]:
+    """Return the domains that hold nodes, with the closest first.
+
+    Raises:
+        TreeInvalid: a name is empty or comes twice, a node or a domain is in two others, a domain is not defined, lies
+            in itself, in one of its own level, or too deep.
+    """
+    by_name: dict[str, NamedDomain] = {}
+    for branch in branches:
+        if not branch.name or by_name.setdefault(branch.name, branch) is not branch:
+            others = f"that of {by_name[branch.name].where}" if branch.name else "none"
+            raise TreeInvalid(f"{branch.where} needs a name of its own, and has {others}")
+    parents = _parents(branches, by_name)
+    _check_nodes(branches)
+    found: list[HyperNode] = []
+    ranks: dict[str, int] = {}
+    heights: dict[str, int] = {}
+    written: set[str] = set()
+    for branch in _from_below(branches, by_name, parents):
+        name = name_of(branch.name)
+        ranks[branch.name] = 1 + max((ranks[child] for child in branch.children), default=0)
+        below = [heights[child] for child in branch.children if child in heights]
+        if not branch.level:
+            heights[branch.name] = 1 + max(below, default=-1)
+        if ranks[branch.name] > MAX_DEPTH:
+            raise TreeInvalid(f"{branch.where} holds more than {MAX_DEPTH} levels")
+        members = [Member("HyperNode", name_of(child)) for child in branch.children if child in written]
+        members += [Member("Node", node) for node in branch.nodes]
+        if members:
+            written.add(branch.name)
+            level = branch.level or tier_name(heights[branch.name])
+            found.append(HyperNode(name, level, tuple(sorted(members)), ranks[branch.name]))
+    return tuple(sorted(found, key=lambda hypernode: (hypernode.tier, hypernode.name)))
+
+
+def _parents(branches: Iterable[NamedDomain], by_name: Mapping[str, NamedDomain]) -> Mapping[str, str]:
+    parents: dict[str, str] = {}
+    for branch in branches:
+        for number, name in enumerate(branch.children):
+            child = by_name.get(name)
+            if child is None:
+                raise TreeInvalid(f"{branch.where}: nothing defines the domain number {number} in it")
+            if name in parents:
+                raise TreeInvalid(f"{child.where} is in {by_name[parents[name]].where} and in {branch.where}")
+            parents[name] = branch.name
+            if child.level and child.level == branch.level:
+                raise TreeInvalid(f"{child.where} has the level of {branch.where}, in which it is")
+    return parents
+
+
+def _check_nodes(branches: Iterable[NamedDomain]) -> None:
+    found: dict[str, NamedDomain] = {}
+    for branch in branches:
+        for number, node in enumerate(branch.nodes):
+            if node in found:
+                raise TreeInvalid(f"node number {number} of {branch.where} is in {found[node].where} already")
+            found[node] = branch
+
+
+def _from_below(
+    branches: Sequence[NamedDomain], by_name: Mapping[str, NamedDomain], parents: Mapping[str, str]
+) -> Iterator[NamedDomain]:
+    """Yield each branch after those in it."""
+    pending = {branch.name: len(branch.children) for branch in branches}
+    ready = deque(branch for branch in branches if not branch.children)
+    while ready:
+        branch = ready.popleft()
+        del pending[branch.name]
+        yield branch
+        parent = parents.get(branch.name)
+        if parent is not None:
+            pending[parent] -= 1
+            if not pending[parent]:
+                ready.append(by_name[parent])
+    if pending:
+        raise TreeInvalid(f"{by_name[next(iter(pending))].where} lies in itself, or holds a domain that does")

@@ -1,0 +1,131 @@
+"""Join host ports with nodes: by the GUIDs in NodeFabrics, and by name where no NodeFabric names a GUID. Pure.
+
+A GUID is exact; a description is what an administrator, a factory or a forged survey has written. So names count only
+for nodes of which no NodeFabric has a GUID, and decide which of several nodes that claim one GUID has it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+
+from gkm.api.fabrics import NodeFabric
+from gkm.topology.fabrics.network import Cables, Network
+from gkm.topology.fabrics.subnet import HostPort, Subnet
+
+_CONTESTED = ""
+"""Stands for the node of a GUID or name that several nodes claim."""
+
+
+def join(subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterable[str]) -> Network:
+    """Return the network of all subnets, with the names of `nodes` for their hosts.
+
+    NodeFabrics of other nodes do not count. Several reports of one subnet count once. Where they contradict one
+    another, the cables of all count: a node that was moved lies in no group until the old report is gone. The order of
+    subnets, NodeFabrics and nodes does not matter.
+    """
+    surveys, known = list(subnets), frozenset(nodes)
+    guids: dict[str, set[str]] = defaultdict(set)
+    for fabric in fabrics:
+        if fabric.metadata.name in known:
+            for port in fabric.status.infiniband:
+                for guid in filter(None, (port.port_guid, port.node_guid)):
+                    guids[guid].add(fabric.metadata.name)
+    ports = _distinct(surveys)
+    owners = _owners(ports, guids, by_name(known))
+    hosts, anonymous = _hosts(ports, owners)
+    faults = [fault for subnet in surveys for fault in subnet.faults]
+    if contested := sum(len(claimants) > 1 for claimants in guids.values()):
+        faults.append(
+            f"{contested} GUIDs that several NodeFabrics have count only where a switch names one of the nodes"
+        )
+    return Network(hosts, _links(surveys), anonymous, tuple(sorted(faults)))
+
+
+def _claims(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Return the node of each claimed thing, or _CONTESTED."""
+    found: dict[str, str] = {}
+    for thing, node in pairs:
+        if found.setdefault(thing, node) != node:
+            found[thing] = _CONTESTED
+    return found
+
+
+def _distinct(surveys: Sequence[Subnet]) -> list[HostPort]:
+    """Return each host port once, whatever several surveys say of its description."""
+    found: dict[Hashable, HostPort] = {}
+    for port in sorted(port for subnet in surveys for port in subnet.ports):
+        found.setdefault((port.switch, port.port_guid) if port.port_guid else port, port)
+    return list(found.values())
+
+
+def by_name(nodes: Iterable[str]) -> Mapping[str, str]:
+    """Return the node of each name and of each first DNS label, "" for a label of several; a name precedes a label."""
+    known = frozenset(nodes)
+    labels = _claims((node.partition(".")[0], node) for node in known)
+    return {**labels, **{node: node for node in known}}
+
+
+def _owners(
+    ports: Sequence[HostPort], guids: Mapping[str, Collection[str]], names: Mapping[str, str]
+) -> list[str | None]:
+    """Return the node of each port, _CONTESTED, or None if nothing names a node."""
+    owners: list[str | None] = [None] * len(ports)
+    identified = frozenset().union(*guids.values())
+
+    def claim(node_of: Callable[[HostPort], str | None]) -> None:
+        for index, port in enumerate(ports):
+            if owners[index] is None:
+                owners[index] = node_of(port)
+
+    def named(port: HostPort) -> str | None:
+        found = {names[word] for word in port.words if word in names}
+        return found.pop() or None if len(found) == 1 else None
+
+    def claimant(port: HostPort) -> str | None:
+        claimants = guids.get(port.port_guid) or guids.get(port.node_guid) or ()
+        if len(claimants) > 1:
+            name = named(port)
+            return name if name in claimants else _CONTESTED
+        return next(iter(claimants), None)
+
+    claim(claimant)
+    claim(lambda port: None if (name := named(port)) in identified else name)
+    # Adapters without a name belong to the node of the other adapters of their system (of a card with several ports).
+    systems = _claims(
+        [(port.system_guid, node) for port, node in zip(ports, owners, strict=True) if node and port.system_guid]
+    )
+    claim(lambda port: systems.get(port.system_guid) or None)
+    return owners
+
+
+def _hosts(ports: Sequence[HostPort], owners: Sequence[str | None]) -> tuple[Cables, Mapping[str, int]]:
+    """Return the cables of hosts, and the numbers of hosts of which only one cable is known, by switch.
+
+    A host without any name has as many identities as systems: it can show which leaves are rails of one group only if
+    it is seen at several.
+    """
+    hosts: dict[str, Counter[str]] = defaultdict(Counter)
+    nameless: dict[str, Counter[str]] = defaultdict(Counter)
+    anonymous: Counter[str] = Counter()
+    for port, node in zip(ports, owners, strict=True):
+        if node or port.host:
+            # No node has a name with a question mark.
+            hosts[node or f"?{port.host}"][port.switch] += 1
+        elif port.system_guid:
+            nameless[port.system_guid][port.switch] += 1
+        else:
+            anonymous[port.switch] += 1
+    for system, cables in nameless.items():
+        if len(cables) > 1:
+            hosts[f"?{system}"] = cables
+        else:
+            anonymous.update(cables.keys())
+    return hosts, anonymous
+
+
+def _links(surveys: Iterable[Subnet]) -> Cables:
+    links: dict[str, dict[str, int]] = defaultdict(dict)
+    for subnet in surveys:
+        for first, second, cables in subnet.links:
+            for end, other in ((first, second), (second, first)):
+                links[end][other] = max(cables, links[end].get(other, 0))
+    return links

@@ -1,0 +1,39 @@
+"""The provider `infiniband`: topology files of ibnetdiscover and NodeFabrics as HyperNodes. Pure."""
+
+from collections.abc import Collection, Container, Iterable
+from dataclasses import replace
+
+from gkm.api.fabrics import NodeFabric
+from gkm.topology.fabrics import guid_join, ibnetdiscover, leaf_groups
+from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.subnet import Subnet
+
+
+def discover(
+    surveys: Iterable[bytes], fabrics: Iterable[NodeFabric], nodes: Collection[str], existing: Container[str] = ()
+) -> Discovery:
+    """Return the HyperNodes of `nodes` in the subnets of these topology files; `existing` are those names before.
+
+    Several files of one subnet count as one. Subnets that share hosts, such as the planes of one fabric, form common
+    groups. A file that cannot be read is a fault; the others count.
+    """
+    subnets: list[Subnet] = []
+    faults = []
+    for text in surveys:
+        try:
+            subnets.append(ibnetdiscover.parse(text))
+        except ibnetdiscover.NotASurvey as error:
+            faults.append(f"a topology file is ignored: {error}")
+    return from_subnets(subnets, fabrics, nodes, existing, tuple(sorted(faults)))
+
+
+def from_subnets(
+    subnets: Iterable[Subnet],
+    fabrics: Iterable[NodeFabric],
+    nodes: Collection[str],
+    existing: Container[str] = (),
+    faults: tuple[str, ...] = (),
+) -> Discovery:
+    """Return the HyperNodes of `nodes` in subnets of any source, such as UFM."""
+    found = leaf_groups.discover(guid_join.join(subnets, fabrics, nodes), nodes, existing)
+    return replace(found, faults=(*faults, *found.faults))

@@ -1,0 +1,100 @@
+"""A decoder of what `lldpcli -f json0` and `lldpcli -f json` print about the neighbors of a node (lldpcli(8)). Pure.
+
+`json0` always has lists where the shape of `json` depends on the number of interfaces, and on whether the neighbor has
+a name. The device at the other end of a cable sends the content: it is bounded here, and checked where it is used.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.json import Decoder
+
+from gkm.api import json_limits
+from gkm.topology.fabrics import program_output
+from gkm.topology.fabrics.program_output import OutputUnreadable
+
+MAX_BYTES = 64 << 20
+"""Of a file with the neighbors of several nodes; a node with eight cables takes 10 kB."""
+
+
+class Neighbor(NamedTuple):
+    """A device at the other end of a cable, as it announces itself; a missing text is empty."""
+
+    interface: str
+    protocol: str
+    chassis_id: str
+    port_id: str
+    system_name: str
+
+
+def decode(text: bytes) -> tuple[Neighbor, ...]:
+    """Return the neighbors in an output of json0 or json.
+
+    Raises:
+        OutputUnreadable: the text is neither.
+    """
+    return _neighbors(_loaded(text), "$")
+
+
+def decode_nodes(text: bytes) -> Mapping[str, tuple[Neighbor, ...]]:
+    """Return the neighbors of several nodes from one file: an object with an output of lldpcli for each node.
+
+    Raises:
+        OutputUnreadable: the text is no such object; the message has the number of the node in the file.
+    """
+    loaded = _loaded(text)
+    if not isinstance(loaded, dict) or "lldp" in loaded:
+        raise OutputUnreadable("it is not an object of nodes, each with an output of lldpcli")
+    return {node: _neighbors(value, f"$[{number}]") for number, (node, value) in enumerate(loaded.items())}
+
+
+def _loaded(text: bytes) -> object:
+    return program_output.decode(text, Decoder(object), MAX_BYTES, json_limits.check)
+
+
+def _neighbors(document: object, where: str) -> tuple[Neighbor, ...]:
+    if not isinstance(document, dict) or not isinstance(document.get("lldp"), dict | list):
+        raise OutputUnreadable(f"{where} is not an output of lldpcli: it has no object or list `lldp`")
+    entries = (entry for part in _items(document["lldp"]) for entry in _items(_get(part, "interface")))
+    return tuple(_neighbor(name, entry) for each in entries for name, entry in _named(each))
+
+
+def _items(value: object) -> list[object]:
+    """Return the items of a list, and of one object in place of a list."""
+    return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+
+
+def _named(entry: object) -> Iterator[tuple[str, object]]:
+    """Yield the interfaces of an entry: json has their names as keys, json0 as a field."""
+    if isinstance(entry, dict):
+        name = entry.get("name")
+        yield from [(name, entry)] if isinstance(name, str) else entry.items()
+
+
+def _neighbor(interface: str, entry: object) -> Neighbor:
+    chassis, name = _first(_get(entry, "chassis")), ""
+    # json has the name of the neighbor as key of its chassis, if there is one.
+    if isinstance(chassis, dict) and len(chassis) == 1 and not _text(chassis.get("id")):
+        ((name, chassis),) = chassis.items()
+    return Neighbor(
+        interface,
+        _text(_get(entry, "via")),
+        _text(_get(chassis, "id")),
+        _text(_get(_first(_get(entry, "port")), "id")),
+        name or _text(_get(chassis, "name")),
+    )
+
+
+def _get(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _first(value: object) -> object:
+    return next(iter(value), None) if isinstance(value, list) else value
+
+
+def _text(value: object) -> str:
+    """Return a text, also as the value of an object, or of the first object of a list."""
+    value = _first(value)
+    value = value.get("value") if isinstance(value, dict) else value
+    return value if isinstance(value, str) else ""

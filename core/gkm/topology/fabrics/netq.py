@@ -1,0 +1,89 @@
+"""A decoder of `netq show lldp json`: each row is one end of an Ethernet cable, of a switch or a host. Pure.
+
+A row does not tell switches from hosts. A node is a host. The end of another host is known by its interface, which has
+the name that Linux gives to network adapters; ports of switches have other names (swp1, Ethernet1/1), except for their
+port for management: there a switch is a host of the network for management.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct, field
+from msgspec.json import Decoder
+
+from gkm.topology.fabrics import program_output
+from gkm.topology.fabrics.network import Network
+from gkm.topology.fabrics.program_output import OutputUnreadable
+
+MAX_BYTES = 128 << 20
+# systemd.net-naming-scheme(7), and what drivers name themselves.
+_ADAPTER = re.compile(r"(?:eth\d|en[opsx]|ib[ps\d]|wl|usb|bond\d|mlx\d|[Mm]gmt|Management)", re.ASCII)
+_End = tuple[str, str]
+
+
+class CableEnd(Struct, frozen=True, rename="camel"):
+    """One end of a cable and the other one, by the names of the devices and of their interfaces."""
+
+    hostname: str | None = ""
+    ifname: str | None = ""
+    peer_hostname: str | None = ""
+    peer_ifname: str | None = ""
+
+
+class NetQAnswer(Struct):
+    """The output. `truncated` is true if NetQ has left out rows."""
+
+    lldp: list[CableEnd]
+    truncated: bool = field(default=False, name="truncatedResult")
+
+
+_ANSWER: Decoder[NetQAnswer | list[CableEnd]] = Decoder(NetQAnswer | list[CableEnd])
+
+
+def decode(text: bytes) -> tuple[CableEnd, ...]:
+    """Return the rows of an output.
+
+    Raises:
+        OutputUnreadable: it is not JSON of that shape, exceeds a limit, or NetQ has cut it.
+    """
+    found = program_output.decode(text, _ANSWER, MAX_BYTES)
+    if isinstance(found, list):
+        return tuple(found)
+    if found.truncated:
+        raise OutputUnreadable("NetQ has left out rows (truncatedResult): ask for fewer at a time")
+    return tuple(found.lldp)
+
+
+def network(
+    rows: Iterable[CableEnd], names: Mapping[str, str], counts: Callable[[str], bool] = lambda _: True
+) -> Network:
+    """Return the network in rows; `names` are the nodes by name, "" for one that several nodes have.
+
+    `counts` decides by its name whether an interface of a host counts. A cable that both ends report counts once.
+    """
+    hosts: dict[str, Counter[str]] = defaultdict(Counter)
+    links: dict[str, Counter[str]] = defaultdict(Counter)
+    cables = {(min(ends), max(ends)) for ends in map(_ends, rows) if ends[0][0] and ends[1][0]}
+    for first, second in cables:
+        for (device, interface), (other, port) in ((first, second), (second, first)):
+            node = names.get(device)
+            if other in names or _is_adapter(port):
+                continue
+            if node or _is_adapter(interface):
+                if counts(interface):
+                    hosts[node or f"?{device}"][other] += 1
+            elif node is None:
+                links[device][other] += 1
+    return Network(hosts, links)
+
+
+def _ends(row: CableEnd) -> tuple[_End, _End]:
+    return (
+        ((row.hostname or "").lower(), row.ifname or ""),
+        ((row.peer_hostname or "").lower(), row.peer_ifname or ""),
+    )
+
+
+def _is_adapter(interface: str) -> bool:
+    return _ADAPTER.match(interface) is not None

@@ -1,0 +1,62 @@
+"""A network of switches and host ports as frozen values, whatever program reported it. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_NO_HOST = "localhost"
+AGGREGATION_NODE = "Aggregation Node"
+"""In the description of an adapter that is part of a switch (SHARP)."""
+
+
+class HostPort(NamedTuple):
+    """A port of an adapter in a host, at the host's end of a cable to `switch`. GUIDs are empty where unknown.
+
+    `words` may name the node: the first word of the NodeDescription, or the name that a fabric manager gives it.
+    `host` tells hosts apart that are no nodes; empty where the description is that of a factory.
+    """
+
+    switch: str
+    port_guid: str = ""
+    node_guid: str = ""
+    system_guid: str = ""
+    words: tuple[str, ...] = ()
+    host: str = ""
+
+
+class Link(NamedTuple):
+    """All cables between two switches, with the smaller identifier first."""
+
+    first: str
+    second: str
+    cables: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """What one source reports. Switches are identified by GUID, or by name where the source has no GUIDs.
+
+    `faults` are sentences for a person, without content of the source.
+    """
+
+    switches: Mapping[str, str]
+    """Name for display by identifier."""
+    ports: tuple[HostPort, ...]
+    links: tuple[Link, ...]
+    faults: tuple[str, ...] = ()
+
+
+def names_in(description: str) -> tuple[tuple[str, ...], str]:
+    """Return `words` and `host` for the NodeDescription of an adapter, in lower case.
+
+    rdma-ndd writes the name of the host and that of the adapter. A third word is of a factory, as in
+    `MT4129 ConnectX7   Mellanox Technologies`, or of a person: the first one then identifies a host only if it names a
+    node.
+    """
+    words = description.split(None, 2)
+    if not words or not _WORD.fullmatch(words[0]):
+        return (), ""
+    name = words[0].lower()
+    return (name,), "" if words[2:] or name == _NO_HOST else name

@@ -1,0 +1,133 @@
+"""A decoder of `GET /ufmRest/resources/ports` of NVIDIA UFM: ports of adapters and of switches with their peers. Pure.
+
+A row names the other end of its cable by the GUID of the node (newer versions), and by the name of the system. A
+modular switch is one system with many switches in it, so names count only where a row has no GUID, and where they name
+one switch. Rows without a peer are ports without a cable.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct, field
+from msgspec.json import Decoder
+
+from gkm.topology.fabrics import program_output
+from gkm.topology.fabrics.program_output import OutputUnreadable
+from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, names_in
+
+MAX_PAGE_BYTES = 128 << 20
+"""A row takes 1.5 kB."""
+MAX_ROWS = 1 << 20
+_GUID = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.ASCII)
+_COMPUTER, _SWITCH = "Computer", "Switch"
+_NO_PEER = frozenset({"", "n/a", "none"})
+_SEVERAL = ""
+
+
+class PortRow(Struct, frozen=True):
+    """A port. `description` is "Computer IB Port" or "Switch IB Port"."""
+
+    description: str | None = ""
+    system_name: str | None = ""
+    node_description: str | None = ""
+    guid: str | None = ""
+    system_id: str | None = field(default="", name="systemID")
+    peer_node_name: str | None = ""
+    peer_node_guid: str | None = ""
+    peer_guid: str | None = ""
+
+
+class _Page(Struct):
+    data: list[PortRow]
+
+
+_PAGE: Decoder[list[PortRow] | _Page] = Decoder(list[PortRow] | _Page)
+
+
+def decode(page: bytes) -> tuple[PortRow, ...]:
+    """Return the rows of one answer: a list, or an object with the list as `data`.
+
+    Raises:
+        OutputUnreadable: it is not JSON of that shape, or has too many bytes or values.
+    """
+    found = program_output.decode(page, _PAGE, MAX_PAGE_BYTES)
+    return tuple(found.data if isinstance(found, _Page) else found)
+
+
+def subnet(rows: Iterable[PortRow]) -> Subnet:
+    """Return the network of the rows of all pages; their order does not matter.
+
+    Without rows of switches (`?sys_type=Computer`), it has the leaves only.
+
+    Raises:
+        OutputUnreadable: there are too many rows.
+    """
+    reader = _Reader()
+    for row in rows:
+        reader.add(row)
+    pairs = Counter((switch, peer) for switch, *named in reader.links if (peer := reader.switch(*named)))
+    # Both ends report a cable.
+    ends = {(min(pair), max(pair)) for pair in pairs if pair[1] in reader.switches}
+    links = tuple(Link(*pair, max(pairs[pair], pairs[pair[::-1]])) for pair in sorted(ends))
+    ports = tuple(sorted(reader.host_ports()))
+    missing = sum(not reader.switch(guid, name) for _, guid, name in reader.adapters if name.lower() not in _NO_PEER)
+    faults = (
+        [f"{missing} ports of hosts do not count: UFM names a system of several switches for each"] if missing else []
+    )
+    return Subnet({**{port.switch: "" for port in ports}, **reader.switches}, ports, links, tuple(faults))
+
+
+class _Reader:
+    """What rows have, until the names of all switches are known."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._by_name: dict[str, str] = {}
+        self._systems: set[str] = set()
+        """GUIDs of systems that are switches."""
+        self.switches: dict[str, str] = {}
+        self.links: list[tuple[str, str, str]] = []
+        """Switch, and GUID and name of its peer."""
+        self.adapters: list[tuple[HostPort, str, str]] = []
+        """Port without its switch, and GUID and name of that."""
+
+    def add(self, row: PortRow) -> None:
+        self._rows += 1
+        if self._rows > MAX_ROWS:
+            raise OutputUnreadable(f"UFM has more than {MAX_ROWS} ports")
+        kind, name = row.description or "", (row.system_name or "").strip()
+        guid, system = _guid(row.guid), _guid(row.system_id)
+        peer = (_guid(row.peer_node_guid) or _guid(row.peer_guid), (row.peer_node_name or "").strip())
+        if kind.startswith(_SWITCH) and (guid or name):
+            switch = guid or name
+            # Of several names the first in alphabetical order, so that the order of rows does not matter.
+            self.switches[switch] = min(self.switches.get(switch, name), name)
+            self._systems.add(system)
+            if name and self._by_name.setdefault(name, switch) != switch:
+                self._by_name[name] = _SEVERAL
+            self.links.append((switch, *peer))
+        elif kind.startswith(_COMPUTER) and AGGREGATION_NODE not in (row.node_description or ""):
+            words, host = names_in(name)
+            more, other = names_in(row.node_description or "")
+            port = HostPort("", guid, "", system, tuple(dict.fromkeys((*words, *more))), host or other)
+            self.adapters.append((port, *peer))
+
+    def switch(self, guid: str, name: str) -> str:
+        """Return the switch with this GUID or name; "" for none, and for a name of several."""
+        if guid:
+            return guid
+        return "" if name.lower() in _NO_PEER else self._by_name.get(name, name)
+
+    def host_ports(self) -> Iterator[HostPort]:
+        for port, guid, name in self.adapters:
+            switch = self.switch(guid, name)
+            # Two hosts may be connected without a switch. The adapter of an aggregation node is part of its switch.
+            known = switch in self.switches or not self.switches
+            if switch and known and not (port.system_guid and port.system_guid in self._systems):
+                yield port._replace(switch=switch)
+
+
+def _guid(text: str | None) -> str:
+    found = _GUID.fullmatch((text or "").strip().lower())
+    return found[1].zfill(16) if found and found[1].strip("0") else ""

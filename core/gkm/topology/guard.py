@@ -1,0 +1,151 @@
+"""The guard against mass changes: one that takes the places of many nodes must be confirmed. Pure.
+
+A provider that answers with nothing, or a list that is half empty, looks like a cluster that lost its network, and a
+forged survey like one that was cabled anew. Such a result counts only after several rounds. What is lost a little at a
+time is no less: nodes that lost their places count for WINDOW_SECONDS, or until they have them again.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gkm.api.topology_settings import TopologyGuard
+from gkm.topology.hypernodes import HyperNode
+from gkm.topology.placements import placements
+from gkm.topology.tree import Tree
+
+WINDOW_SECONDS = 86_400.0
+_OWN = re.compile(r"node-[0-9a-f]{20}", re.ASCII)  # gkm.topology.names.own_label_value
+
+Places = Mapping[str, Mapping[str, str]]
+"""The domain of each node that has one, by level. What a domain is called tells it from others only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The number of existing nodes that are placed, and those that would lose a place."""
+
+    placed: int = 0
+    nodes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GuardState:
+    """`before` are the places that a change is compared with, one for each part of the API server that shows them.
+
+    `since` has for each node that has lost a place within the window the time of that. `suspected` nodes are to lose
+    one since `rounds` rounds, the last of them at `counted_at`. `losses` are those of the last change. Times are in
+    seconds.
+    """
+
+    before: tuple[Places, ...] = ()
+    since: Mapping[str, float] = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
+    suspected: frozenset[str] = frozenset()
+    rounds: int = 0
+    counted_at: float = 0.0
+
+    @property
+    def tripped(self) -> bool:
+        """Return whether a change waits to be confirmed."""
+        return self.rounds > 0
+
+    def seeing(self, shown: Places) -> "GuardState":
+        """Return the state that also compares with the places that another part of the API server shows."""
+        return replace(self, before=(*self.before, shown))
+
+
+class _Change:
+    """The domains of nodes at one level before and after a change.
+
+    The heir of a domain is the one that has most of its nodes, unless that has more of another's: a domain that is only
+    called otherwise is the same one.
+    """
+
+    def __init__(self, level: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        self.level = level
+        self.before = before
+        self._after = after
+        self._heirs: dict[str, str] = {}
+        pairs = Counter((name, after.get(node, "")) for node, name in before.items())
+        taken = {""}
+        for (old, new), _ in sorted(pairs.items(), key=lambda item: (-item[1], item[0][0] != item[0][1], item[0])):
+            if old not in self._heirs and new not in taken:
+                self._heirs[old] = new
+                taken.add(new)
+
+    def strays(self) -> Iterable[str]:
+        """Yield the nodes that are not in the heir of their domain."""
+        return (node for node, old in self.before.items() if self._after.get(node) != self._heirs.get(old, ""))
+
+    def present(self, node: str) -> str:
+        """Return the present name of the domain that a node had."""
+        return self._heirs.get(self.before[node], self.before[node])
+
+
+def judge(state: GuardState, after: Places, nodes: Container[str], settings: TopologyGuard, now: float) -> GuardState:
+    """Return the next state, at `now` in seconds; the places `after` may be written unless the guard is tripped.
+
+    Only `nodes`, those that exist, can lose anything. The same result is one that differs by so few nodes that they
+    alone would pass: a node that flaps meanwhile does not start the count anew.
+    """
+    changes = [
+        _Change(level, {node: name for node, name in domains.items() if node in nodes}, after.get(level, {}))
+        for places in state.before
+        for level, domains in places.items()
+    ]
+    recent = {node for node, time in state.since.items() if now < time + WINDOW_SECONDS}
+    strays = [[node for node in change.strays() if node in recent or node not in state.since] for change in changes]
+    lost = frozenset().union(*strays)
+    placed = len(set().union(*(change.before for change in changes)))
+    found = Losses(placed, lost)
+    if not _many(len(lost), placed, settings):
+        # What is lost stays in what the next change is compared with, by the present names.
+        held = {level: dict(domains) for level, domains in after.items()}
+        for change, nodes_of in zip(changes, strays, strict=True):
+            held.setdefault(change.level, {}).update((node, change.present(node)) for node in nodes_of)
+        return GuardState((held,), {node: state.since.get(node, now) for node in lost}, found)
+    is_same = state.tripped and not _many(len(lost - state.suspected), placed, settings)
+    suspected = state.suspected & lost if is_same else lost
+    if is_same and now < state.counted_at + settings.interval_seconds:
+        return replace(state, suspected=suspected, losses=found)
+    rounds = state.rounds + 1 if is_same else 1
+    if rounds >= settings.rounds:
+        return GuardState((after,), losses=found)
+    return replace(state, suspected=suspected, rounds=rounds, counted_at=now, losses=found)
+
+
+def places_of_tree(tree: Tree) -> Places:
+    """Return the places that a tree gives to nodes; a domain of a node's own is no place."""
+    return {
+        level: {
+            node: domain.identity
+            for domain in domains
+            if not domain.own
+            for node in tree.nodes[domain.first : domain.end]
+        }
+        for level, domains in zip(tree.levels, tree.domains, strict=True)
+    }
+
+
+def places_of_hypernodes(hypernodes: Iterable[HyperNode]) -> Places:
+    """Return the places that HyperNodes show, whatever levels they have."""
+    listed = list(hypernodes)
+    levels = sorted({hypernode.tier_name for hypernode in listed})
+    places = placements(listed, levels).places.items()
+    return {level: {node: place[at] for node, place in places if place[at]} for at, level in enumerate(levels)}
+
+
+def places_of_labels(nodes: Iterable[tuple[str, Mapping[str, str]]], prefix: str) -> Places:
+    """Return the places that labels with a prefix show; a domain of a node's own is no place."""
+    places: dict[str, dict[str, str]] = {}
+    for node, labels in nodes:
+        for key, value in labels.items():
+            if key.startswith(prefix) and not _OWN.fullmatch(value):
+                places.setdefault(key.removeprefix(prefix), {})[node] = value
+    return places
+
+
+def _many(count: int, placed: int, settings: TopologyGuard) -> bool:
+    return count >= settings.minimum and count * 100 > placed * settings.percent

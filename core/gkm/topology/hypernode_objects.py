@@ -1,0 +1,50 @@
+"""HyperNodes of the API server as values: ours, and those of other sources. Pure.
+
+Members that a label selector or a pattern selects are not followed: no scheduler fails because of a shared node, and
+those of a stranger can take minutes.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from gkm.api.hypernodes import HyperNodeMember, HyperNodeObject
+from gkm.topology.hypernodes import SOURCE, SOURCE_LABEL, HyperNode, Member
+
+SELECTED = Member("HyperNode", "")
+"""Stands for the members of ours that a selector selects. It is no HyperNode, so the order of writes removes it first:
+only others can have added it."""
+
+
+def is_ours(found: HyperNodeObject) -> bool:
+    """Return whether GKM may write a HyperNode."""
+    return found.labels.get(SOURCE_LABEL) == SOURCE
+
+
+def own(objects: Iterable[HyperNodeObject], levels: Sequence[str]) -> dict[str, HyperNode]:
+    """Return ours by name, with SELECTED. If none has a tier name, the kind has none: then tiers show the levels."""
+    ours = [found for found in objects if is_ours(found)]
+    named = any(found.spec.tier_name for found in ours)
+    return {found.name: _value(found, _members(found), () if named else levels) for found in ours}
+
+
+def foreign(objects: Iterable[HyperNodeObject]) -> dict[str, HyperNode]:
+    """Return those of other sources by name."""
+    return {found.name: value(found) for found in objects if not is_ours(found)}
+
+
+def value(found: HyperNodeObject) -> HyperNode:
+    """Return a HyperNode with the members that it names."""
+    return _value(found, _members(found) - {SELECTED})
+
+
+def _value(found: HyperNodeObject, members: Iterable[Member], levels: Sequence[str] = ()) -> HyperNode:
+    tier = found.spec.tier
+    name = found.spec.tier_name or (levels[tier - 1] if 0 < tier <= len(levels) else "")
+    return HyperNode(found.name, name, tuple(sorted(members)), tier)
+
+
+def _members(found: HyperNodeObject) -> set[Member]:
+    return {Member(member.type, name) if (name := _exact(member)) else SELECTED for member in found.spec.members or ()}
+
+
+def _exact(member: HyperNodeMember) -> str:
+    return member.selector.exact_match.name if member.selector.exact_match else ""

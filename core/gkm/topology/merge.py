@@ -1,0 +1,177 @@
+"""One tree from the placements of several providers: docs/design/hypernodes.md, "Merge". Pure.
+
+The order of nodes never matters. Each node that takes part is in the tree or quarantined. Which claims count depends on
+the set of different rows of claims only; so a merge is changed node by node, and all is weighed anew only where a
+change adds or removes a row.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import compress, repeat
+from operator import is_not
+from typing import TypeVar
+
+from gkm.api.topology_settings import Topology
+from gkm.topology.claims import Row, Rows
+from gkm.topology.placements import Place, Placements
+from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction
+from gkm.topology.resolution import Conflict, Overruled, Resolution, resolve
+from gkm.topology.tree import Contradiction, Tree, arrange
+
+Named = Sequence[tuple[str, Placements]]
+"""Names and placements of the providers, the most trusted one first."""
+Role = Callable[[str], bool | None]
+"""Returns whether a node takes part even if no provider places it; None if there is no such node."""
+T = TypeVar("T")
+_PART = 256
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Nodes by their rows of claims, or quarantined whatever other nodes claim; and which claims count."""
+
+    settings: Topology
+    reader: Rows
+    by_provider: Named = ()
+    rows: Mapping[str, Row] = field(default_factory=dict)
+    faults: Mapping[str, Quarantined] = field(default_factory=dict)
+    groups: Mapping[Row, Sequence[str]] = field(default_factory=dict)
+    resolution: Resolution = field(default_factory=lambda: resolve([]))
+
+    def changed(self, by_provider: Named, names: Iterable[str], role: Role) -> tuple["Merge", Collection[str]]:
+        """Return the merge of other placements by the same providers, and the nodes whose claims may differ.
+
+        These are at least the nodes of `names`: those whose role may be another one.
+        """
+        changed = set(names)
+        known = dict(self.by_provider)
+        for name, placed in by_provider:
+            before = known.get(name, Placements())
+            changed |= differing(before.places, placed.places)
+            if before.quarantined != placed.quarantined:
+                changed |= {entry.node for entry in {*before.quarantined} ^ {*placed.quarantined}}
+        located = list(self._located(sorted(changed), by_provider, role))
+        if all((self.rows.get(name) or self.faults.get(name)) == found for name, found in located):
+            return self, changed
+        rows, faults, groups = dict(self.rows), dict(self.faults), dict(self.groups)
+        members: dict[Row, set[str]] = {}
+        for name, found in located:
+            faults.pop(name, None)
+            if (row := rows.pop(name, None)) is not None:
+                _members(row, groups, members).discard(name)
+            if isinstance(found, Quarantined):
+                faults[name] = found
+            elif found is not None:
+                rows[name] = found
+                _members(found, groups, members).add(name)
+        for row, nodes in members.items():
+            groups[row] = sorted(nodes)
+            if not nodes:
+                del groups[row]
+        resolution = self.resolution if groups.keys() == self.groups.keys() else resolve(groups)
+        return Merge(self.settings, self.reader, by_provider, rows, faults, groups, resolution), changed
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Return the tree of all nodes that take part."""
+        levels = [level.name for level in self.settings.levels]
+        quarantined = [*self.faults.values()]
+        reason = QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS
+        messages: dict[int, str] = {}
+        for row, conflict in self.resolution.conflicts.items():
+            message = messages.get(id(conflict)) or _message(conflict, self.groups, levels)
+            messages[id(conflict)] = message
+            quarantined += [Quarantined(name, reason, message) for name in self.groups[row]]
+        return arrange(
+            levels,
+            ((claims, self.groups[row]) for row, claims in self.resolution.places.items()),
+            tuple(sorted(quarantined)),
+            tuple(_contradiction(entry, levels, self.by_provider) for entry in sorted(self.resolution.overruled)),
+        )
+
+    def _located(
+        self, names: Iterable[str], by_provider: Named, role: Role
+    ) -> Iterator[tuple[str, Row | Quarantined | None]]:
+        places = [placed.places for _, placed in by_provider]
+        faults = [{entry.node: entry for entry in placed.quarantined} for _, placed in by_provider]
+        for name in names:
+            placed, wrong = [each.get(name) for each in places], [each.get(name) for each in faults]
+            takes_part = role(name)
+            if takes_part or (takes_part is not None and (any(placed) or any(wrong))):
+                yield name, self._locate(name, placed, wrong)
+            else:
+                yield name, None
+
+    def _locate(
+        self, name: str, places: Sequence[Place | None], faults: Sequence[Quarantined | None]
+    ) -> Row | Quarantined:
+        """Return the row of a node with these places and faults by each provider, or why it is quarantined.
+
+        The fault of a provider does not matter if more trusted ones place the node at every level.
+        """
+        for rank, fault in enumerate(faults):
+            if fault is not None and not all(self.reader.row(places[:rank])):
+                return fault
+        row = self.reader.row(places)
+        if self.settings.missing_fabric == "quarantine" and row[0] is None:
+            return Quarantined(name, QuarantineReason.NO_FABRIC_DOMAIN, "it has no domain at the closest level")
+        return row
+
+
+def build_tree(
+    by_provider: Named,
+    settings: Topology,
+    *,
+    existing: Collection[str] | None = None,
+    unplaced: Iterable[str] = (),
+) -> Tree:
+    """Return the tree of all nodes that a provider places.
+
+    Claims about nodes that are not `existing` do not count; without it all do. The `unplaced` nodes, such as those with
+    GPUs, take part even if no provider places them.
+    """
+    bare = frozenset(unplaced)
+
+    def role(name: str) -> bool | None:
+        return None if existing is not None and name not in existing else name in bare
+
+    return Merge(settings, Rows(settings)).changed(by_provider, bare, role)[0].tree
+
+
+def differing(before: Mapping[str, T], after: Mapping[str, T]) -> set[str]:
+    """Return the keys whose values differ, or that one of both lacks."""
+    if before is after:
+        return set()
+    keys, old, new = list(after), list(before.values()), list(after.values())
+    if keys != list(before):
+        # A value may be None, but none is the list of all.
+        changed = compress(keys, map(is_not, new, map(before.get, keys, repeat(keys))))
+        removed = before.keys() - after.keys()
+        return {key for key in changed if key not in before or before[key] != after[key]} | removed
+    # Nearly always few values differ; lists of the same objects compare fast.
+    parts = [slice(start, start + _PART) for start in range(0, len(keys), _PART)]
+    pairs = (zip(keys[part], old[part], new[part], strict=True) for part in parts if old[part] != new[part])
+    return {key for part in pairs for key, value, other in part if value is not other and value != other}
+
+
+def _members(row: Row, groups: Mapping[Row, Sequence[str]], changed: dict[Row, set[str]]) -> set[str]:
+    members = changed.get(row)
+    if members is None:
+        members = changed[row] = set(groups.get(row, ()))
+    return members
+
+
+def _message(conflict: Conflict, groups: Mapping[Row, Sequence[str]], levels: Sequence[str]) -> str:
+    """Return a conflict for a person. It has names of providers' domains, so it must not stand in a log."""
+    nodes = {where: [name for row in rows for name in groups[row]] for where, rows in conflict.rows.items()}
+    return contradiction(levels[conflict.level], f"domains of level {levels[conflict.above]}", conflict.name, nodes)
+
+
+def _contradiction(entry: Overruled, levels: Sequence[str], by_provider: Named) -> Contradiction:
+    level, above, provider = levels[entry.level], levels[entry.above], by_provider[entry.rank][0]
+    if entry.other:
+        text = f"{level} {entry.name} does not lie in {above} {entry.other}"
+    else:
+        text = f"nodes of {level} {entry.name} lie in several domains of level {above}, so they are not in it"
+    return Contradiction(level, provider, f"{text}: a provider that is more trusted than {provider} contradicts it")

@@ -1,0 +1,137 @@
+"""From a provider's HyperNodes to places: the domain of each node at each level. Pure.
+
+What contradicts itself is quarantined and reported; all else counts. No message has the provider's content.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gkm.topology.forest import Forest, forest
+from gkm.topology.hypernodes import HyperNode
+from gkm.topology.quarantine import Quarantined, QuarantineReason
+
+Place = tuple[str, ...]
+"""The name of a node's domain at each level, from the closest to the widest, "" for none."""
+
+
+class FaultKind(StrEnum):
+    """What is wrong with a provider's HyperNodes."""
+
+    DUPLICATE_NAME = "DuplicateName"
+    SECOND_PARENT = "SecondParent"
+    CYCLE = "Cycle"
+    MISSING_MEMBER = "MissingMember"
+    SEVERAL_DOMAINS = "SeveralDomains"
+
+
+_TEXTS = {
+    FaultKind.DUPLICATE_NAME: "names of several HyperNodes",
+    FaultKind.SECOND_PARENT: "HyperNodes with a second parent",
+    FaultKind.CYCLE: "HyperNodes in a cycle or below one",
+    FaultKind.MISSING_MEMBER: "members that are no HyperNode of the provider",
+    FaultKind.SEVERAL_DOMAINS: "nodes or HyperNodes in several domains of one level",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A kind of fault, and the provider's names of all that have it, which must never stand in a log."""
+
+    kind: FaultKind
+    names: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """Return the kind and a count, without the provider's content."""
+        return f"{len(self.names)} {_TEXTS[self.kind]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """The places of nodes by one provider. A quarantined node has no place."""
+
+    places: Mapping[str, Place] = field(default_factory=dict)
+    quarantined: tuple[Quarantined, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def placements(
+    hypernodes: Iterable[HyperNode], levels: Sequence[str], quarantined: Iterable[Quarantined] = ()
+) -> Placements:
+    """Return the places that HyperNodes give to nodes. A HyperNode whose tier name is no level is no domain.
+
+    `quarantined` are nodes that the source of the HyperNodes could not place.
+
+    Nodes are quarantined below a HyperNode that has a second parent, shares its name or is in a cycle, and in several
+    domains of one level. A missing member is ignored.
+    """
+    listed = list(hypernodes)
+    found = forest(listed)
+    domains, inside_own_level = _domains(found, levels)
+    places: dict[str, Place] = {}
+    wrong: set[str] = set()
+    several: set[str] = set()
+    for hypernode in listed:
+        place = domains.get(hypernode.name)
+        for kind, name in hypernode.members:
+            if kind != "Node":
+                continue
+            if place is None:
+                wrong.add(name)
+            elif (known := places.setdefault(name, place)) is not place:
+                union = _union(known, place)
+                if union is None:
+                    several.add(name)
+                else:
+                    places[name] = union
+    wrong |= several
+    for name in wrong:
+        places.pop(name, None)
+    message = "the HyperNodes of its provider contradict each other"
+    contradictory = (Quarantined(name, QuarantineReason.PROVIDER_CONTRADICTORY, message) for name in wrong)
+    return Placements(places, tuple(sorted({*contradictory, *quarantined})), _faults(found, several | inside_own_level))
+
+
+def _domains(found: Forest, levels: Sequence[str]) -> tuple[dict[str, Place], set[str]]:
+    """Return the domains of each HyperNode that has one chain of parents, itself included.
+
+    Also return the HyperNodes inside another of their own level.
+    """
+    index = {level: position for position, level in enumerate(levels)}
+    root: Place = ("",) * len(levels)
+    domains: dict[str, Place] = {}
+    several: set[str] = set()
+    for name in found.order:
+        parents = found.parents.get(name, ())
+        above = root if not parents else domains.get(parents[0])
+        if above is None or len(parents) > 1 or name in found.duplicates:
+            continue
+        level = index.get(found.hypernodes[name].tier_name)
+        if level is None:
+            domains[name] = above
+        elif above[level]:
+            several.add(name)
+        else:
+            domains[name] = (*above[:level], name, *above[level + 1 :])
+    return domains, several
+
+
+def _union(one: Place, other: Place) -> Place | None:
+    """Return the domains of both places, None if they differ at a level."""
+    union = tuple([mine or its for mine, its in zip(one, other, strict=True)])
+    agrees = all(not its or its == both for its, both in zip(other, union, strict=True))
+    return union if agrees else None
+
+
+def _faults(found: Forest, several: set[str]) -> tuple[Fault, ...]:
+    """Return the faults that there are."""
+    second = [name for name, parents in found.parents.items() if len(parents) > 1]
+    names: dict[FaultKind, Iterable[str]] = {
+        FaultKind.DUPLICATE_NAME: found.duplicates,
+        FaultKind.SECOND_PARENT: second,
+        FaultKind.CYCLE: found.cyclic,
+        FaultKind.MISSING_MEMBER: found.missing,
+        FaultKind.SEVERAL_DOMAINS: several,
+    }
+    return tuple(Fault(kind, tuple(sorted(each))) for kind, each in names.items() if each)

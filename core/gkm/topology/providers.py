@@ -1,0 +1,134 @@
+"""The contract of topology providers, after seed 002 of Volcano's design of a HyperNode lifecycle.
+
+A provider turns one source, such as a fabric manager, into HyperNodes. Entry points of the group
+`gkm.topology_providers` name a function that takes the provider's configuration and credentials and returns a Provider.
+Each provider runs in a child process of its own (docs/reference/topology-providers.md).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from gkm.topology.hypernodes import HyperNode
+from gkm.topology.quarantine import Quarantined
+
+ENTRY_POINTS = "gkm.topology_providers"
+LABELS = "labels"
+"""The provider that is a function of the watched Nodes; all others run in a child process each."""
+
+
+class Action(StrEnum):
+    """What an event does. A snapshot replaces all HyperNodes of the provider; create and update both set them."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    SNAPSHOT = "snapshot"
+
+
+class ClusterNode(Struct, frozen=True):
+    """A Node of the cluster, with the GUIDs of its InfiniBand ports and adapters as its NodeFabric has them."""
+
+    name: str
+    guids: tuple[str, ...] = ()
+
+
+class Event(Struct, frozen=True):
+    """A change, applied as a whole or not at all. The first event with HyperNodes after each start is a snapshot.
+
+    An event may change several HyperNodes: a member moves when one event updates its old and its new parent. For a
+    delete only the names count. An update without HyperNodes reports that the source was read and has not changed;
+    before the first snapshot, that there is no source yet. `faults` are sentences about the source for a person,
+    without content of it; they show in the provider's state until the next event. `quarantined` nodes of a snapshot are
+    in no HyperNode because of a contradiction.
+    """
+
+    action: Action
+    hypernodes: tuple[HyperNode, ...]
+    faults: tuple[str, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+
+
+class Reply(Struct, frozen=True):
+    """An event that failed. `name` is the HyperNode at fault, empty where it is the whole event.
+
+    The provider may send the event again.
+    """
+
+    name: str
+    error: str
+
+
+class Events(Protocol):
+    """Where a provider sends its events, from any thread, in their order."""
+
+    def put(self, event: Event) -> None:
+        """Send an event; waits while the controllers are busy.
+
+        Raises:
+            ProviderStopped: the provider must end.
+            ValueError: it is no event, or larger than a message may be (64 MiB).
+        """
+
+
+class Replies(Protocol):
+    """The errors of events, after the retries. Of more than 1,024 that the provider does not read, the last count."""
+
+    def get(self, timeout: float | None = None) -> Reply | None:
+        """Return the next reply, None after `timeout` seconds without one.
+
+        Raises:
+            ProviderStopped: the provider must end.
+        """
+
+
+class HyperNodeView(Protocol):
+    """A live view of the HyperNodes of the cluster, of all sources, and of its Nodes. It cannot be written."""
+
+    def list(self) -> list[HyperNode]:
+        """Return all HyperNodes."""
+
+    def get(self, name: str) -> HyperNode | None:
+        """Return a HyperNode by its name."""
+
+    def changes(self) -> Iterator[str]:
+        """Yield the names of HyperNodes that change from now on, until the provider stops.
+
+        Changes that have not been taken yet count once for each name.
+        """
+
+    def nodes(self) -> tuple[ClusterNode, ...]:
+        """Return the Nodes of the cluster, which sources know by other names or by GUIDs only."""
+
+
+class Provider(Protocol):
+    """A source of HyperNodes. An exception of either method shows as the provider's state, and it is restarted.
+
+    It may have an attribute `stale_seconds`: how long it sends nothing at most, where the configuration does not say.
+    """
+
+    name: str
+
+    def start(self, events: Events, replies: Replies, hypernodes: HyperNodeView) -> None:
+        """Send events until `stop`; returns when the provider has stopped, or runs threads of its own."""
+
+    def stop(self) -> None:
+        """End `start`, from another thread, soon."""
+
+
+ProviderFactory = Callable[[Mapping[str, Any], Mapping[str, bytes]], Provider]
+"""Called in the child process with `config` of the provider's section and the data of `credentialsSecret`."""
+
+
+class ProviderStopped(Exception):
+    """The provider must end: the controllers stop."""
+
+
+class ProviderFailed(Exception):
+    """The provider cannot continue. Its message shows in the provider's state, in logs and Events.
+
+    So the message names the kind of fault and never content of the source. Of all other exceptions only the type and
+    the line of code show.
+    """

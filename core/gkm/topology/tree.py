@@ -1,0 +1,118 @@
+"""The tree of domains over all nodes, as a frozen value with integer indexes."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from gkm.topology.claims import Row
+from gkm.topology.quarantine import Quarantined
+
+
+class Domain(NamedTuple):
+    """A domain: the nodes of the tree from index `first` up to `end`, without `end`.
+
+    `level` is an index of `Tree.levels`; `parent` an index of the domains of the next level, -1 at the widest level.
+    `identity` differs between all domains of a level, also where names are unique within a parent only. A node that no
+    provider places at a level has its `own` domain there.
+    """
+
+    level: int
+    name: str
+    identity: str
+    parent: int
+    first: int
+    end: int
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A claim that does not count, because a more trusted provider contradicts it; `message` is for a person."""
+
+    level: str
+    provider: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Levels from the closest to the widest, the nodes in the order of the tree, and the domains of each level.
+
+    Each node is in one domain of each level. Quarantined nodes are in none.
+    """
+
+    levels: tuple[str, ...]
+    nodes: tuple[str, ...]
+    domains: tuple[tuple[Domain, ...], ...]
+    quarantined: tuple[Quarantined, ...] = ()
+    contradictions: tuple[Contradiction, ...] = field(default=())
+
+
+def arrange(
+    levels: Sequence[str],
+    nodes: Iterable[tuple[Row, Collection[str]]],
+    quarantined: tuple[Quarantined, ...] = (),
+    contradictions: tuple[Contradiction, ...] = (),
+) -> Tree:
+    """Return the tree of nodes by their claims, which must nest. The order of nodes does not matter."""
+    # Sorted from the widest level, the nodes of a domain are neighbors. Own domains come last.
+    groups: dict[tuple[tuple[bool, str], ...], tuple[Row, list[str]]] = {}
+    every = tuple(levels)
+    for row, names in nodes:
+        groups.setdefault(_path(every, row), (row, []))[1].extend(names)
+    ordered = sorted(groups.items())
+    domains: list[list[Domain]] = [[] for _ in levels]
+    starts = [0] * len(levels)
+    located: list[str] = []
+    widest = len(levels) - 1
+
+    def close(level: int, name: str, identity: str, own: bool) -> None:  # noqa: FBT001 -- called for every domain
+        # A parent ends after its children: it will be the next domain of its level.
+        parent = len(domains[level + 1]) if level < widest else -1
+        end = len(located)
+        domains[level].append(Domain(level, name, identity, parent, starts[level], end, own))
+        starts[level] = end
+
+    following = iter([*(key for key, _ in ordered[1:]), ()])
+    for key, (row, names) in ordered:
+        alone = 0 if row[0] else next((level for level, claim in enumerate(row) if claim), len(row))
+        names.sort()
+        if alone:
+            for name in names:
+                located.append(name)
+                for level in range(alone):
+                    close(level, "", own_identity("", name), True)  # noqa: FBT003
+        else:
+            located += names
+        shared, other = 0, next(following)
+        while shared < len(other) and key[shared] == other[shared]:
+            shared += 1
+        for level in range(alone, len(levels) - shared):
+            claim = row[level]
+            own, identity = key[widest - level]
+            close(level, claim.name if claim else "", identity, own)
+    every_level = tuple([tuple(each) for each in domains])
+    return Tree(every, tuple(located), every_level, quarantined, contradictions)
+
+
+@lru_cache(maxsize=1 << 15)
+def _path(levels: tuple[str, ...], row: Row) -> tuple[tuple[bool, str], ...]:
+    """Return whether the domain is an own one, and its identity, at each level from the widest one.
+
+    An own domain is named after what it has: a domain of a closer level, or a node, whose name is left out here.
+    """
+    inner = ("", "")
+    found: list[tuple[bool, str]] = []
+    for level, claim in zip(levels, row, strict=True):
+        if claim is not None:
+            inner = (level, claim.identity)
+            found.append((False, claim.identity))
+        else:
+            found.append((True, own_identity(*inner)))
+    return tuple(found[::-1])
+
+
+def own_identity(level: str, name: str) -> str:
+    """Return the identity of the own domain of a domain or, without level, of a node. No provider's has a colon."""
+    return f"{level}:{name}"

@@ -1,0 +1,297 @@
+"""The controller of the topology: threads and queue around sources, tree, sinks and report.
+
+One thread looks at the API server now and then: whether the kinds are there that the configuration needs. A queue has
+a key for each provider, for the tree, for each sink and for the report; each of them is level-triggered. Nothing runs
+unless the configuration asks for HyperNodes, a Topology or node labels.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+
+from gkm.api.config import Config
+from gkm.api.grammar import agree, count_of, listed
+from gkm.api.topology_status import TopologyReason
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff, TokenBucket
+from gkm.kube.api import Api
+from gkm.kube.resources import HYPERNODES, KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2
+from gkm.kube.secrets import DEFAULT_NAMESPACE, KubeSecrets
+from gkm.kube.workqueue import Retry, WorkQueue
+from gkm.topology.providers import LABELS
+from gkm.topology.trees import topologies
+
+from gkm_operator import metrics
+from gkm_operator.hypernodes.findings import Blocked
+from gkm_operator.hypernodes.overview import Overview
+from gkm_operator.hypernodes.providers.credentials import SecretCredentials
+from gkm_operator.hypernodes.providers.host import ProviderHost
+from gkm_operator.hypernodes.providers.status import ProviderStatus
+from gkm_operator.hypernodes.report import TopologyReport
+from gkm_operator.hypernodes.sources import ChildSource, LabelSource, Source
+from gkm_operator.hypernodes.survey_feed import SurveyFeed
+from gkm_operator.hypernodes.tree_reconciler import Desired, TreeReconciler
+from gkm_operator.hypernodes.view_feed import feed
+from gkm_operator.hypernodes.watcher import TopologyWatcher
+from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS, HyperNodeWriter
+from gkm_operator.hypernodes.writes.node_labels import LabelWriter
+from gkm_operator.hypernodes.writes.replies import WriteReplies
+from gkm_operator.hypernodes.writes.sinks import Sink
+from gkm_operator.hypernodes.writes.topologies import TopologyWriter
+
+_LOG = logging.getLogger(__name__)
+
+NAME = "topology"
+WORKERS = 6
+"""Two for sinks with many writes, and four for the rest."""
+LOOK_SECONDS = 30.0
+"""The interval of looks at the API server: a request for each kind, and one for each Topology."""
+CALM_SECONDS = 1.0
+"""The delay after a change, so that one tree has the changes that come with it."""
+LEAST_SECONDS, REST = 2.0, 4.0
+"""Between two trees, or two readings of a provider, pass at least this time, and so many times what the last took."""
+WRITES_BURST, WRITE_SECONDS = 50, 0.02
+"""Requests of one sink: 50 at once, then 50 a second. 1,000 HyperNodes take 20 s, the labels of 12,500 nodes 4 min."""
+BACKOFF = Backoff(0.5, 60.0)
+_POLL_SECONDS = 0.05
+# Both versions have the fields in use.
+_KUEUE = (KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2)
+TREE, SURVEYS, REPORT, _PROVIDER = "tree", "surveys", "report", "provider/"
+
+
+class TopologyController:
+    """Runs in the leader only; `leads` returns whether this process is it. All state is rebuilt from lists."""
+
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        *,
+        leads: Callable[[], bool],
+        instance: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        look_seconds: float = LOOK_SECONDS,
+        calm_seconds: float = CALM_SECONDS,
+        quiet_seconds: float = QUIET_SECONDS,
+        backoff: Backoff = BACKOFF,
+    ) -> None:
+        settings = config.topology
+        self.enabled = bool(settings.hyper_nodes.enabled or settings.kueue or settings.kai or settings.node_labels)
+        self._api = api
+        self._settings = settings
+        self._leads = leads
+        self._look_seconds = look_seconds
+        self._calm_seconds = calm_seconds
+        self._quiet_seconds = quiet_seconds
+        self._backoff = backoff
+        self._stop = Event()
+        self._working = False
+        self._rest_until: dict[str, float] = {}
+        self._levels = [level.name for level in settings.levels]
+        self.queue: WorkQueue[str] = WorkQueue(
+            NAME, self._handle, workers=WORKERS, backoff=backoff, observe=metrics.reconcile_recorder(NAME)
+        )
+        self.watcher = TopologyWatcher(api, config, namespace, changed=self._changed)
+        self._host = ProviderHost(settings, SecretCredentials(KubeSecrets(api), namespace), self, self.watcher)
+        feed(self._host.view, self.watcher)
+        self.surveys = SurveyFeed(api, self.watcher, self._host.view, namespace)
+        self.sources = [self._source(provider.name) for provider in settings.providers]
+        self.tree = TreeReconciler(self.watcher, self.sources, settings)
+        self.writer = HyperNodeWriter(api, self.watcher, self._levels, pace=self._paced())
+        self._labels = LabelWriter(api, self.watcher, pace=self._paced())
+        external = [source.name for source in self.sources if source.name != LABELS]
+        self._replies = WriteReplies(self._host, external, hashed=settings.hyper_nodes.hash_names)
+        self.sinks = self._sinks()
+        self.overview = Overview(settings, self.sources, self.tree, self.sinks.values(), self.writer)
+        self.report = TopologyReport(api, namespace, instance or NAME, self.overview)
+        self._thread = Thread(target=self._work, name=NAME, daemon=True)
+        if self.enabled:
+            metrics.QUEUE_DEPTH.labels(NAME).set_function(self.queue.__len__)
+            for source in self.sources:
+                lag = metrics.TOPOLOGY_PROVIDER_LAG.labels(source.name)
+                lag.set_function(lambda source=source: source.lag(time.time()))  # type: ignore[misc]
+
+    def work(self, *, succeeds: bool = False) -> None:
+        """Start, and return at once, whatever the API server does.
+
+        `succeeds`: requests of an earlier leader may be on their way, so HyperNodes are written after `quiet_seconds`.
+        """
+        self.writer.quiet_until = time.monotonic() + self._quiet_seconds * succeeds
+        if self.enabled:
+            self._thread.start()
+
+    def close(self) -> bool:
+        """Stop within some seconds; return whether no request is on its way any more.
+
+        External providers are asked to stop; `end_providers` waits for them.
+        """
+        self._stop.set()
+        self._host.ask_to_stop()
+        ended = self.queue.close(3.0)
+        if self._thread.ident is not None:
+            self._thread.join(1.0)
+        self.watcher.close(1.0)
+        return ended
+
+    def end_providers(self) -> None:
+        """End the external providers, at most about 12 seconds after `close` began."""
+        self._host.stop()
+
+    def hypernodes_changed(self, provider: str) -> None:
+        """Schedule a provider that runs in a child process: its HyperNodes have changed."""
+        self.queue.add(_PROVIDER + provider, self._calm_seconds)
+
+    def status_changed(self, provider: str, _status: ProviderStatus) -> None:
+        """Schedule the report: the status of a provider has changed."""
+        self.queue.add(_PROVIDER + provider, self._calm_seconds)
+        self.queue.add(REPORT, self._calm_seconds)
+
+    def _source(self, name: str) -> Source:
+        if name == LABELS:
+            return LabelSource(self.watcher, self._settings)
+        return ChildSource(name, self._host, self._levels)
+
+    def _sinks(self) -> dict[str, Sink]:
+        settings = self._settings
+        found: list[Sink] = []
+        if settings.hyper_nodes.enabled:
+            found.append(Sink("hypernodes", "HyperNodesWritten", self._write_hypernodes, [HYPERNODES], "Volcano"))
+        for name, condition, kinds, wanted, product in (
+            (settings.kueue, "KueueTopologyWritten", _KUEUE, topologies.kueue, "Kueue"),
+            (settings.kai, "KAITopologyWritten", (KAI_TOPOLOGIES,), topologies.kai, "the KAI scheduler"),
+        ):
+            if name:
+                writer = TopologyWriter(self._api, wanted(settings))
+                found.append(Sink(condition, condition, writer.write, kinds, product))
+        if settings.node_labels:
+            found.append(Sink("node-labels", "NodeLabelsWritten", self._write_labels))
+        return {sink.name: sink for sink in found}
+
+    def _write_hypernodes(self, _kind: object) -> None:
+        if not self.watcher.hypernodes.synced.is_set():
+            raise Retry("the HyperNodes are not listed yet")
+        approved = self._approved()
+        self.writer.write(
+            approved.hypernodes,
+            is_current=lambda: self.tree.approved is approved,
+            refused=lambda name, why: self._replies.refused(name, why, approved.tree),
+        )
+        if refusals := self.writer.refusals:
+            message = f"the API server refuses {count_of(len(refusals), 'HyperNode')}; all others are written"
+            raise Blocked(TopologyReason.HYPERNODE_REFUSED, message, detail=listed(refusals, 3))
+        if approved.unlisted:
+            raise Blocked(
+                TopologyReason.NODE_NAME_TOO_LONG,
+                f"{listed(approved.unlisted, 3)}: Volcano accepts no member with a name of more than 63 characters",
+            )
+        if large := approved.too_large:
+            message = (
+                f"{count_of(len(large), 'HyperNode')} would be larger than an object can be, and "
+                f"{agree(len(large), 'is', 'are')} not written; give the nodes domains at a closer level"
+            )
+            raise Blocked(TopologyReason.TOO_LARGE, message, detail=listed(large, 5))
+
+    def _write_labels(self, _kind: object) -> None:
+        self._labels.write(self._approved().labels)
+
+    def _approved(self) -> Desired:
+        if (approved := self.tree.approved) is None:
+            raise Blocked(TopologyReason.NOT_CHECKED, "no tree is approved yet: ProvidersServing and TreeApproved")
+        return approved
+
+    def _paced(self) -> Callable[[], bool]:
+        """Return a function that waits for the next request of a sink, and returns whether it may be sent."""
+        bucket = TokenBucket(WRITES_BURST, WRITE_SECONDS)
+
+        def pace() -> bool:
+            return not self._stop.wait(bucket.reserve()) and self._leads()
+
+        return pace
+
+    def _changed(self) -> None:
+        """Schedule what reads the watches."""
+        names = {source.name for source in self.sources}
+        if LABELS in names:
+            self.queue.add(_PROVIDER + LABELS, self._calm_seconds)
+        if "infiniband" in names:
+            self.queue.add(SURVEYS, self._calm_seconds)
+        self.queue.add(TREE, self._calm_seconds)
+
+    def _handle(self, key: str) -> float | None:
+        if not self._leads():
+            return None
+        try:
+            if key == REPORT:
+                self.overview.record()
+                return self.report.write()
+            if key == TREE:
+                return self._at_pace(key, self._reconcile_tree)
+            if key == SURVEYS:
+                self.surveys.publish()
+            elif key.startswith(_PROVIDER):
+                return self._at_pace(key, lambda: self._refresh(key.removeprefix(_PROVIDER)))
+            else:
+                return self.sinks[key].reconcile()
+        finally:
+            if key != REPORT:
+                self.queue.add(REPORT, self._calm_seconds)
+        return None
+
+    def _at_pace(self, key: str, act: Callable[[], float | None]) -> float | None:
+        """Act, unless it was too recent; return the seconds until the next time, None without one."""
+        began = time.monotonic()
+        if (rest := self._rest_until.get(key, 0.0) - began) > 0:
+            return rest
+        after = act()
+        ended = time.monotonic()
+        self._rest_until[key] = ended + max(LEAST_SECONDS, REST * (ended - began))
+        return after
+
+    def _refresh(self, name: str) -> None:
+        if next(source for source in self.sources if source.name == name).refresh():
+            self.queue.add(TREE)
+
+    def _reconcile_tree(self) -> float | None:
+        after = self.tree.reconcile()
+        for name in self.sinks:
+            self.queue.add(name)
+        return after
+
+    def _work(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                answers = [sink.check(self._api) for sink in self.sinks.values()]
+                failures = 0 if all(answers) else failures + 1
+                if failures:
+                    _LOG.warning("a kind of the topology is not available", extra=fields(failures=failures))
+                self._use()
+            except Exception:  # noqa: BLE001 -- the thread must survive, for nothing would restart it
+                _LOG.exception("look failed")
+            pause = self._backoff.pause(failures) if failures else self._look_seconds
+            self._stop.wait(min(pause, self._look_seconds))
+
+    def _use(self) -> None:
+        """Use what a look found; the queue starts once, when every list is complete."""
+        hypernodes = self.sinks.get("hypernodes")
+        self.watcher.start(hypernodes=hypernodes is not None and hypernodes.available)
+        if not self._working:
+            if not self._wait_for_lists():
+                return
+            self._working = True
+            _LOG.info("topology synced", extra=fields(nodes=len(self.watcher.nodes.values())))
+            self._host.start()
+            self.queue.start()
+            self._changed()
+        # Topologies are not watched, and what was refused may be allowed now.
+        for name in (TREE, *self.sinks, REPORT):
+            self.queue.add(name)
+
+    def _wait_for_lists(self) -> bool:
+        """Wait until every list is complete, at most until the next look; return whether they are."""
+        deadline = time.monotonic() + self._look_seconds
+        while not self.watcher.synced and time.monotonic() < deadline:
+            if self._stop.wait(_POLL_SECONDS):
+                return False
+        return self.watcher.synced

@@ -1,0 +1,102 @@
+"""What is reported of each part of the topology: a condition, and an Event when it changes. Pure.
+
+No message has content of a provider. Names of HyperNodes, which can be those of switches, stand in details only.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gkm.api.grammar import count_of, listed
+from gkm.api.topology_settings import TopologyGuard
+from gkm.api.topology_status import ProviderState, ProviderStatus, TopologyReason
+from gkm.topology.conflicts import Conflict
+from gkm.topology.guard import GuardState
+
+PROVIDERS, TREE, CONFLICTS = "ProvidersServing", "TreeApproved", "NoConflicts"
+_SHOWN = 5
+_GOOD = frozenset(
+    {
+        TopologyReason.PROVIDERS_SERVING,
+        TopologyReason.TREE_APPROVED,
+        TopologyReason.UP_TO_DATE,
+        TopologyReason.NO_CONFLICTS,
+    }
+)
+
+
+class Blocked(Exception):
+    """Something that GKM does not change itself, or not before `after` seconds; the message has the remedy."""
+
+    def __init__(self, reason: TopologyReason, message: str, *, detail: str = "", after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.detail = detail
+        self.after = after
+
+
+class Finding(NamedTuple):
+    """The state of one part: the type of its condition, and why it has its status.
+
+    `detail` stands in the condition only, and not in logs and Events. An Event is sent when reason or `occasion`
+    change.
+    """
+
+    type: str
+    reason: TopologyReason
+    message: str = ""
+    detail: str = ""
+    occasion: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Return whether all is well."""
+        return self.reason in _GOOD
+
+    @property
+    def text(self) -> str:
+        """Return the message of the condition."""
+        return f"{self.message}: {self.detail}" if self.detail else self.message
+
+
+def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) -> Finding:
+    """Return whether every provider serves."""
+    starting = sorted(waits_for)
+    failed = [report for report in reports if report.state is ProviderState.FAILED]
+    waits = ""
+    if starting:
+        waits = f"waits for {listed(starting, _SHOWN)}; nothing is written before all providers have served"
+    if failed:
+        texts = [f"{report.name} {report.reason}" for report in failed]
+        message = f"provider {listed(texts, _SHOWN)}" + (f"; {waits}" if waits else "")
+        names = ",".join(report.name for report in failed)
+        return Finding(PROVIDERS, TopologyReason.PROVIDER_FAILED, message, occasion=names)
+    return Finding(PROVIDERS, TopologyReason.PROVIDERS_STARTING if waits else TopologyReason.PROVIDERS_SERVING, waits)
+
+
+def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> Finding:
+    """Return whether the present tree may be written."""
+    if not built:
+        return Finding(TREE, TopologyReason.NOT_CHECKED, "no tree has been built yet")
+    if not state.tripped:
+        return Finding(TREE, TopologyReason.TREE_APPROVED)
+    lost = state.losses
+    message = (
+        f"{len(lost.nodes)} of {count_of(lost.placed, 'placed node')} would lose a domain or its other nodes, "
+        "with those of the last day, which is more than "
+        f"{settings.percent} %; nothing is written before {count_of(settings.rounds, 'round')} with the same result, "
+        f"{settings.interval_seconds:g} s apart (now round {state.rounds}). If it is wrong, check labels and providers"
+    )
+    return Finding(TREE, TopologyReason.GUARD_TRIPPED, message)
+
+
+def of_conflicts(conflicts: Sequence[Conflict]) -> Finding:
+    """Return whether HyperNodes of other sources are compatible with GKM's."""
+    if not conflicts:
+        return Finding(CONFLICTS, TopologyReason.NO_CONFLICTS)
+    kinds = Counter(str(conflict.kind) for conflict in conflicts)
+    message = "HyperNodes of other sources: " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
+    detail = "; ".join([conflict.message for conflict in conflicts[:_SHOWN]]) + more
+    occasion = ",".join(f"{conflict.kind}/{conflict.about}" for conflict in conflicts)
+    return Finding(CONFLICTS, TopologyReason.HYPERNODE_CONFLICT, message, detail, occasion)

@@ -1,0 +1,195 @@
+"""Events of a provider, checked and applied to its set of HyperNodes. Pure: no I/O, no clock, no provider's code.
+
+After each event the set is a forest: each member has one parent, members that are HyperNodes exist, nothing contains
+itself. An event is applied as a whole or not at all. The cost of an event grows with what it changes and what lies
+below it, not with the set.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gkm.hoststate.escaping import escape
+from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.providers import Action, Event, Reply
+from gkm.topology.quarantine import Quarantined
+from msgspec import Struct
+
+MAX_HYPERNODES = 50_000
+MAX_MEMBERS = 200_000
+"""Of all HyperNodes of a provider together."""
+MAX_DEPTH = 32
+"""HyperNodes above one another. A tree has at most 14 levels (`topology.levels`)."""
+MAX_TIER = 1_000
+
+_LONGEST_NAME = 253
+_MAX_MESSAGE = 300
+_TIER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+# RFC 1123, as Kubernetes requires of a Node.
+_NODE = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
+
+
+class Refused(Exception):
+    """An event that is not applied. `kind` names no content; `reply` does, and is for the provider alone."""
+
+    def __init__(self, kind: str, name: str = "", detail: str = "") -> None:
+        self.kind = kind
+        self.reply = Reply(name, f"{kind}: {detail}" if detail else kind)
+        super().__init__(kind)
+
+
+class _Change(Struct):
+    """What an event would do: HyperNodes to set, names to remove, and the parents of the members of those to set."""
+
+    new: dict[str, HyperNode]
+    removed: frozenset[str]
+    parents: dict[Member, str]
+
+
+class HyperNodeSet:
+    """The HyperNodes of one provider, and the parent of each member. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._hypernodes: dict[str, HyperNode] = {}
+        self._parents: dict[Member, str] = {}
+        self.quarantined: tuple[Quarantined, ...] = ()
+        """The nodes that the last snapshot quarantines."""
+
+    @property
+    def hypernodes(self) -> Mapping[str, HyperNode]:
+        """The HyperNodes by their names. Copy them before the next event."""
+        return self._hypernodes
+
+    def apply(self, event: Event, *, first: bool = False) -> None:
+        """Apply an event; the first one after a start of the provider must be a snapshot.
+
+        Raises:
+            Refused: nothing has changed.
+        """
+        if event.action is Action.SNAPSHOT:
+            fresh = HyperNodeSet()
+            fresh._apply(_parse(event))
+            fresh.quarantined = _quarantined(event)
+            self._hypernodes, self._parents, self.quarantined = fresh._hypernodes, fresh._parents, fresh.quarantined
+        elif first:
+            raise Refused("an event before the first snapshot")
+        else:
+            self._apply(_parse(event))
+
+    def _apply(self, change: _Change) -> None:
+        self._check_size(change)
+        self._check_parents(change)
+        self._check_depth(change)
+        for name in (*change.removed, *change.new):
+            old = self._hypernodes.pop(name, None)
+            for member in old.members if old else ():
+                del self._parents[member]
+        self._hypernodes |= change.new
+        self._parents |= change.parents
+
+    def _check_size(self, change: _Change) -> None:
+        replaced = [old for name in (*change.removed, *change.new) if (old := self._hypernodes.get(name))]
+        if len(self._hypernodes) - len(replaced) + len(change.new) > MAX_HYPERNODES:
+            raise Refused(f"more than {MAX_HYPERNODES} HyperNodes")
+        if len(self._parents) - sum(len(old.members) for old in replaced) + len(change.parents) > MAX_MEMBERS:
+            raise Refused(f"more than {MAX_MEMBERS} members")
+
+    def _check_parents(self, change: _Change) -> None:
+        for member, parent in change.parents.items():
+            other = self._parents.get(member)
+            if other is not None and other not in change.new and other not in change.removed:
+                raise Refused("a member has two parents", parent, f"{member.name} is a member of {other}")
+            if member.kind == "HyperNode" and not self._will_exist(member.name, change):
+                raise Refused("a member does not exist", parent, f"no HyperNode {member.name}")
+        for name in change.removed:
+            parent_of_removed = self._parent(name, change)
+            if parent_of_removed is not None:
+                raise Refused("a deleted HyperNode is still a member", name, f"of {parent_of_removed}")
+
+    def _check_depth(self, change: _Change) -> None:
+        """Refuse a HyperNode in a cycle or below too many others: one that changes, or lies below one that does."""
+        seen: set[str] = set()
+        waiting = list(change.new)
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            above = [parent for parent, _ in zip(self._ancestors(name, change), range(MAX_DEPTH), strict=False)]
+            if name in above:
+                raise Refused("a HyperNode contains itself", name)
+            if len(above) == MAX_DEPTH:
+                raise Refused(f"a HyperNode lies below {MAX_DEPTH} others", name)
+            hypernode = change.new.get(name) or self._hypernodes[name]
+            waiting += [member.name for member in hypernode.members if member.kind == "HyperNode"]
+
+    def _ancestors(self, name: str, change: _Change) -> Iterator[str]:
+        parent = self._parent(name, change)
+        while parent is not None:
+            yield parent
+            parent = self._parent(parent, change)
+
+    def _parent(self, name: str, change: _Change) -> str | None:
+        """Return the parent that a HyperNode will have."""
+        member = Member("HyperNode", name)
+        if member in change.parents:
+            return change.parents[member]
+        parent = self._parents.get(member)
+        return None if parent in change.new or parent in change.removed else parent
+
+    def _will_exist(self, name: str, change: _Change) -> bool:
+        return name in change.new or (name in self._hypernodes and name not in change.removed)
+
+
+def _parse(event: Event) -> _Change:
+    """Return what an event would do, with every value checked that can be checked alone.
+
+    Raises:
+        Refused: a value is not legal.
+    """
+    if len(event.hypernodes) > MAX_HYPERNODES:
+        raise Refused(f"more than {MAX_HYPERNODES} HyperNodes")
+    names: dict[str, HyperNode] = {}
+    for hypernode in event.hypernodes:
+        if not _is_name(hypernode.name):
+            raise Refused("an illegal name", hypernode.name)
+        if hypernode.name in names:
+            raise Refused("an event has a HyperNode twice", hypernode.name)
+        names[hypernode.name] = hypernode
+    if event.action is Action.DELETE:
+        return _Change({}, frozenset(names), {})
+    parents: dict[Member, str] = {}
+    for hypernode in event.hypernodes:
+        _check_hypernode(hypernode)
+        for member in hypernode.members:
+            if (other := parents.setdefault(member, hypernode.name)) != hypernode.name:
+                raise Refused("a member has two parents", hypernode.name, f"{member.name} is a member of {other}")
+    return _Change(names, frozenset(), parents)
+
+
+def _quarantined(event: Event) -> tuple[Quarantined, ...]:
+    if len(event.quarantined) > MAX_MEMBERS:
+        raise Refused(f"more than {MAX_MEMBERS} quarantined nodes")
+    for one in event.quarantined:
+        if not _NODE.fullmatch(one.node):
+            raise Refused("an illegal name of a quarantined node", one.node[:300])
+    return tuple([Quarantined(one.node, one.why, escape(one.message[:_MAX_MESSAGE])) for one in event.quarantined])
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a HyperNode may have this name.
+
+    A provider's names are its own, such as descriptions and GUIDs of switches: objects get legal ones later.
+    """
+    return 0 < len(name) <= _LONGEST_NAME and name.isprintable() and name == name.strip()
+
+
+def _check_hypernode(hypernode: HyperNode) -> None:
+    if not _TIER_NAME.fullmatch(hypernode.tier_name):
+        raise Refused("an illegal tier name", hypernode.name, hypernode.tier_name[:100])
+    if not 0 <= hypernode.tier <= MAX_TIER:
+        raise Refused("an illegal tier", hypernode.name, f"it must be from 0 to {MAX_TIER}")
+    if len(set(hypernode.members)) < len(hypernode.members):
+        raise Refused("a HyperNode has a member twice", hypernode.name)
+    for member in hypernode.members:
+        if not (_NODE.fullmatch(member.name) if member.kind == "Node" else _is_name(member.name)):
+            raise Refused(f"an illegal name of a {member.kind}", hypernode.name, member.name[:300])

@@ -1,0 +1,22 @@
+"""The provider `lldp`: the Ethernet neighbors that NodeFabrics show."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from gkm.api.topology_settings import LldpConfig
+from gkm.topology.fabrics import lldp
+from gkm.topology.fabrics.network import Discovery
+from gkm.topology.providers import Provider
+
+from gkm_operator.hypernodes.providers.polling import Known, following, parse_config
+
+
+def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
+    """Return the provider."""
+    settings = parse_config(config, LldpConfig)
+    return following("lldp", partial(_read, lldp.matching(settings.interfaces)))
+
+
+def _read(counts: lldp.Counts, known: Known) -> Discovery:
+    return lldp.discover(known.view.fabrics("Neighbors"), known.nodes, known.existing, counts)

@@ -1,0 +1,116 @@
+"""A provider that reads its whole source again and again, the form of all built-in ones.
+
+It sends a snapshot when the HyperNodes have changed, or when an event was refused or not written; otherwise it reports
+that nothing changed. What cannot be read ends it, and the controllers start it again after a pause. Reading takes a
+fifth of its time at most.
+"""
+
+import time
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from threading import Event as Flag
+from typing import Any, TypeVar, cast
+
+import msgspec
+from gkm.topology.fabrics.network import Discovery
+from gkm.topology.providers import Action, Event, Events, HyperNodeView, ProviderFailed, Replies
+from msgspec import Struct
+
+from gkm_operator.hypernodes.providers.view import LiveView
+from gkm_operator.hypernodes.providers.written_names import ExistingNames
+
+C = TypeVar("C", bound=Struct)
+_REST = 4.0
+"""How many times as long as a reading took the next one is away at least."""
+_LEAST_STALE_SECONDS = 300.0
+_CALM_SECONDS = 1.0
+"""Between two readings of a view that changes."""
+_HEARTBEAT_SECONDS = 10.0
+"""Between two events about a view that does not change."""
+
+
+class SourceMissing(Exception):
+    """There is nothing to read yet. The message, without content of the source, shows while the provider waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a source is read with: the view, and the names that the HyperNodes of this source have."""
+
+    view: LiveView
+    existing: Container[str]
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the Nodes of the cluster."""
+        return [node.name for node in self.view.nodes()]
+
+
+Read = Callable[[Known], Discovery]
+"""Reads a source; raises ProviderFailed or SourceMissing."""
+
+
+class PollingProvider:
+    """Calls `read` every `seconds`; with `follows`, when the view has changed as well. `timeout` is of one request."""
+
+    def __init__(self, name: str, read: Read, seconds: float, *, timeout: float = 0.0, follows: bool = False) -> None:
+        self.name = name
+        self.stale_seconds = max(10 * (seconds + timeout), _LEAST_STALE_SECONDS)
+        self._read = read
+        self._seconds = seconds
+        self._follows = follows
+        self._stopped = Flag()
+
+    def start(self, events: Events, replies: Replies, hypernodes: HyperNodeView) -> None:
+        """Send what is read, until `stop`."""
+        view = cast("LiveView", hypernodes)  # built-in providers see all that there is
+        found: Discovery | None = None
+        sent: object = None
+        names: frozenset[str] = frozenset()
+        read = -1
+        while not self._stopped.is_set():
+            version, began = view.version, time.monotonic()
+            try:
+                if found is None or not self._follows or version != read:
+                    found, read = self._read(Known(view, ExistingNames(view.written, names))), version
+            except SourceMissing as missing:
+                found = None
+                events.put(Event(Action.UPDATE, (), (str(missing),)))
+            else:
+                while replies.get(0) is not None:
+                    sent = None
+                content = found.hypernodes, found.quarantined
+                if content == sent:
+                    events.put(Event(Action.UPDATE, (), found.faults))
+                else:
+                    events.put(Event(Action.SNAPSHOT, found.hypernodes, found.faults, found.quarantined))
+                sent = content
+                names = frozenset(each.name for each in found.hypernodes) or names
+            self._wait(view, version, _REST * (time.monotonic() - began))
+
+    def stop(self) -> None:
+        """End `start`."""
+        self._stopped.set()
+
+    def _wait(self, view: LiveView, version: int, rest: float) -> None:
+        if not self._follows:
+            self._stopped.wait(max(self._seconds, rest))
+        elif not self._stopped.wait(max(_CALM_SECONDS, rest)):
+            view.wait_for_change(version, self._seconds)
+
+
+def parse_config(config: Mapping[str, Any], kind: type[C]) -> C:
+    """Return the configuration of a provider as a typed value.
+
+    Raises:
+        ProviderFailed: it is not valid; the message names the key.
+    """
+    try:
+        return msgspec.convert(config, kind)
+    except msgspec.ValidationError as error:
+        raise ProviderFailed(f"has an invalid config: {error}") from None
+
+
+def following(name: str, read: Read) -> PollingProvider:
+    """Return a provider whose source is the view."""
+    return PollingProvider(name, read, _HEARTBEAT_SECONDS, follows=True)

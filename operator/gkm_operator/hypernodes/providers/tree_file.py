@@ -1,0 +1,16 @@
+"""The provider `tree-file`: a file with the tree of the network, of our shape or of topograph's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gkm.topology.fabrics import tree_file
+from gkm.topology.fabrics.domain_tree import TreeInvalid
+from gkm.topology.fabrics.network import Discovery
+from gkm.topology.providers import Provider
+
+from gkm_operator.hypernodes.providers.file_source import file_provider
+
+
+def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
+    """Return the provider."""
+    return file_provider("tree-file", config, lambda data, _: Discovery(tree_file.parse(data)), TreeInvalid)

@@ -1,0 +1,51 @@
+"""Gives the provider `infiniband` the surveys of chosen nodes; only its child reads what they hold."""
+
+from gkm.api.fabrics import SURVEY_PREFIX
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+
+from gkm_operator.hypernodes.objects import SURVEY_TEXTS
+from gkm_operator.hypernodes.providers.mailbox import ClusterView
+from gkm_operator.hypernodes.providers.messages import Observed
+from gkm_operator.hypernodes.watcher import TopologyWatcher
+
+MAX_SURVEYS = 32
+"""Surveys that count, of the nodes whose names come first: one node of each subnet is enough. Each has 1 MB at most."""
+
+
+class SurveyFeed:
+    """For one thread at a time."""
+
+    def __init__(self, api: Api, watcher: TopologyWatcher, view: ClusterView, namespace: str) -> None:
+        self._api = api
+        self._watcher = watcher
+        self._view = view
+        self._namespace = namespace
+        self._published: dict[str, str] = {}
+        """Digests by node."""
+
+    def publish(self) -> None:
+        """Publish what has changed. Those of nodes that are not chosen any more are removed.
+
+        Raises:
+            ApiError: a survey cannot be fetched; the others are published.
+        """
+        if not (self._watcher.nodes.synced.is_set() and self._watcher.surveys.synced.is_set()):
+            return
+        chosen = dict(sorted(self._watcher.chosen_surveys().items())[:MAX_SURVEYS])
+        for node in self._published.keys() - chosen.keys():
+            self._view.publish([], [("Survey", node)])
+            del self._published[node]
+        failed: ApiError | None = None
+        for node, digest in chosen.items():
+            if self._published.get(node) == digest:
+                continue
+            try:
+                text = self._api.get(SURVEY_TEXTS, SURVEY_PREFIX + node, self._namespace).data.text
+            except ApiError as error:
+                failed = error
+                continue
+            self._view.publish([Observed("Survey", node, text.encode())])
+            self._published[node] = digest
+        if failed is not None:
+            raise failed

@@ -1,0 +1,143 @@
+"""Makes the tree of all providers, and approves it for the writers unless the guard is tripped. Sends no request.
+
+Nothing is approved before every configured provider has served once: what the API server has stays as it is.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gkm.api.topology_settings import Topology
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Clock
+from gkm.topology.guard import GuardState, Places, judge, places_of_hypernodes, places_of_labels, places_of_tree
+from gkm.topology.hypernode_objects import own
+from gkm.topology.hypernodes import HyperNode
+from gkm.topology.nodes import Node
+from gkm.topology.snapshot import Snapshot
+from gkm.topology.tree import Tree
+from gkm.topology.trees.labels import PREFIX, node_labels
+from gkm.topology.trees.volcano import volcano
+
+from gkm_operator import metrics
+from gkm_operator.hypernodes.sources import Source
+from gkm_operator.hypernodes.watcher import TopologyWatcher
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What the schedulers are to see. `too_large` HyperNodes and `unlisted` nodes are left out (trees.volcano)."""
+
+    tree: Tree
+    hypernodes: Mapping[str, HyperNode]
+    labels: Mapping[str, Mapping[str, str]]
+    too_large: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
+
+    def domains(self) -> dict[str, int]:
+        """Return the number of domains by level, without those of nodes' own."""
+        levels = zip(self.tree.levels, self.tree.domains, strict=True)
+        return {level: sum(not domain.own for domain in domains) for level, domains in levels}
+
+    def placed(self) -> int:
+        """Return the number of nodes that lie in a domain with a name at any level."""
+        widest = max(
+            ([domain.end - domain.first for domain in level if not domain.own] for level in self.tree.domains),
+            key=sum,
+            default=[],
+        )
+        return sum(widest)
+
+
+@dataclass(slots=True)
+class TreeState:
+    """What the last reconcile found. `waits_for` are the providers that have not served yet.
+
+    `snapshot` is the newest one, and `desired` what its tree makes. The guard has `compared` the approved tree with
+    what these kinds of objects show.
+    """
+
+    waits_for: tuple[str, ...] = ()
+    guard: GuardState = field(default_factory=GuardState)
+    compared: frozenset[str] = frozenset()
+    snapshot: Snapshot | None = None
+    desired: Desired | None = None
+    approved: Desired | None = None
+
+
+class TreeReconciler:
+    """For one thread; `state` may be read by others."""
+
+    def __init__(
+        self, watcher: TopologyWatcher, sources: Sequence[Source], settings: Topology, *, clock: Clock = time.monotonic
+    ) -> None:
+        self.state = TreeState()
+        self._watcher = watcher
+        self._sources = sources
+        self._settings = settings
+        self._clock = clock
+
+    @property
+    def approved(self) -> Desired | None:
+        """What may be written now: nothing while objects have been listed that the guard has not compared with."""
+        return self.state.approved if self._listed() <= self.state.compared else None
+
+    def reconcile(self) -> float | None:
+        """Approve the present tree, or not; return the seconds until the guard's next round, None without one."""
+        state = self.state
+        served = {source.name: source.placements for source in self._sources}
+        state.waits_for = tuple(name for name, placed in served.items() if placed is None)
+        if state.waits_for:
+            return None
+        by_provider = [(name, placed) for name, placed in served.items() if placed is not None]
+        nodes = {node.name: node for node in self._watcher.nodes.values()}
+        before = state.snapshot
+        state.snapshot = (before or Snapshot.start(self._settings)).changed(nodes, by_provider)
+        if state.desired is None or before is None or state.snapshot.tree is not before.tree:
+            state.desired = self._render(state.snapshot.tree)
+        return self._approve(state.desired, nodes)
+
+    def _render(self, tree: Tree) -> Desired:
+        """Return what the schedulers are to see."""
+        rendered = volcano(tree, self._settings)
+        labels = node_labels(tree, self._settings) if self._settings.node_labels else {}
+        desired = Desired(tree, rendered.hypernodes, labels, rendered.too_large, rendered.unlisted)
+        in_domains = desired.placed()
+        metrics.record_tree(desired.domains(), in_domains, len(tree.nodes) - in_domains, len(tree.quarantined))
+        counts = fields(nodes=len(tree.nodes), quarantined=len(tree.quarantined), hypernodes=len(rendered.hypernodes))
+        _LOG.info("tree changed", extra=counts)
+        return desired
+
+    def _approve(self, desired: Desired, nodes: Mapping[str, Node]) -> float | None:
+        state = self.state
+        if added := self._listed() - state.compared:
+            # What has just been listed shows places that nothing was compared with.
+            state.approved = None
+            for kind in sorted(added):
+                state.guard = state.guard.seeing(self._shown(kind))
+            state.compared |= added
+        if desired is state.approved and not state.guard.tripped:
+            return None
+        was_tripped = state.guard.tripped
+        state.guard = judge(state.guard, places_of_tree(desired.tree), nodes, self._settings.guard, self._clock())
+        if state.guard.tripped:
+            if not was_tripped:
+                metrics.TOPOLOGY_GUARD_TRIPS.inc()
+            # What was approved before is written to its end.
+            return self._settings.guard.interval_seconds
+        state.approved = desired
+        return None
+
+    def _listed(self) -> frozenset[str]:
+        """Return the kinds of objects that show places, are written, and have been listed."""
+        hypernodes = self._settings.hyper_nodes.enabled and self._watcher.hypernodes.synced.is_set()
+        return frozenset(["HyperNode"] * hypernodes + ["Node"] * self._settings.node_labels)
+
+    def _shown(self, kind: str) -> Places:
+        if kind == "Node":
+            return places_of_labels(((node.name, node.labels) for node in self._watcher.nodes.values()), PREFIX)
+        levels = [level.name for level in self._settings.levels]
+        return places_of_hypernodes(own(self._watcher.hypernodes.values(), levels).values())

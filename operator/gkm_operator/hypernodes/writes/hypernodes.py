@@ -1,0 +1,237 @@
+"""Writes HyperNodes: only the difference, one request at a time, in an order that is valid after each of them.
+
+Touches no object of another source. Before it writes, it lists what the API server has: each request names the version
+that it was decided from, and the first one that fails ends the pass.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from gkm.api.hypernodes import HyperNodeObject
+from gkm.api.topology_status import TopologyReason
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Clock
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.errors import NO_RESPONSE, ApiError
+from gkm.kube.resources import HYPERNODES
+from gkm.kube.workqueue import Retry
+from gkm.topology import hypernode_objects
+from gkm.topology.conflicts import Conflict, compatible, conflicts
+from gkm.topology.hypernode_objects import SELECTED, is_ours, value
+from gkm.topology.hypernodes import HyperNode
+from gkm.topology.trees.volcano import manifest
+from gkm.topology.write_order import Write, ordered_writes
+
+from gkm_operator import metrics
+from gkm_operator.hypernodes.findings import Blocked
+from gkm_operator.hypernodes.watcher import TopologyWatcher
+
+_LOG = logging.getLogger(__name__)
+_ATTEMPTS = 5
+REFUSED_SECONDS = 300.0
+MAX_REFUSED = 20
+"""Of more refused HyperNodes, the first ends each pass: then probably all are refused, such as by a missing right."""
+_REFUSALS = frozenset({400, 403, 413, 422})
+_SERVER_ERROR = 500
+QUIET_SECONDS = 60.0
+"""A request arrives within this time, or never: its client waits 25 s at most for an answer, and the API server ends a
+request after 60 s (--request-timeout). Its version protects one object, but not the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """`wanted` is not written again before `until`."""
+
+    wanted: HyperNode | None
+    message: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The HyperNodes of a list or of the watch. `unreadable` objects are taken as foreign."""
+
+    objects: dict[str, HyperNodeObject]
+    unreadable: frozenset[str]
+
+    def version(self, name: str) -> str:
+        """Return the version of an object, "" if there is none."""
+        found = self.objects.get(name)
+        return found.metadata.resource_version if found else ""
+
+
+class HyperNodeWriter:
+    """For one thread. `pace` waits until the next request may be sent, and returns whether it may be sent at all.
+
+    A HyperNode that is refused stays as it is for REFUSED_SECONDS, unless another one of its name is wanted. Meanwhile
+    the others are written as beside one of another source.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        watcher: TopologyWatcher,
+        levels: Iterable[str],
+        *,
+        pace: Callable[[], bool],
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.conflicts: tuple[Conflict, ...] = ()
+        self.quiet_until = 0.0
+        """No request is sent before this time of `clock`: one of an earlier leader could still arrive."""
+        self._api = api
+        self._watcher = watcher
+        self._levels = list(levels)
+        self._pace = pace
+        self._clock = clock
+        self._refused: dict[str, _Refusal] = {}
+        self._names: AbstractSet[str] = frozenset()
+        self._sent = self._unanswered = ("", "")
+        """The name and the version of the last request, and those of one that may still arrive until `_until`."""
+        self._until = 0.0
+        self._changes_of_others = 0
+        watcher.hypernode_changed.append(self._changed)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Return why HyperNodes are not written now."""
+        return tuple(refusal.message for _, refusal in sorted(self._refused.items()))
+
+    def write(
+        self, wanted: Mapping[str, HyperNode], is_current: Callable[[], bool], refused: Callable[[str, str], None]
+    ) -> None:
+        """Write what differs from the wanted HyperNodes; call `refused` with the name of each that is refused, and why.
+
+        Raises:
+            Blocked: it is too early.
+            ApiError, Retry: the pass ended early; the next one decides anew. So does one whose `wanted` is not what is
+                wanted any more.
+        """
+        unreadable = frozenset(name for _, name in self._watcher.hypernodes.unreadable)
+        watched = Server({found.name: found for found in self._watcher.hypernodes.values()}, unreadable)
+        if not self._decide(watched, wanted):
+            return
+        self._wait(self.quiet_until, "an earlier leader")
+        before = self._changes_of_others
+        # The watch may lag, behind this process's own requests too. A list never does.
+        server = self._list()
+        writes = self._decide(server, wanted)
+        name, version = self._unanswered
+        # A write of the same object, or another version of it, makes the late request conflict.
+        if writes and writes[0].hypernode.name != name and server.version(name) == version:
+            self._wait(self._until, "this process")
+        for write in writes:
+            if not (self._pace() and is_current() and self._changes_of_others == before):
+                raise Retry("another tree is wanted, or HyperNodes of other sources have changed")
+            if why := self._send(write, server.objects):
+                name = write.hypernode.name
+                self._refused[name] = _Refusal(wanted.get(name), why, self._clock() + REFUSED_SECONDS)
+                refused(name, why)
+                # Each pass refuses one more, and their number is limited.
+                self.write(wanted, is_current, refused)
+                return
+        if writes:
+            _LOG.info("HyperNodes written", extra=fields(requests=len(writes), hypernodes=len(wanted)))
+
+    def _wait(self, until: float, sender: str) -> None:
+        if (rest := until - self._clock()) > 0:
+            raise Blocked(TopologyReason.WRITING, f"waits until no request of {sender} can arrive", after=rest)
+
+    def _changed(self, old: HyperNodeObject | None, new: HyperNodeObject | None) -> None:
+        """Count the changes of others that can make the next write of a pass invalid."""
+        for found in (old, new):
+            if found is not None and not is_ours(found):
+                names = {found.name, *(name for kind, name in value(found).members if kind == "HyperNode")}
+                self._changes_of_others += not names.isdisjoint(self._names)
+
+    def _decide(self, server: Server, wanted: Mapping[str, HyperNode]) -> list[Write]:
+        foreign = hypernode_objects.foreign(server.objects.values())
+        self.conflicts = conflicts(wanted, foreign, server.unreadable)
+        foreign |= {name: HyperNode(name, "", ()) for name in server.unreadable}
+        current = hypernode_objects.own(server.objects.values(), self._levels)
+        if selecting := sum(SELECTED in hypernode.members for hypernode in current.values()):
+            _LOG.warning("members that others added are removed", extra=fields(hypernodes=selecting))
+        self._names = wanted.keys() | current.keys()
+        now = self._clock()
+        self._refused = {
+            name: refusal
+            for name, refusal in self._refused.items()
+            if refusal.wanted == wanted.get(name) and now < refusal.until
+        }
+        for name in self._refused:
+            foreign[name] = current.pop(name) if name in current else HyperNode(name, "", ())
+        return ordered_writes(current, compatible(wanted, foreign))
+
+    def _list(self, name: str = "") -> Server:
+        """Return all HyperNodes, or the one of this name."""
+        selector = ListSelector(fields=f"metadata.name={name}" if name else "")
+        objects: dict[str, HyperNodeObject] = {}
+        unreadable: set[str] = set()
+        for page in self._api.list_pages(HYPERNODES, selector):
+            objects |= {entry.name: entry.value for entry in page.entries}
+            unreadable.update(name for _, name in page.unreadable)
+        return Server(objects, frozenset(unreadable))
+
+    def _send(self, write: Write, objects: dict[str, HyperNodeObject]) -> str:
+        """Send a request, and replace the object by the answer, whose version the next request of it names.
+
+        Return why the API server, or a policy of the cluster, does not accept the HyperNode; "" if it does.
+        """
+        name = write.hypernode.name
+        found = objects.pop(name, None)
+        try:
+            self._sent = name, ""
+            if write.action == "create":
+                objects[name] = self._api.create(HYPERNODES, manifest(write.hypernode))
+            elif found is None:
+                raise Retry("a HyperNode is gone")
+            elif (answer := self._change(write, found)) is not None:
+                objects[name] = answer
+        except ApiError as error:
+            if error.conflict or error.not_found or error.expired:
+                raise Retry("a HyperNode has changed meanwhile") from error
+            if error.status in _REFUSALS and len(self._refused) < MAX_REFUSED:
+                return f"HyperNode {name}: {error.message}"
+            if error.status == NO_RESPONSE or error.status >= _SERVER_ERROR:
+                self._unanswered, self._until = self._sent, self._clock() + QUIET_SECONDS
+            raise
+        metrics.TOPOLOGY_CHANGES.labels("HyperNode", write.action).inc()
+        return ""
+
+    def _change(self, write: Write, found: HyperNodeObject) -> HyperNodeObject | None:
+        """Update or delete an object; return the answer to an update.
+
+        Volcano's own controller writes the status of a HyperNode after each change of it, so its version is often a
+        newer one. That is no conflict while spec and labels are those of the decision.
+        """
+        for attempt in range(_ATTEMPTS):
+            if attempt and not self._pace():
+                break
+            version = found.metadata.resource_version
+            self._sent = found.name, version
+            try:
+                if write.action == "update":
+                    return self._api.merge(HYPERNODES, found.name, _patch(write.hypernode, found))
+                self._api.delete(HYPERNODES, found.name, uid=found.metadata.uid, resource_version=version)
+            except ApiError as error:
+                fresh = self._list(found.name).objects.get(found.name) if error.conflict else None
+                if fresh is None or not _is_same(fresh, found):
+                    raise
+                found = fresh
+            else:
+                return None
+        raise Retry("a HyperNode changes all the time, or another process leads")
+
+
+def _is_same(one: HyperNodeObject, other: HyperNodeObject) -> bool:
+    return one.metadata.uid == other.metadata.uid and one.spec == other.spec and is_ours(one)
+
+
+def _patch(hypernode: HyperNode, found: HyperNodeObject) -> dict[str, Any]:
+    """Return a merge patch of GKM's fields: labels, annotations and the status of others stay."""
+    metadata = {"resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
+    return {"metadata": metadata, "spec": manifest(hypernode)["spec"]}

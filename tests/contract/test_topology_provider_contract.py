@@ -1,0 +1,191 @@
+"""Topology providers: the same statements in this process and in a real child, as the controllers run them.
+
+The providers are the built-in ones, and the example of the cookbook.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gkm.api.topology_settings import TopologyProvider
+from gkm.topology.hypernodes import HyperNode
+from gkm.topology.providers import ClusterNode, Reply
+from gkm_operator.hypernodes.providers import registry
+from gkm_operator.hypernodes.providers.intake import HyperNodeSet
+from gkm_operator.hypernodes.providers.messages import Observed, ToChild
+from support.host.waiting import until
+from support.topology.hosted_providers import LONG, Secrets, hosted
+from support.topology.observed import neighbors
+from support.topology.provider_package import install
+from support.topology.provider_run import ProviderRun
+from support.topology.ufm_server import UfmServer
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "examples" / "inventory_provider.py"
+NODES = ("n1", "n2", "n3", "n4")
+FIRST = {"a": ["n1", "n2"], "b": ["n3"]}
+SECRET = {"username": b"reader", "password": b"s3cret"}
+Write = Callable[[dict[str, list[str]]], None]
+Publish = Callable[[list[Observed]], None]
+
+
+@dataclass
+class Running:
+    """A running provider, and how its source and the controllers change."""
+
+    hypernodes: Callable[[], tuple[HyperNode, ...]]
+    reply: Callable[[Reply], None]
+    write: Write
+    snapshots: Callable[[], int]
+
+    def until_groups(self, wanted: dict[str, list[str]]) -> None:
+        until(lambda: self.groups() == wanted, f"the groups {wanted}", LONG)
+
+    def groups(self) -> dict[str, list[str]]:
+        return {each.name: sorted(member.name for member in each.members) for each in self.hypernodes()}
+
+
+def _text(name: str, groups: dict[str, list[str]]) -> object:
+    """Return what the source of a provider says about groups of nodes."""
+    cables = [(group, node) for group, nodes in groups.items() for node in nodes]
+    match name:
+        case "tree-file":
+            return {"domains": [{"name": group, "level": "leaf", "nodes": nodes} for group, nodes in groups.items()]}
+        case "netq":
+            return [
+                {"hostname": node, "ifname": "eth0", "peerHostname": group, "peerIfname": f"swp{number}"}
+                for number, (group, node) in enumerate(cables)
+            ]
+        case "ufm":
+            return [
+                {"description": "Computer IB Port", "system_name": node, "peer_node_name": group}
+                for group, node in cables
+            ]
+    return groups
+
+
+@contextmanager
+def source(name: str, directory: Path) -> Iterator[tuple[dict[str, Any], Write]]:
+    """Yield the configuration of a provider, and what changes its source."""
+    file = directory / "source"
+
+    def write(groups: dict[str, list[str]]) -> None:
+        (directory / "new").write_text(json.dumps(_text(name, groups)))
+        (directory / "new").replace(file)
+
+    config = {"file": str(file), "intervalSeconds": 0.1}
+    if name == "lldp":
+        yield {}, write
+        return
+    if name != "ufm":
+        yield config, write
+        return
+    server = UfmServer([], ("/ufmRest", "Basic " + base64.b64encode(b"reader:s3cret").decode()))
+
+    def serve(groups: dict[str, list[str]]) -> None:
+        rows = _text(name, groups)
+        assert isinstance(rows, list)
+        server.rows = rows
+
+    with server.start(directory):
+        yield {"url": server.url, "caFile": str(server.ca_file), "intervalSeconds": 0.1}, serve
+
+
+def _publishing(publish: Publish) -> Write:
+    """Return what changes the source of the provider lldp, which is what agents report."""
+
+    def write(groups: dict[str, list[str]]) -> None:
+        leaves = {node: group for group, nodes in groups.items() for node in nodes}
+        publish([neighbors(node, **({"eth0": leaves[node]} if node in leaves else {})) for node in NODES])
+
+    return write
+
+
+@contextmanager
+def in_process(name: str, config: dict[str, Any], packages: Path, write: Write) -> Iterator[Running]:
+    made = registry.factory(name, str(packages))(config, SECRET)
+    count = [0]
+    hypernodes = HyperNodeSet()
+    with ProviderRun.of(made, *NODES) as run:
+        if name == "lldp":
+            write = _publishing(lambda observed: run.view.update(ToChild(observed=tuple(observed))))
+            write(FIRST)
+
+        def read() -> tuple[HyperNode, ...]:
+            event = run.next()
+            hypernodes.apply(event, first=not count[0])
+            count[0] += bool(event.hypernodes)
+            return tuple(hypernodes.hypernodes.values())
+
+        def snapshots() -> int:
+            read()
+            return count[0]
+
+        yield Running(read, run.reply, write, snapshots)
+
+
+@contextmanager
+def in_a_child(name: str, config: dict[str, Any], packages: Path, write: Write) -> Iterator[Running]:
+    settings = TopologyProvider(name, config, "secret")
+    with hosted(
+        packages.parent,
+        settings,
+        secrets=Secrets({"secret": SECRET}),
+        path=packages,
+        view=tuple(map(ClusterNode, NODES)),
+    ) as running:
+        running.serves(name)
+        if name == "lldp":
+            write = _publishing(running.host.view.publish)
+            write(FIRST)
+        yield Running(
+            lambda: running.host.hypernodes(name),
+            lambda reply: running.host.reply(name, reply),
+            write,
+            lambda: len(running.seen.changes),
+        )
+        assert running.status(name).restarts == 0
+    assert running.status(name).reason == ""
+
+
+@pytest.fixture(params=["tree-file", "netq", "lldp", "ufm", "inventory"])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[in_process, in_a_child], ids=["fake", "real"])
+def running(
+    request: pytest.FixtureRequest, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Running]:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    packages = tmp_path / "packages"
+    install(packages, EXAMPLE.read_text(), "inventory", package="inventory_provider", attribute="Inventory")
+    with source(name, tmp_path) as (config, write):
+        write(FIRST)
+        with request.param(name, config, packages, write) as made:
+            yield made
+
+
+def test_the_first_event_has_all_hypernodes(running: Running) -> None:
+    running.until_groups(FIRST)
+
+
+def test_a_changed_source_changes_the_hypernodes(running: Running) -> None:
+    running.until_groups(FIRST)
+    running.write({"a": ["n1"], "b": ["n2", "n3"], "c": ["n4"]})
+    running.until_groups({"a": ["n1"], "b": ["n2", "n3"], "c": ["n4"]})
+    running.write({"c": ["n4"]})
+    running.until_groups({"c": ["n4"]})
+
+
+def test_after_an_error_the_hypernodes_are_sent_again(running: Running) -> None:
+    running.until_groups(FIRST)
+    before = running.snapshots()
+    running.reply(Reply("a", "not written"))
+    until(lambda: running.snapshots() > before, "another snapshot", LONG)
+    assert running.groups() == FIRST

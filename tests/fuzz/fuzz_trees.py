@@ -1,0 +1,113 @@
+"""Labels and HyperNodes of strangers: whatever they are, the tree is whole, and what Volcano gets of it is valid."""
+
+from collections.abc import Mapping
+
+import msgspec
+from gkm.api.topology_settings import Topology, TopologyLevel
+from gkm.topology.forest import forest
+from gkm.topology.hypernodes import HyperNode
+from gkm.topology.label_levels import label_placements
+from gkm.topology.merge import build_tree
+from gkm.topology.nodes import Node
+from gkm.topology.placements import placements
+from gkm.topology.tree import Tree
+from gkm.topology.trees import volcano
+from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
+from gkm_operator.hypernodes.providers.messages import InvalidMessage, decode_from_child
+
+_MOST_NODES = 200
+_LEVELS = ("nvlink", "rack", "block", "region")
+_IN_PARENT = [TopologyLevel(name, unique="parent" if name == "rack" else "cluster") for name in _LEVELS]
+SETTINGS = (Topology(), Topology(levels=_IN_PARENT), Topology(levels=_IN_PARENT, missing_fabric="quarantine"))
+
+
+class _Cluster(msgspec.Struct):
+    """The labels of nodes by their names, and what another provider reports."""
+
+    nodes: dict[str, dict[str, str]]
+    hypernodes: tuple[HyperNode, ...] = ()
+
+
+def labels_and_hypernodes(data: bytes) -> None:
+    """Each node is in the tree or quarantined, domains nest, and the order of nodes does not matter."""
+    try:
+        cluster = msgspec.json.decode(data, type=_Cluster)
+        listed = [_node(name, labels) for name, labels in cluster.nodes.items()][:_MOST_NODES]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for settings in SETTINGS:
+        levels = [level.name for level in settings.levels]
+        by_labels = label_placements(listed, settings)
+        other = placements(cluster.hypernodes, levels)
+        for first, second in ((by_labels, other), (other, by_labels)):
+            named = [("first", first), ("second", second)]
+            names = [node.name for node in listed]
+            tree = build_tree(named, settings, existing=names, unplaced=names)
+            assert sorted([*tree.nodes, *(each.node for each in tree.quarantined)]) == sorted(names)
+            assert tree == build_tree(named, settings, existing=names[::-1], unplaced=names[::-1])
+            _check_nested(tree)
+            written = volcano.volcano(tree, settings).hypernodes
+            _check_forest(written)
+            tiers = {name: hypernode.tier for name, hypernode in written.items()}
+            for hypernode in written.values():
+                assert hypernode.members
+                below = [member.name for member in hypernode.members if member.kind == "HyperNode"]
+                assert all(tiers[name] < hypernode.tier for name in below)
+        assert label_placements(listed[::-1], settings) == by_labels
+
+
+def _node(name: str, labels: dict[str, str]) -> Node:
+    found = {"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {"allocatable": {}}}
+    return msgspec.convert(found, Node)
+
+
+def _check_nested(tree: Tree) -> None:
+    """The domains of a level share out all nodes, and each lies in its parent."""
+    for level, domains in enumerate(tree.domains):
+        assert [domain.first for domain in domains] == [0, *(domain.end for domain in domains)][: len(domains)]
+        assert not domains or domains[-1].end == len(tree.nodes)
+        assert len({domain.identity for domain in domains}) == len(domains)
+        for domain in domains:
+            assert domain.first < domain.end
+            if level + 1 < len(tree.levels):
+                parent = tree.domains[level + 1][domain.parent]
+                assert parent.first <= domain.first
+                assert domain.end <= parent.end
+
+
+def messages_of_a_child(data: bytes) -> None:
+    """After each message the HyperNodes are a forest; what is refused changes nothing and names no content."""
+    found = HyperNodeSet()
+    for number, line in enumerate(data.split(b"\n")):
+        try:
+            message = decode_from_child(line)
+        except InvalidMessage as error:
+            _check_kind(str(error))
+            continue
+        if message.event is None:
+            continue
+        before = dict(found.hypernodes)
+        try:
+            found.apply(message.event, first=number == 0)
+        except Refused as error:
+            _check_kind(error.kind)
+            assert found.hypernodes == before
+            continue
+        _check_forest(found.hypernodes)
+
+
+def _check_forest(hypernodes: Mapping[str, HyperNode]) -> None:
+    """Each member has one parent, members exist, and nothing contains itself."""
+    found = forest(hypernodes.values())
+    assert not found.cyclic
+    assert not found.missing
+    assert all(len(parents) == 1 for parents in found.parents.values())
+    nodes = [member.name for each in hypernodes.values() for member in each.members if member.kind == "Node"]
+    assert len(set(nodes)) == len(nodes)
+
+
+def _check_kind(kind: str) -> None:
+    assert kind.isascii()
+    assert kind.isprintable()
+    assert len(kind) < 80
+    assert "secret" not in kind

@@ -1,0 +1,313 @@
+# ruff: noqa: N801, ANN401, ARG002 -- classes have the names of providers, which use a part of the contract
+"""Providers that do one wrong thing each, and one that does what `config` says. Installed as a package by tests."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.providers import Action, Event, ProviderFailed
+from gkm.topology.quarantine import Quarantined, QuarantineReason
+
+
+def group(name: str, *nodes: str) -> HyperNode:
+    return HyperNode(name, "block", tuple(Member("Node", node) for node in nodes))
+
+
+ONE = Event(Action.SNAPSHOT, (group("one", "n1"),))
+
+
+class Base:
+    name = "test"
+
+    def __init__(self, config: Any, credentials: Any) -> None:
+        self.config = config
+        self.credentials = credentials
+        self.stopped = threading.Event()
+
+    def start(self, events: Any, replies: Any, hypernodes: Any) -> None:
+        events.put(ONE)
+        self.then(events, replies, hypernodes)
+        self.stopped.wait()
+
+    def then(self, events: Any, replies: Any, hypernodes: Any) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def note(self, text: str) -> None:
+        with Path(self.config["notes"]).open("a") as file:
+            file.write(f"{text}\n")
+
+
+class serves(Base):
+    def stop(self) -> None:
+        if "notes" in self.config:
+            self.note("stopped")
+        super().stop()
+
+
+class hangs_in_start(Base):
+    def start(self, *_: Any) -> None:
+        time.sleep(600)
+
+
+class hangs_in_c(Base):
+    def then(self, *_: Any) -> None:
+        # PyDLL holds the interpreter: no other thread of this process runs.
+        ctypes.PyDLL(None).sleep(600)
+
+
+class hangs_in_stop(Base):
+    def stop(self) -> None:
+        time.sleep(600)
+
+
+class ignores_sigterm(Base):
+    def start(self, *arguments: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        super().start(*arguments)
+
+    def stop(self) -> None:
+        time.sleep(600)
+
+
+class raises(Base):
+    def then(self, *_: Any) -> None:
+        raise ValueError("serial number MT1234X00001")
+
+
+class raises_in_thread(Base):
+    def then(self, *_: Any) -> None:
+        def fail() -> None:
+            raise KeyError("serial number MT1234X00001")
+
+        threading.Thread(target=fail).start()
+
+
+class raises_in_stop(Base):
+    def stop(self) -> None:
+        raise ValueError("serial number MT1234X00001")
+
+
+class states_why(Base):
+    def then(self, *_: Any) -> None:
+        raise ProviderFailed("cannot read its \x1b[31mserver")
+
+
+class exits(Base):
+    def then(self, *_: Any) -> None:
+        os._exit(7)
+
+
+class kills_itself(Base):
+    def then(self, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _channel() -> int:
+    """Return the descriptor of the socket to the controllers."""
+    return next(
+        int(path.name)
+        for path in Path("/proc/self/fd").iterdir()
+        if path.is_symlink() and str(path.readlink()).startswith("socket:")
+    )
+
+
+class dies_in_a_snapshot(Base):
+    def then(self, *_: Any) -> None:
+        os.write(_channel(), (1000).to_bytes(4, "big") + b'{"event":{"action":"snapshot","hypernodes":[{"name":"two"')
+        os._exit(0)
+
+
+class stalls_in_a_message(Base):
+    def then(self, *_: Any) -> None:
+        os.write(_channel(), (1000).to_bytes(4, "big") + b"{")
+
+
+class stalls_in_a_large_message(Base):
+    def then(self, *_: Any) -> None:
+        os.write(_channel(), (2 << 20).to_bytes(4, "big") + b"{")
+        self.note("stalls")
+
+
+class promises(Base):
+    stale_seconds = 1.0
+
+
+class waits(Base):
+    def start(self, events: Any, *_: Any) -> None:
+        events.put(Event(Action.UPDATE, (), ("waits for a\nsource",)))
+        while not self.stopped.wait(0.05) and not Path(self.config["notes"]).exists():
+            pass
+        events.put(ONE)
+        self.stopped.wait()
+
+
+class quarantines(Base):
+    def start(self, events: Any, *_: Any) -> None:
+        bad = Quarantined("n2", QuarantineReason.EQUAL_CABLES, "equal\ncables")
+        events.put(Event(Action.SNAPSHOT, (group("one", "n1"),), (), (bad,)))
+        events.put(Event(Action.UPDATE, (group("two", "n3"),)))
+        self.stopped.wait()
+
+
+class sends_garbage(Base):
+    def then(self, *_: Any) -> None:
+        os.write(_channel(), (8).to_bytes(4, "big") + b"serial-1")
+
+
+class sends_a_huge_message(Base):
+    def then(self, *_: Any) -> None:
+        os.write(_channel(), b"\xff\xff\xff\xff")
+
+
+class sends_many_values(Base):
+    def then(self, *_: Any) -> None:
+        text = b'{"event":[' + b"[]," * 1_600_000 + b"[]]}"
+        with os.fdopen(_channel(), "wb") as channel:
+            channel.write(len(text).to_bytes(4, "big") + text)
+
+
+class prints(Base):
+    def then(self, *_: Any) -> None:
+        print("serial number MT1234X00001" * 10_000, flush=True)
+        print("serial number MT1234X00001" * 10_000, file=sys.stderr, flush=True)
+
+
+class floods(Base):
+    def then(self, events: Any, *_: Any) -> None:
+        count = 0
+        while not self.stopped.is_set():
+            events.put(Event(Action.UPDATE, (group("one", "n1", f"f{count % 9}"),)))
+            count += 1
+            if "notes" in self.config and count % 100 == 0:
+                self.note(str(count))
+
+
+class eats_memory(Base):
+    def then(self, *_: Any) -> None:
+        held = [bytes(1) * (1 << 20) for _ in range(100_000)]
+        self.stopped.wait(len(held))
+
+
+class forks(Base):
+    def then(self, *_: Any) -> None:
+        for child in [subprocess.Popen(["sleep", "600"]) for each in range(40)]:
+            self.note(str(child.pid))
+
+
+class leaves_a_process(Base):
+    def then(self, *_: Any) -> None:
+        child = os.fork()
+        if child == 0:
+            # It holds the socket too.
+            time.sleep(600)
+        self.note(str(child))
+        os._exit(0)
+
+
+class sends_after_stop(Base):
+    def then(self, *_: Any) -> None:
+        self.stopped.wait()
+        text = b'{"event":{"action":"snapshot","hypernodes":[]}}'
+        os.write(_channel(), len(text).to_bytes(4, "big") + text)
+
+
+class sends_invalid(Base):
+    def then(self, events: Any, replies: Any, _: Any) -> None:
+        events.put(Event(Action.CREATE, (group("bad\nname", "n2"),)))
+        events.put(Event(Action.CREATE, (group("two", "n1"),)))
+        events.put(Event(Action.CREATE, (group("three", "n3"),)))
+        for _ in range(2):
+            reply = replies.get(20)
+            self.note(f"{reply.name!r} {reply.error}")
+
+
+class begins_with_an_update(Base):
+    def start(self, events: Any, replies: Any, _: Any) -> None:
+        events.put(Event(Action.UPDATE, (group("one", "n1"),)))
+        self.note(replies.get(20).error)
+        events.put(ONE)
+        self.stopped.wait()
+
+
+class begins_again_with_an_update(Base):
+    def start(self, events: Any, replies: Any, hypernodes: Any) -> None:
+        if not Path(self.config["notes"]).exists():
+            events.put(ONE)
+            self.note("first")
+            os._exit(3)
+        events.put(Event(Action.UPDATE, (group("two", "n2"),)))
+        self.note(replies.get(20).error)
+        self.stopped.wait()
+
+
+class starts_a_process(Base):
+    def then(self, *_: Any) -> None:
+        self.note(str(subprocess.Popen(["sleep", "600"]).pid))
+
+
+class watches(Base):
+    def then(self, events: Any, replies: Any, hypernodes: Any) -> None:
+        self.note(f"there {sorted(each.name for each in hypernodes.list())}")
+        changes = hypernodes.changes()
+        self.note("watching")
+        for name in changes:
+            self.note(f"changed {name} {hypernodes.get(name)}")
+
+
+class hears(Base):
+    def then(self, events: Any, replies: Any, _: Any) -> None:
+        self.note("listens")
+        while True:
+            reply = replies.get()
+            self.note(f"{reply.name} {reply.error}")
+
+
+class shows_secrets(Base):
+    def then(self, *_: Any) -> None:
+        self.note(repr(sorted(self.credentials.items())))
+        self.note(Path("/proc/self/cmdline").read_bytes().decode().replace("\0", " "))
+        self.note(Path("/proc/self/environ").read_bytes().decode().replace("\0", " "))
+
+
+class serves_once(Base):
+    """Its second start hangs."""
+
+    def start(self, events: Any, replies: Any, hypernodes: Any) -> None:
+        if Path(self.config["notes"]).exists():
+            time.sleep(600)
+        self.note("first")
+        events.put(ONE)
+        os._exit(3)
+
+
+class sends_large(Base):
+    def start(self, events: Any, *_: Any) -> None:
+        nodes = int(self.config["nodes"])
+        events.put(
+            Event(Action.SNAPSHOT, tuple(group(f"g{i}", *(f"n{i}-{k}" for k in range(16))) for i in range(nodes // 16)))
+        )
+        self.stopped.wait()
+
+
+class sends_large_too(sends_large):
+    pass
+
+
+class returns_at_once(Base):
+    def start(self, events: Any, *_: Any) -> None:
+        def work() -> None:
+            events.put(ONE)
+            self.stopped.wait()
+            self.note("thread ended")
+
+        threading.Thread(target=work).start()

@@ -1,0 +1,42 @@
+"""The configuration of built-in providers is checked when the file is read, and their limits have defaults."""
+
+import json
+
+import pytest
+from gkm.api.config import ConfigInvalid, parse
+from gkm.api.topology_settings import TopologyProvider
+
+
+def provider(name: str, **settings: object) -> TopologyProvider:
+    return parse(json.dumps({"topology": {"providers": [{"name": name, **settings}]}})).topology.providers[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "words"),
+    [
+        ("lldp", {"interfaces": "ens*"}, "Expected `array`, got `str` - at `$.interfaces`"),
+        ("lldp", {"interfaces": []}, "at `$.interfaces`"),
+        ("lldp", {"interfaces": [""]}, "at `$.interfaces[0]`"),
+        ("lldp", {"interface": ["ens*"]}, "unknown field `interface`"),
+        ("infiniband", {"interfaces": ["ens*"]}, "unknown field `interfaces`"),
+        ("labels", {"keys": []}, "unknown field `keys`"),
+    ],
+)
+def test_a_config_that_the_provider_does_not_know_is_refused(name: str, config: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        provider(name, config=config)
+    assert f"the config of provider {name} is not valid" in str(caught.value)
+    assert words in str(caught.value)
+    assert "$.topology.providers[0]" in str(caught.value)
+
+
+def test_other_configs_belong_to_their_providers() -> None:
+    assert provider("lldp", config={"interfaces": ["ens*"]}).config == {"interfaces": ["ens*"]}
+    assert provider("acme", config={"anything": [1]}).config == {"anything": [1]}
+
+
+def test_a_provider_that_reads_a_whole_subnet_gets_more_memory_unless_it_is_configured() -> None:
+    assert [provider(name).memory >> 20 for name in ("infiniband", "ufm", "lldp", "acme")] == [512, 512, 256, 256]
+    assert provider("infiniband", maxMemoryBytes=64 << 20).memory == 64 << 20
+    with pytest.raises(ConfigInvalid, match="maxMemoryBytes"):
+        provider("infiniband", maxMemoryBytes=1)

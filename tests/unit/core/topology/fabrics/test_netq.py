@@ -1,0 +1,102 @@
+"""Rows of `netq show lldp json`: hosts, leaves and spines by names, without the network for management."""
+
+import json
+from typing import Any
+
+import pytest
+from gkm.topology.fabrics import lldp, netq
+from gkm.topology.fabrics.program_output import OutputUnreadable
+
+SERVERS = ("server01", "server02", "server03", "server04")
+
+
+def row(ends: str) -> dict[str, Any]:
+    """Return the row of `leaf01:swp1 server01:eth1`."""
+    (hostname, ifname), (peer, port) = (end.split(":") for end in ends.split())
+    return {
+        "hostname": hostname,
+        "ifname": ifname,
+        "peerHostname": peer,
+        "peerIfname": port,
+        "lastChanged": 1600375701.0,
+    }
+
+
+CABLES = [
+    "server01:eth1 leaf01:swp1",
+    "server01:eth2 leaf02:swp1",
+    "server02:ens1f0 leaf01:swp2",
+    "server02:enp2s0 leaf02:swp2",
+    "server03:eth1 leaf03:swp1",
+    "server04:eth1 leaf03:swp2",
+    "storage01:eth1 leaf03:swp3",
+    "leaf01:swp51 spine01:swp1",
+    "leaf02:swp51 spine01:swp2",
+    "leaf03:swp51 spine01:swp3",
+    "leaf01:swp49 leaf02:swp49",
+]
+MANAGEMENT = [
+    f"{device}:eth0 oob-mgmt-switch:swp{number}" for number, device in enumerate(("leaf01", "leaf03", "spine01"))
+]
+
+
+def rows(*ends: str) -> tuple[netq.CableEnd, ...]:
+    return netq.decode(json.dumps({"lldp": [row(each) for each in ends], "truncatedResult": False}).encode())
+
+
+def groups(found: tuple[netq.CableEnd, ...], nodes: tuple[str, ...] = SERVERS) -> dict[str, list[str]]:
+    discovery = lldp.from_netq(found, nodes)
+    return {hypernode.name: [member.name for member in hypernode.members] for hypernode in discovery.hypernodes}
+
+
+EXPECTED = {"leaf01": list(SERVERS[:2]), "leaf03": list(SERVERS[2:]), "spine01": ["leaf01", "leaf03"]}
+
+
+def test_hosts_leaves_and_spines_from_either_end_of_each_cable_or_both() -> None:
+    back = [" ".join(reversed(each.split())) for each in CABLES]
+    assert groups(rows(*CABLES)) == EXPECTED
+    assert groups(rows(*back)) == EXPECTED
+    assert groups(rows(*CABLES, *back)) == EXPECTED
+
+
+def test_the_network_for_management_of_switches_does_not_count() -> None:
+    assert groups(rows(*CABLES, *MANAGEMENT)) == EXPECTED
+
+
+def test_interfaces_of_hosts_may_be_left_out() -> None:
+    management = [f"{server}:eth0 oob-mgmt-switch:swp{number}" for number, server in enumerate(SERVERS)]
+    found = lldp.from_netq(rows(*CABLES, *management), SERVERS, counts=lambda interface: interface != "eth0")
+    assert {hypernode.name for hypernode in found.hypernodes} == set(EXPECTED)
+
+
+def test_a_foreign_host_is_no_switch() -> None:
+    assert groups(rows(*CABLES), SERVERS[:2]) == {"leaf01": list(SERVERS[:2])}
+
+
+def test_a_node_is_a_host_whatever_its_interfaces_are_named() -> None:
+    ends = [each.replace("server03:eth1", "server03:rdma0") for each in CABLES]
+    assert groups(rows(*ends)) == EXPECTED
+
+
+def test_nodes_have_their_first_dns_label_in_netq() -> None:
+    nodes = tuple(f"{server}.example.com" for server in SERVERS)
+    assert groups(rows(*CABLES), nodes)["leaf01"] == list(nodes[:2])
+
+
+def test_a_list_of_rows_is_read_and_a_cut_one_is_not() -> None:
+    assert len(netq.decode(json.dumps([row(each) for each in CABLES]).encode())) == len(CABLES)
+    with pytest.raises(OutputUnreadable, match="left out rows"):
+        netq.decode(json.dumps({"lldp": [], "truncatedResult": True}).encode())
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b'{"lldp": {}}', b'[{"hostname": 1}]', b"[" * 99_999, b"[" + b"{}," * 9_999 + b"{}]"]
+)
+def test_what_netq_does_not_print_is_refused(text: bytes) -> None:
+    with pytest.raises(OutputUnreadable):
+        netq.decode(text)
+
+
+def test_rows_with_missing_fields_are_no_cables() -> None:
+    found = netq.decode(b'[{}, {"hostname": "server01"}, {"hostname": null, "peerHostname": "leaf01"}]')
+    assert groups(found) == {}

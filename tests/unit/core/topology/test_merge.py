@@ -1,0 +1,264 @@
+"""The merge of several providers into one tree."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+import pytest
+from gkm.api.topology_settings import Topology, TopologyLevel
+from gkm.topology.merge import Named, build_tree, differing
+from gkm.topology.placements import Placements
+from gkm.topology.quarantine import Quarantined, QuarantineReason
+from gkm.topology.tree import Tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SETTINGS = Topology(levels=[TopologyLevel(name) for name in ("nvlink", "block", "cluster")])
+SCOPED = Topology(
+    levels=[TopologyLevel("nvlink"), TopologyLevel("rack", unique="parent"), TopologyLevel("block")],
+)
+
+
+def provider(name: str, **places: str) -> tuple[str, Placements]:
+    """A provider with the places of nodes, as names with slashes between them; a dash is no domain."""
+    split = {node: tuple("" if part == "-" else part for part in place.split("/")) for node, place in places.items()}
+    return name, Placements(split)
+
+
+def paths(tree: Tree) -> dict[str, str]:
+    """Return the domains of each node, a dash for an own one."""
+    found: dict[str, list[str]] = {name: [] for name in tree.nodes}
+    for domains in tree.domains:
+        for domain in domains:
+            for name in tree.nodes[domain.first : domain.end]:
+                found[name].append("-" if domain.own else domain.name)
+    return {name: "/".join(parts) for name, parts in found.items()}
+
+
+def together(tree: Tree, level: int, *nodes: str) -> bool:
+    """Return whether nodes are in one domain of a level."""
+    return any(set(nodes) <= set(tree.nodes[domain.first : domain.end]) for domain in tree.domains[level])
+
+
+def reasons(quarantined: Iterable[Quarantined]) -> dict[str, QuarantineReason]:
+    return {entry.node: entry.why for entry in quarantined}
+
+
+def test_the_first_provider_that_places_a_node_at_a_level_decides() -> None:
+    tree = build_tree([provider("ufm", n1="-/b1/-"), provider("labels", n1="d1/b2/c", n2="d2/b2/c")], SETTINGS)
+
+    assert paths(tree) == {"n1": "d1/b1/c", "n2": "d2/b2/c"}
+    assert not tree.quarantined
+
+
+def test_a_node_without_a_domain_is_a_domain_of_its_own() -> None:
+    tree = build_tree([provider("labels", n1="-/-/c", n2="-/-/c")], SETTINGS, unplaced=["n3"])
+
+    assert paths(tree) == {"n1": "-/-/c", "n2": "-/-/c", "n3": "-/-/-"}
+    assert len(tree.domains[0]) == len(tree.domains[1]) == 3
+
+
+def test_a_domain_without_a_block_is_one_block_of_its_own() -> None:
+    tree = build_tree([provider("labels", n1="d1/-/c", n2="d1/-/c", n3="d2/-/c")], SETTINGS)
+
+    assert together(tree, 1, "n1", "n2")
+    assert not together(tree, 1, "n1", "n3")
+
+
+def test_a_node_without_a_block_is_in_the_block_of_its_domain() -> None:
+    assert paths(build_tree([provider("labels", n1="d1/b1/c", n2="d1/-/-")], SETTINGS))["n2"] == "d1/b1/c"
+
+
+def test_a_contradiction_of_one_provider_quarantines_the_domain_with_a_message() -> None:
+    tree = build_tree(
+        [provider("labels", n1="d1/b1/c", n2="d1/b1/c", n3="d1/b1/c", n4="d1/b1/c", n5="d1/b2/c", n6="d2/b2/c")],
+        SETTINGS,
+    )
+
+    assert paths(tree) == {"n6": "d2/b2/c"}
+    assert set(reasons(tree.quarantined).values()) == {QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS}
+    assert "d1 lies in domains of level block b1 (4 nodes), b2 (n5)" in tree.quarantined[0].message
+
+
+def test_a_mistake_about_a_domain_quarantines_no_wider_one() -> None:
+    tree = build_tree([provider("labels", n1="d1/b1/c1", n2="d1/b1/c2", n3="d2/b1/c1")], SETTINGS)
+
+    assert paths(tree) == {"n3": "d2/b1/c1"}
+
+
+def test_a_less_trusted_parent_does_not_count_and_is_reported() -> None:
+    tree = build_tree([provider("ufm", n1="-/g7/-"), provider("labels", n1="d1/b1/c", n2="d1/b1/c")], SETTINGS)
+
+    assert paths(tree) == {"n1": "d1/g7/c", "n2": "d1/g7/c"}
+    (contradiction,) = tree.contradictions
+    assert (contradiction.level, contradiction.provider) == ("nvlink", "labels")
+    assert "nvlink d1 does not lie in block b1" in contradiction.message
+
+
+def test_a_less_trusted_domain_that_more_trusted_ones_put_apart_does_not_count() -> None:
+    tree = build_tree(
+        [provider("ufm", n1="-/g7/-", n2="-/g8/-"), provider("labels", n1="d1/-/c", n2="d1/-/c")], SETTINGS
+    )
+
+    assert paths(tree) == {"n1": "-/g7/c", "n2": "-/g8/c"}
+    assert [(entry.level, entry.provider) for entry in tree.contradictions] == [("nvlink", "labels")]
+
+
+def test_a_less_trusted_member_does_not_count_where_it_contradicts() -> None:
+    tree = build_tree(
+        [provider("ufm", n1="d1/g7/-", n2="-/g8/-"), provider("labels", n2="d1/-/-", n3="d1/-/-")], SETTINGS
+    )
+
+    assert paths(tree) == {"n1": "d1/g7/-", "n2": "-/g8/-", "n3": "d1/g7/-"}
+
+
+def test_one_name_is_one_domain_of_the_cluster() -> None:
+    tree = build_tree([provider("labels", n1="-/b1/c1", n2="-/b1/c2", n3="-/b2/c2")], SETTINGS)
+
+    assert paths(tree) == {"n3": "-/b2/c2"}
+
+
+def test_names_that_are_unique_in_their_parent_are_several_domains() -> None:
+    tree = build_tree([provider("labels", n1="-/r1/b1", n2="-/r1/b2", n3="-/r1/b1")], SCOPED)
+
+    assert paths(tree) == dict.fromkeys(("n1", "n3"), "-/r1/b1") | {"n2": "-/r1/b2"}
+    assert len({domain.identity for domain in tree.domains[1]}) == 2
+
+
+def test_a_name_within_an_unknown_parent_is_unknown() -> None:
+    assert paths(build_tree([provider("labels", n1="-/r1/-", n2="-/r1/-")], SCOPED)) == dict.fromkeys(
+        ("n1", "n2"), "-/-/-"
+    )
+
+
+def test_a_name_is_completed_by_the_parent_of_the_nodes_domain() -> None:
+    tree = build_tree([provider("labels", n1="d1/r1/b1", n2="d1/r1/-", n3="d3/r1/b2")], SCOPED)
+
+    assert paths(tree) == {"n1": "d1/r1/b1", "n2": "d1/r1/b1", "n3": "d3/r1/b2"}
+
+
+def test_identities_do_not_mix_up_names_with_separators() -> None:
+    places = {"n1": ("", "c", "a/b"), "n2": ("", "b/c", "a"), "n3": ("", "", ":n4"), "n4": ("", "", "")}
+    tree = build_tree([("tree-file", Placements(places))], SCOPED)
+
+    assert not tree.quarantined
+    assert not together(tree, 1, "n1", "n2")
+    assert not together(tree, 2, "n3", "n4")
+
+
+def test_nodes_without_the_closest_domain_are_quarantined_if_configured() -> None:
+    quarantining = Topology(levels=SETTINGS.levels, missing_fabric="quarantine")
+    tree = build_tree([provider("labels", n1="-/b1/c", n2="d2/b1/c")], quarantining, unplaced=["n3"])
+
+    assert reasons(tree.quarantined) == dict.fromkeys(("n1", "n3"), QuarantineReason.NO_FABRIC_DOMAIN)
+
+
+def test_claims_about_nodes_that_do_not_exist_do_not_count() -> None:
+    tree = build_tree([provider("labels", n1="d1/b1/c", n2="d1/b2/c")], SETTINGS, existing={"n1"})
+
+    assert paths(tree) == {"n1": "d1/b1/c"}
+
+
+@pytest.mark.parametrize(("place", "expected"), [("d1/b1/c", {"n1"}), ("d1/b1/-", set())])
+def test_a_fault_of_a_provider_matters_unless_all_levels_are_known_without_it(place: str, expected: set[str]) -> None:
+    fault = Quarantined("n1", QuarantineReason.LABEL_INVALID, "")
+    tree = build_tree([provider("ufm", n1=place), ("labels", Placements({}, (fault,)))], SETTINGS)
+
+    assert set(tree.nodes) == expected
+    assert set(reasons(tree.quarantined)) == {"n1"} - expected
+
+
+NODES = ["n1", "n2", "n3", "n4", "n5"]
+PLACES = st.dictionaries(
+    st.sampled_from(NODES), st.tuples(*[st.sampled_from(["", "x", "y", "z"]) for _ in range(4)]), max_size=5
+)
+FAULTS = st.lists(st.sampled_from(NODES), max_size=1)
+PLACEMENTS = st.builds(
+    lambda places, faulty: Placements(
+        {name: place for name, place in places.items() if name not in faulty},
+        tuple(Quarantined(name, QuarantineReason.LABEL_INVALID, "") for name in faulty),
+    ),
+    PLACES,
+    FAULTS,
+)
+PROVIDERS = st.lists(PLACEMENTS, max_size=3).map(lambda found: [(f"p{rank}", each) for rank, each in enumerate(found)])
+ANY_SETTINGS = st.tuples(*[st.sampled_from(["cluster", "parent"]) for _ in range(4)]).map(
+    lambda unique: Topology(levels=[TopologyLevel(f"l{i}", unique=each) for i, each in enumerate(unique)])
+)
+
+
+def assert_is_tree(tree: Tree) -> None:
+    """Each level divides the nodes into intervals, and each domain lies in its parent."""
+    for level, domains in enumerate(tree.domains):
+        assert [domain.first for domain in domains] == [0, *(domain.end for domain in domains)][: len(domains)]
+        assert (domains[-1].end if domains else 0) == len(tree.nodes)
+        assert len({domain.identity for domain in domains}) == len(domains)
+        for domain in domains:
+            assert domain.first < domain.end
+            assert domain.level == level
+            if level + 1 == len(tree.levels):
+                assert domain.parent == -1
+            else:
+                parent = tree.domains[level + 1][domain.parent]
+                assert parent.first <= domain.first < domain.end <= parent.end
+
+
+@settings(max_examples=500, deadline=None)
+@given(PROVIDERS, ANY_SETTINGS)
+def test_every_node_is_once_in_a_tree_or_quarantined(providers: Named, configured: Topology) -> None:
+    tree = build_tree(providers, configured, unplaced=["n0"])
+
+    assert_is_tree(tree)
+    everywhere = [*tree.nodes, *(entry.node for entry in tree.quarantined)]
+    names = {"n0"}.union(*(placed.places for _, placed in providers))
+    names.update(entry.node for _, placed in providers for entry in placed.quarantined)
+    assert sorted(everywhere) == sorted(names)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PROVIDERS, ANY_SETTINGS)
+def test_what_the_most_trusted_provider_puts_apart_is_never_together(providers: Named, configured: Topology) -> None:
+    tree = build_tree(providers, configured)
+    trusted: Mapping[str, Sequence[str]] = providers[0][1].places if providers else {}
+
+    for level, domains in enumerate(tree.domains):
+        for domain in domains:
+            inside = [trusted[name][level] for name in tree.nodes[domain.first : domain.end] if name in trusted]
+            assert len({name for name in inside if name}) <= 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(PROVIDERS, ANY_SETTINGS, st.integers())
+def test_the_order_of_nodes_does_not_matter(providers: Named, configured: Topology, seed: int) -> None:
+    def shuffled(placed: Placements) -> Placements:
+        items = sorted(placed.places.items())
+        return Placements(dict(Random(seed).sample(items, len(items))), placed.quarantined)
+
+    other = [(name, shuffled(placed)) for name, placed in providers]
+
+    assert build_tree(other, configured) == build_tree(providers, configured)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PLACES, ANY_SETTINGS)
+def test_one_provider_alone_is_never_overruled(places: Mapping[str, tuple[str, ...]], configured: Topology) -> None:
+    tree = build_tree([("p0", Placements(places))], configured)
+
+    assert not tree.contradictions
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 600),
+    st.dictionaries(st.integers(0, 600), st.sampled_from(["a", "b", "c", None]), max_size=3),
+    st.sets(st.integers(0, 600), max_size=1),
+    st.randoms(),
+)
+def test_keys_differ_whose_values_do_or_that_one_side_lacks(
+    size: int, changes: dict[int, str | None], removed: set[int], order: Random
+) -> None:
+    before: dict[str, str | None] = {str(key): "ab"[key % 2] for key in range(size)}
+    after = {key: value for key, value in before.items() if int(key) not in removed}
+    after |= {str(key): value for key, value in changes.items()}
+    expected = {key for key in before.keys() | after.keys() if before.get(key, "") != after.get(key, "")}
+    assert differing(before, after) == expected
+    assert differing(before, dict(order.sample(list(after.items()), len(after)))) == expected

@@ -1,0 +1,156 @@
+"""Polling: how often a source is read, what is sent, and which names a group has."""
+
+from collections.abc import Callable
+
+import pytest
+from gkm.topology.claims import escaped
+from gkm.topology.fabrics.network import Discovery
+from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.names import hypernode_name, label_value
+from gkm.topology.providers import Action, Event, Reply
+from gkm_operator.hypernodes.providers import polling
+from gkm_operator.hypernodes.providers.messages import ToChild, Written
+from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, SourceMissing, following
+from gkm_operator.hypernodes.providers.written_names import ExistingNames
+from hypothesis import given
+from hypothesis import strategies as st
+from support.topology.provider_run import ProviderRun
+
+LEVELS = ("leaf", "spine", "leaf-a")
+
+
+def leaf(name: str) -> Discovery:
+    return Discovery((HyperNode(name, "leaf", (Member("Node", "n1"),)),))
+
+
+class Clock:
+    """Time that passes in readings and in pauses only; the provider stops after the pauses of a test."""
+
+    def __init__(self, took: float, rounds: int) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+        self._took = took
+        self._rounds = rounds
+
+    def read(self, _known: Known) -> Discovery:
+        self.now += self._took
+        return leaf("a")
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def is_set(self) -> bool:
+        return len(self.pauses) >= self._rounds
+
+    def set(self) -> None:
+        self._rounds = 0
+
+    def wait(self, seconds: float) -> bool:
+        self.pauses.append(seconds)
+        return self.is_set()
+
+
+@pytest.mark.parametrize(
+    ("make", "took", "pause"),
+    [
+        (lambda read: PollingProvider("test", read, 10.0), 1.0, 10.0),
+        (lambda read: PollingProvider("test", read, 10.0), 30.0, 120.0),
+        (lambda read: following("test", read), 0.01, 1.0),
+        (lambda read: following("test", read), 30.0, 120.0),
+    ],
+    ids=["interval", "slow", "view", "slow view"],
+)
+def test_reading_takes_a_fifth_of_the_time_at_most(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[polling.Read], PollingProvider], took: float, pause: float
+) -> None:
+    clock = Clock(took, rounds=3)
+    monkeypatch.setattr(polling, "time", clock)
+    provider = make(clock.read)
+    monkeypatch.setattr(provider, "_stopped", clock)
+    run = ProviderRun(provider)
+    # A view that changes all the time makes no pause shorter.
+    monkeypatch.setattr(run.view, "wait_for_change", lambda *_: run.view.update(ToChild()))
+    provider.start(run, run, run.view)
+    assert clock.pauses == [pytest.approx(pause)] * 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timeout", "stale"), [(10.0, 0.0, 300.0), (60.0, 60.0, 1_200.0), (86_400.0, 1.0, 864_010.0)]
+)
+def test_silence_of_ten_intervals_is_a_fault(seconds: float, timeout: float, stale: float) -> None:
+    assert PollingProvider("test", lambda _: leaf("a"), seconds, timeout=timeout).stale_seconds == stale
+
+
+def test_a_source_that_goes_away_is_reported_and_its_hypernodes_are_sent_once() -> None:
+    results = iter([leaf("a"), None, leaf("a"), leaf("b")])
+
+    def read(_known: Known) -> Discovery:
+        result = next(results, leaf("b"))
+        if result is None:
+            raise SourceMissing("is away")
+        return result
+
+    with ProviderRun.of(PollingProvider("test", read, 0.01), "n1") as run:
+        events = [run.next() for _ in range(4)]
+        run.reply(Reply("b", "not written"))
+        again = run.next(lambda event: event.action is Action.SNAPSHOT)
+    assert events == [
+        Event(Action.SNAPSHOT, leaf("a").hypernodes),
+        Event(Action.UPDATE, (), ("is away",)),
+        Event(Action.UPDATE, ()),
+        Event(Action.SNAPSHOT, leaf("b").hypernodes),
+    ]
+    assert again.hypernodes == leaf("b").hypernodes
+
+
+def test_a_view_that_does_not_change_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "_HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(polling, "_CALM_SECONDS", 0.01)
+    results = iter([leaf("a"), leaf("b")])
+    with ProviderRun.of(following("test", lambda _: next(results)), "n1") as run:
+        assert [run.next() for _ in range(3)] == [
+            Event(Action.SNAPSHOT, leaf("a").hypernodes),
+            Event(Action.UPDATE, ()),
+            Event(Action.UPDATE, ()),
+        ]
+        run.reply(Reply("a", "not written"))
+        assert run.next(lambda event: event.action is Action.SNAPSHOT).hypernodes == leaf("a").hypernodes
+        run.view.update(ToChild())
+        assert run.next(lambda event: event.action is Action.SNAPSHOT).hypernodes == leaf("b").hypernodes
+
+
+def test_names_that_were_sent_exist() -> None:
+    seen: list[bool] = []
+
+    def read(known: Known) -> Discovery:
+        seen.append("a" in known.existing)
+        return leaf("a")
+
+    with ProviderRun.of(PollingProvider("test", read, 0.01), "n1") as run:
+        run.next()
+        run.next()
+    assert seen[:2] == [False, True]
+
+
+NAMES = st.text(min_size=1, max_size=70)
+
+
+@given(NAMES, NAMES, st.booleans(), st.booleans(), st.sampled_from(LEVELS))
+def test_a_group_has_a_name_if_a_hypernode_or_a_label_shows_it(
+    name: str,
+    other: str,
+    hashed: bool,  # noqa: FBT001 -- a parameter
+    label: bool,  # noqa: FBT001 -- a parameter
+    level: str,
+) -> None:
+    identity = escaped(name)
+    shown = (
+        label_value(level, name, identity, hashed=hashed)
+        if label
+        else hypernode_name(level, name, identity, LEVELS, hashed=hashed)
+    )
+    existing = ExistingNames(Written(frozenset({shown}), LEVELS, hashed))
+    assert name in existing
+    # A readable HyperNode leaf-a shows the name a, and is the label of the name leaf-a.
+    assert (other in existing) <= (other == name or not hashed)
+    assert 5 not in existing

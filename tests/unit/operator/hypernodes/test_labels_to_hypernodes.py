@@ -1,0 +1,23 @@
+"""From labels of nodes to HyperNodes: the whole way, in steps, on an API in memory."""
+
+from support.operator.topology import World, racks
+
+
+def test_labels_become_hypernodes_and_then_nothing_is_written() -> None:
+    world = World(racks(2, 2, 3))
+    process = world.process()
+    process.settle()
+    assert world.place("node-1-0-2") == {"rack": "rack-r1-0", "block": "block-b1"}
+    assert {name: len(one.members) for name, one in world.api.hypernodes().items()} == {
+        "block-b0": 2,
+        "block-b1": 2,
+        "rack-r0-0": 3,
+        "rack-r0-1": 3,
+        "rack-r1-0": 3,
+        "rack-r1-1": 3,
+    }
+    assert world.api.violations == []
+    written = world.api.states
+    process.settle()
+    world.process().settle()
+    assert world.api.states == written == 6

@@ -1,0 +1,201 @@
+"""The controller as a process runs it: threads, watches, and external providers in real children."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from gkm.api.config import Config, parse
+from gkm.api.topology_status import parse_status
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import Json, Resource
+from gkm_operator.hypernodes import controller as module
+from gkm_operator.hypernodes.controller import TopologyController
+from support.host.waiting import until
+from support.operator.topology import SYSTEM, TOPOLOGY, World, racks, settings
+from support.topology import misbehaving, tree_provider
+from support.topology.provider_package import install
+
+NODES = racks(2, 2, 2)
+SECRETS: Resource[Json] = Resource("v1", "Secret", "secrets", namespaced=True, type=Json)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(module, "REST", 0.0)
+    monkeypatch.setattr("gkm_operator.hypernodes.report.INTERVAL_SECONDS", 0.0)
+
+
+@contextmanager
+def running(world: World, *, leads: bool = True, succeeds: bool = False) -> Iterator[TopologyController]:
+    controller = TopologyController(
+        world.api,
+        world.config,
+        leads=lambda: leads,
+        instance="test",
+        namespace=SYSTEM,
+        look_seconds=0.3,
+        calm_seconds=0.02,
+        backoff=Backoff(0.02, 0.1),
+    )
+    controller.work(succeeds=succeeds)
+    try:
+        yield controller
+    finally:
+        controller.close()
+        controller.end_providers()
+
+
+def is_placed(world: World, name: str, **expected: str) -> bool:
+    return world.place(name) == expected
+
+
+def reasons(world: World) -> dict[str, str]:
+    try:
+        found = parse_status(world.report()["status"])
+    except ApiError:
+        return {}
+    return {one.type: one.reason for one in found.conditions}
+
+
+def test_changes_of_labels_reach_hypernodes_and_the_report() -> None:
+    world = World(NODES)
+    with running(world):
+        until(lambda: is_placed(world, "node-1-1-1", rack="rack-r1-1", block="block-b1"), "the tree is written")
+        world.label("node-1-1-1", rack="r0-0", block="b0")
+        until(lambda: is_placed(world, "node-1-1-1", rack="rack-r0-0", block="block-b0"), "the node has moved")
+        until(lambda: reasons(world).get("HyperNodesWritten") == "UpToDate", "the report")
+    assert world.api.violations == []
+
+
+def test_a_process_that_does_not_lead_writes_nothing() -> None:
+    world = World(NODES)
+    with running(world, leads=False) as controller:
+        until(lambda: controller.watcher.synced, "the lists")
+        until(lambda: controller.queue.idle, "the queue is empty")
+    assert world.api.hypernodes() == {}
+
+
+def test_volcano_that_comes_later_is_used_without_a_restart() -> None:
+    world = World(NODES)
+    world.api.served = {("v1", "nodes"), ("v1", "configmaps"), ("events.k8s.io/v1", "events")}
+    with running(world):
+        until(lambda: reasons(world).get("HyperNodesWritten") == "KindMissing", "it waits and says so")
+        world.api.served = None
+        until(lambda: is_placed(world, "node-0-0-0", rack="rack-r0-0", block="block-b0"), "the tree is written")
+
+
+def test_broken_watches_and_an_api_that_is_away_are_survived() -> None:
+    world = World(NODES)
+    with running(world):
+        until(lambda: len(world.api.hypernodes()) == 6, "the tree is written")
+        world.api.fault = lambda _verb, _plural: ApiError(0, "", "away")
+        world.api.cut(ApiError(0, "", "broken"))
+        world.api.forget_history()
+        world.api.fault = lambda _verb, _plural: None
+        world.label("node-0-0-0", rack="r1-0", block="b1")
+        until(lambda: is_placed(world, "node-0-0-0", rack="rack-r1-0", block="block-b1"), "the node has moved", 60)
+    assert world.api.violations == []
+
+
+def of_file(tmp_path: Path, *others: str, **more: object) -> Config:
+    """A configuration with the provider `file` first, installed in a directory."""
+    packages = tmp_path / "packages"
+    install(packages, Path(tree_provider.__file__).read_text(), "file", package="tree_provider")
+    provider = {"name": "file", "config": {"path": str(tmp_path / "tree"), "password": more.pop("password", "")}} | more
+    providers = [provider, *({"name": name} for name in others)]
+    return parse(json.dumps({"topology": TOPOLOGY | {"providers": providers, "providerPath": str(packages)}}))
+
+
+def test_nothing_is_written_before_an_external_provider_has_served_and_then_it_comes_first(tmp_path: Path) -> None:
+    world = World(NODES, of_file(tmp_path, "labels"))
+    with running(world) as controller:
+        until(lambda: controller.sources[1].placements, "labels have served")
+        until(lambda: reasons(world).get("ProvidersServing") == "ProvidersStarting", "the report")
+        assert world.api.hypernodes() == {}
+        (tmp_path / "tree").write_text("x node-0-0-0 node-0-0-1 node-1-0-0 node-1-0-1\n")
+        until(lambda: is_placed(world, "node-1-0-0", rack="rack-r1-0", block="block-x"), "the tree is written")
+        until(lambda: is_placed(world, "node-0-1-0", rack="rack-r0-1", block="block-b0"), "labels count as well")
+    assert world.api.violations == []
+
+
+def test_a_provider_that_dies_in_the_middle_of_a_snapshot_changes_nothing_and_is_reported(tmp_path: Path) -> None:
+    world = World(NODES, of_file(tmp_path))
+    tree = tmp_path / "tree"
+    tree.write_text("x node-0-0-0 node-0-0-1\ny node-1-0-0\n")
+    with running(world) as controller:
+        until(lambda: set(world.api.hypernodes()) == {"block-x", "block-y"}, "the tree is written")
+        before = world.api.states
+        tree.write_text("x node-0-0-0\ndie\n")
+        until(lambda: reasons(world).get("ProvidersServing") == "ProviderFailed", "it is reported")
+        until(lambda: controller.queue.idle, "all is decided")
+        assert world.api.states == before
+        tree.write_text("x node-0-0-0\ny node-1-0-0\n")
+        until(lambda: is_placed(world, "node-0-0-1"), "it serves again", 60)
+        until(lambda: reasons(world).get("ProvidersServing") == "ProvidersServing", "it is reported")
+
+
+def test_a_provider_gets_the_secret_of_its_section_and_no_report_has_it(tmp_path: Path) -> None:
+    world = World(NODES, of_file(tmp_path, password="geheim", credentialsSecret="fabric-manager"))
+    (tmp_path / "tree").write_text("x node-0-0-0\n")
+    with running(world):
+        until(lambda: reasons(world).get("ProvidersServing") == "ProviderFailed", "the Secret is missing")
+        data = {"password": base64.b64encode(b"geheim").decode()}
+        metadata = {"name": "fabric-manager", "namespace": SYSTEM}
+        world.api.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+        until(lambda: set(world.api.hypernodes()) == {"block-x"}, "the tree is written", 60)
+    assert "geheim" not in json.dumps([value for key, value in world.api._objects.items() if key[0] != "secrets"])
+
+
+def test_two_leaders_at_once_converge() -> None:
+    """The one that was leader may still send requests: versions protect each object."""
+    world = World(NODES)
+    with running(world), running(world):
+        until(lambda: len(world.api.hypernodes()) == 6, "the tree is written")
+    world.process().settle()
+    assert world.api.violations == []
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
+
+
+def test_the_default_configuration_starts_no_thread() -> None:
+    world = World({}, settings(hyperNodes={"enabled": False}))
+    with running(world) as controller:
+        assert controller._thread.ident is None
+
+
+def test_a_sink_whose_kind_fails_does_not_delay_the_others() -> None:
+    world = World(NODES, settings(kueue="gpus", nodeLabels=True))
+    world.api.fault = lambda _verb, plural: ApiError(500, "InternalError", "away") if plural == "topologies" else None
+    with running(world):
+        until(lambda: is_placed(world, "node-0-0-0", rack="rack-r0-0", block="block-b0"), "the tree is written")
+        until(lambda: reasons(world).get("KueueTopologyWritten") == "WriteFailed", "the report")
+        world.api.fault = lambda _verb, _plural: None
+        until(lambda: reasons(world).get("KueueTopologyWritten") == "UpToDate", "it is written")
+
+
+def test_a_leader_after_another_writes_no_hypernode_before_its_requests_are_over() -> None:
+    world = World(NODES, settings(nodeLabels=True))
+    with running(world, succeeds=True):
+        until(lambda: world.levels("node-1-1-1"), "labels are written")
+        until(lambda: reasons(world).get("HyperNodesWritten") == "Writing", "it waits")
+    assert world.api.hypernodes() == {}
+
+
+def test_a_provider_that_hangs_delays_no_release_of_the_lease(tmp_path: Path) -> None:
+    """It is asked to stop at once, and ended after the lease is released."""
+    packages = tmp_path / "packages"
+    install(packages, Path(misbehaving.__file__).read_text(), "hangs-in-stop")
+    notes = tmp_path / "notes"
+    provider = {"name": "hangs-in-stop", "config": {"notes": str(notes)}}
+    topology = TOPOLOGY | {"providers": [provider], "providerPath": str(packages)}
+    world = World(NODES, parse(json.dumps({"topology": topology})))
+    with running(world) as controller:
+        until(lambda: controller._host.statuses()["hangs-in-stop"].last_sync, "it serves")
+        assert controller.close()
+        assert [thread.is_alive() for thread in controller._host._threads] == [True]
+        controller.end_providers()
+        assert [thread.is_alive() for thread in controller._host._threads] == [False]

@@ -1,0 +1,264 @@
+"""HyperNodes beside those of others, labels of nodes, Topologies of Kueue and KAI; kinds that are not installed."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODES, Json, Resource
+from support.kube.interposed_api import Call, InterposedApi
+from support.operator.topology import RAW_HYPERNODES, World, hypernode, racks, settings
+
+SMALL = racks(1, 2, 2)
+LABELED = settings(hyperNodes={"enabled": False}, nodeLabels=True)
+RAW_KUEUE: Resource[Json] = Resource(
+    KUEUE_TOPOLOGIES.api_version, "Topology", "topologies", namespaced=False, type=Json
+)
+RAW_KAI: Resource[Json] = Resource(KAI_TOPOLOGIES.api_version, "Topology", "topologies", namespaced=False, type=Json)
+KEYS = ["level.gkm.io/block", "level.gkm.io/rack", "kubernetes.io/hostname"]
+
+
+def levels(*keys: str) -> Json:
+    return {"levels": [{"nodeLabel": key} for key in keys]}
+
+
+@pytest.mark.parametrize("source", ["", "ufm", "label", "somebody"])
+def test_hypernodes_of_other_sources_are_never_touched(source: str) -> None:
+    world = World(SMALL)
+    taken = hypernode("rack-r0-0", 1, nodes=["elsewhere"], source=source)
+    parent = hypernode("theirs", 9, "rack-r0-1", source=source)
+    stored = [world.api.create(RAW_HYPERNODES, one) for one in (taken, parent)]
+    world.process().settle()
+    assert [world.api.get(RAW_HYPERNODES, one["metadata"]["name"]) for one in stored] == stored
+    assert world.api.hypernodes() == {
+        name: one for name, one in world.api.hypernodes(ours=False).items() if name == "rack-r0-1"
+    }
+
+
+def test_a_hypernode_that_lost_our_label_is_somebody_elses_from_then_on() -> None:
+    world = World(SMALL)
+    process = world.process()
+    process.settle()
+    world.api.merge(RAW_HYPERNODES, "rack-r0-0", {"metadata": {"labels": {"volcano.sh/network-topology-source": None}}})
+    world.label("node-0-1-0", rack="r0-0")
+    process.settle()
+    assert len(world.api.hypernodes(ours=False)["rack-r0-0"].members) == len(SMALL) // 2
+    assert [conflict.about for conflict in process.controller.writer.conflicts] == ["rack-r0-0"]
+
+
+def test_without_tier_names_in_the_kind_the_steady_state_writes_nothing() -> None:
+    """Volcano before 1.14: its API server drops the field."""
+    world = World(SMALL)
+
+    def around(call: Call, send: object) -> object:
+        assert callable(send)
+        answer = send()
+        if call.plural == "hypernodes" and call.verb == "create":
+            return world.api.merge(RAW_HYPERNODES, call.name, {"spec": {"tierName": None}})
+        return answer
+
+    old = world.process(InterposedApi(world.api, around))
+    old.observe()
+    old.work()
+    states = world.api.states
+    world.process().settle()
+    assert world.api.states == states
+
+
+def test_node_labels_are_written_on_our_keys_only_and_removed_when_untrue() -> None:
+    world = World(SMALL | {"cpu-1": {"level.gkm.io/rack": "stale", "kept": "yes"}}, LABELED)
+    world.label("node-0-0-0", **{"level.gkm.io/old": "x", "other": "y"})
+    world.process().settle()
+    assert world.levels("node-0-0-0") == {"rack": "r0-0", "block": "b0"}
+    assert world.api.get(NODES, "node-0-0-0")["metadata"]["labels"]["other"] == "y"
+    own = world.levels("cpu-1")
+    assert set(own) == {"rack", "block"}
+    assert all(value.startswith("node-") for value in own.values())
+    world.api.calls.clear()
+    world.process().settle()
+    assert [call for call in world.api.calls if call[0] == "merge"] == []
+
+
+def test_a_node_whose_labels_are_refused_stops_no_other() -> None:
+    world = World(SMALL, LABELED)
+
+    def around(call: Call, send: object) -> object:
+        if call == Call("merge", "nodes", "node-0-0-0"):
+            raise ApiError(403, "Forbidden", "a policy refuses it")
+        assert callable(send)
+        return send()
+
+    process = world.process(InterposedApi(world.api, around))
+    process.settle()
+    found = process.condition("NodeLabelsWritten")
+    assert (found["reason"], found["message"].startswith("the API server refuses the labels of 1 node: ")) == (
+        "WriteFailed",
+        True,
+    )
+    assert all(world.levels(name) for name in SMALL if name != "node-0-0-0")
+
+
+@pytest.mark.parametrize(("name", "resource"), [("kueue", RAW_KUEUE), ("kai", RAW_KAI)])
+def test_a_topology_has_the_levels_from_the_widest_to_the_closest_and_is_written_once(
+    name: str, resource: Resource[Json]
+) -> None:
+    world = World(SMALL, settings(hyperNodes={"enabled": False}, nodeLabels=True, **{name: "gpus"}))
+    world.process().settle()
+    found = world.api.get(resource, "gpus")
+    assert found["spec"] == levels(*KEYS)
+    version = found["metadata"]["resourceVersion"]
+    world.process().settle()
+    assert world.api.get(resource, "gpus")["metadata"]["resourceVersion"] == version
+
+
+def test_a_topology_of_others_is_not_changed_and_the_report_has_the_remedy() -> None:
+    world = World(SMALL, settings(nodeLabels=True, kueue="gpus"))
+    made = {"apiVersion": RAW_KUEUE.api_version, "kind": "Topology", "metadata": {"name": "gpus"}}
+    world.api.create(RAW_KUEUE, made | {"spec": levels("rack")})
+    process = world.process()
+    process.settle()
+    assert world.api.get(RAW_KUEUE, "gpus")["spec"] == levels("rack")
+    condition = process.condition("KueueTopologyWritten")
+    assert (condition["status"], condition["reason"]) == ("False", "TopologyBlocked")
+    assert "kubectl delete topologies.kueue.x-k8s.io gpus" in condition["message"]
+
+
+def test_levels_that_cannot_be_changed_are_reported_with_the_command_that_deletes_the_topology() -> None:
+    world = World(SMALL, settings(nodeLabels=True, kueue="gpus"))
+    world.process().settle()
+    world.config = settings(nodeLabels=True, kueue="gpus", levels=[{"name": "rack", "keys": ["rack"]}])
+    world.api.fault = lambda verb, plural: (
+        ApiError(422, "Invalid", "immutable") if (verb, plural) == ("merge", "topologies") else None
+    )
+    process = world.process()
+    process.settle()
+    assert "cannot be changed; delete it" in process.condition("KueueTopologyWritten")["message"]
+    world.api.fault = lambda _verb, _plural: None
+    process.settle()
+    assert world.api.get(RAW_KUEUE, "gpus")["spec"] == levels("level.gkm.io/rack", "kubernetes.io/hostname")
+    assert process.condition("KueueTopologyWritten")["reason"] == "UpToDate"
+
+
+def test_a_kind_that_is_missing_is_waited_for_and_stops_no_other() -> None:
+    world = World(SMALL, settings(nodeLabels=True, kueue="gpus"))
+    world.api.served = {("v1", "nodes"), ("v1", "configmaps"), ("events.k8s.io/v1", "events")}
+    process = world.process()
+    process.settle()
+    assert world.levels("node-0-0-0")["rack"] == "r0-0"
+    for condition, product in (("HyperNodesWritten", "Volcano"), ("KueueTopologyWritten", "Kueue")):
+        found = process.condition(condition)
+        assert (found["reason"], found["message"].endswith(f"install {product}")) == ("KindMissing", True)
+    world.api.served = None
+    process.settle()
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
+    assert process.condition("HyperNodesWritten")["status"] == "True"
+
+
+def test_rights_that_are_missing_are_reported_with_the_component_that_has_them() -> None:
+    world = World(SMALL)
+    world.api.fault = lambda verb, plural: (
+        ApiError(403, "Forbidden", "may not list hypernodes") if (verb, plural) == ("list", "hypernodes") else None
+    )
+    process = world.process()
+    process.settle()
+    found = process.condition("HyperNodesWritten")
+    assert (found["reason"], "deploy/components/topology" in found["message"]) == ("RightsMissing", True)
+
+
+def test_without_a_feature_nothing_is_watched_and_no_request_is_sent() -> None:
+    world = World(SMALL, settings(hyperNodes={"enabled": False}))
+    world.api.calls.clear()
+    controller = world.process().controller
+    assert not controller.enabled
+    controller.work()
+    controller.close()
+    assert world.api.calls == []
+
+
+def test_members_that_others_select_in_ours_are_removed() -> None:
+    world = World(SMALL)
+    world.process().settle()
+    before = world.api.get(RAW_HYPERNODES, "rack-r0-0")["spec"]
+    for selector in ({"labelMatch": {"matchLabels": {"a": "b"}}}, {"regexMatch": {"pattern": ".*"}}):
+        members = [*before["members"], {"type": "Node", "selector": selector}]
+        world.api.merge(RAW_HYPERNODES, "rack-r0-0", {"spec": {"members": members}})
+        world.process().settle()
+        assert world.api.get(RAW_HYPERNODES, "rack-r0-0")["spec"] == before
+    assert world.api.violations == []
+
+
+def test_members_that_others_select_in_theirs_are_not_looked_for() -> None:
+    """Their cost would be a stranger's choice, and no scheduler fails because of a shared node."""
+    world = World(SMALL)
+    manual = hypernode("manual", 7, nodes=["elsewhere"])
+    manual["spec"]["members"].append({"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r0-0"}}}})
+    world.api.create(RAW_HYPERNODES, manual)
+    process = world.process()
+    process.settle()
+    assert process.controller.writer.conflicts == ()
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
+
+
+def test_ours_that_cannot_be_read_is_named_so() -> None:
+    world = World(SMALL)
+    world.process().settle()
+    world.api.merge(RAW_HYPERNODES, "rack-r0-0", {"spec": {"tierName": "x" * 1000}})
+    process = world.process()
+    process.settle()
+    assert "HyperNode rack-r0-0 cannot be read" in process.condition("NoConflicts")["message"]
+
+
+def test_nothing_counts_as_written_before_a_tree_is_approved() -> None:
+    """A new process finds the guard tripped: it has compared nothing."""
+    world = World(SMALL, settings(guard={"percent": 20, "minimum": 1, "rounds": 3, "intervalSeconds": 60}))
+    world.process().settle()
+    for name in SMALL:
+        world.label(name, rack=None, block=None)
+    process = world.process()
+    process.settle()
+    found = process.condition("HyperNodesWritten")
+    assert (found["status"], found["reason"]) == ("False", "NotChecked")
+
+
+def test_a_kueue_with_the_next_version_only_gets_it() -> None:
+    world = World(SMALL, settings(hyperNodes={"enabled": False}, nodeLabels=True, kueue="gpus"))
+    world.api.served = {("kueue.x-k8s.io/v1beta2", "topologies"), ("v1", "nodes"), ("v1", "configmaps")}
+    process = world.process()
+    process.settle()
+    world.api.served = None
+    assert world.api.get(RAW_KUEUE, "gpus")["apiVersion"] == "kueue.x-k8s.io/v1beta2"
+    assert process.condition("KueueTopologyWritten")["reason"] == "UpToDate"
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_kind_that_fails_stops_no_other(status: int) -> None:
+    world = World(SMALL, settings(nodeLabels=True, kueue="gpus"))
+    world.api.fault = lambda _verb, plural: (
+        ApiError(status, "InternalError", "the conversion webhook is away") if plural == "topologies" else None
+    )
+    process = world.process()
+    process.settle()
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
+    assert world.levels("node-0-0-0") == {"rack": "r0-0", "block": "b0"}
+    found = process.condition("KueueTopologyWritten")
+    assert (found["reason"], "the conversion webhook is away" in found["message"]) == ("WriteFailed", True)
+
+
+def test_no_name_of_a_hypernode_stands_in_logs_and_events(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    world = World(SMALL)
+    world.api.create(RAW_HYPERNODES, hypernode("rack-r0-1", 1, nodes=["elsewhere"]))
+
+    def failing(status: int, call: Call, send: Callable[[], object]) -> object:
+        if call.writes and call.name == "rack-r0-0":
+            raise ApiError(status, "Invalid", 'HyperNode "rack-r0-0" is invalid')
+        return send()
+
+    for status in (422, 409, 500):
+        process = world.process(InterposedApi(world.api, partial(failing, status)))
+        process.observe()
+        errors = process.work()
+        process.report()
+        shown = [str(error) for error in errors] + [str(vars(record)) for record in caplog.records]
+        assert not [text for text in shown + [note for _, _, note in world.events()] if "rack-r0" in text]
+        assert "HyperNode" in process.condition("HyperNodesWritten")["message"]

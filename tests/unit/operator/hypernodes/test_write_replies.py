@@ -1,0 +1,119 @@
+"""HyperNodes that the API server refuses: the others are written, and the provider of the domain gets a reply."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gkm.kube.errors import ApiError
+from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.providers import Reply
+from gkm_operator.hypernodes.writes.hypernodes import MAX_REFUSED, REFUSED_SECONDS
+from gkm_operator.hypernodes.writes.replies import WriteReplies
+from support.kube.interposed_api import Call, InterposedApi
+from support.operator.topology import World, racks
+
+
+@dataclass
+class Providers:
+    """What providers sent and got."""
+
+    sent: dict[str, tuple[HyperNode, ...]]
+    replies: list[tuple[str, Reply]] = field(default_factory=list)
+
+    def hypernodes(self, provider: str) -> Sequence[HyperNode]:
+        return self.sent[provider]
+
+    def reply(self, provider: str, reply: Reply) -> None:
+        self.replies.append((provider, reply))
+
+
+def test_a_refused_domain_stops_no_other_and_its_provider_gets_one_reply() -> None:
+    world = World(racks(2, 2, 2))
+    process = world.process(InterposedApi(world.api, refusing("rack-r0-1")))
+    providers = Providers({"ufm": (HyperNode("r0-1", "rack", ()),), "netq": (HyperNode("r0-0", "rack", ()),)})
+    process.controller._replies = WriteReplies(providers, ["ufm", "netq"], hashed=False)
+    process.settle()
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
+    assert world.place("node-1-1-1") == {"rack": "rack-r1-1", "block": "block-b1"}
+    assert world.place("node-0-1-0") == {}
+    ((provider, reply),) = providers.replies
+    assert (provider, reply.name) == ("ufm", "r0-1")
+    assert "a webhook denied the request" in reply.error
+    found = process.condition("HyperNodesWritten")
+    assert (found["reason"], "rack-r0-1: a webhook denied" in found["message"]) == ("HyperNodeRefused", True)
+    assert world.api.violations == []
+
+
+def test_an_update_that_is_refused_leaves_the_object_and_the_others_are_valid_beside_it() -> None:
+    world = World(racks(2, 2, 2))
+    world.process().settle()
+    before = world.api.hypernodes()["block-b0"]
+    for number in range(2):
+        world.label(f"node-0-0-{number}", block="b1")
+    world.add("node-new", {"rack": "r-new", "block": "b1"})
+    process = world.process(InterposedApi(world.api, refusing("block-b0")))
+    process.settle()
+    written = world.api.hypernodes()
+    assert written["block-b0"] == before
+    assert Member("HyperNode", "rack-r-new") in written["block-b1"].members
+    assert Member("HyperNode", "rack-r0-0") not in written["block-b1"].members
+    assert world.api.violations == []
+
+
+def test_a_refused_hypernode_is_tried_again_after_a_while() -> None:
+    world = World(racks(1, 2, 2))
+    process = world.process(InterposedApi(world.api, refusing("rack-r0-1", times=1)))
+    now = [0.0]
+    process.controller.writer._clock = lambda: now[0]
+    for seconds, written in ((0.0, False), (REFUSED_SECONDS - 1, False), (REFUSED_SECONDS, True)):
+        now[0] = seconds
+        process.settle()
+        assert ("rack-r0-1" in world.api.hypernodes()) is written
+
+
+def test_a_refused_hypernode_is_tried_again_when_another_one_of_its_name_is_wanted() -> None:
+    world = World(racks(1, 2, 2))
+    process = world.process(InterposedApi(world.api, refusing("rack-r0-1", times=1)))
+    process.settle()
+    world.label("node-0-0-0", rack="r0-1")
+    process.settle()
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-1", "block": "block-b0"}
+
+
+def test_where_everything_is_refused_the_requests_are_few() -> None:
+    world = World(racks(5, 5, 1))
+    seen: list[Call] = []
+    refuse = refusing("")
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        seen.append(call)
+        return refuse(call, send)
+
+    process = world.process(InterposedApi(world.api, around))
+    process.observe()
+    for _ in range(3):
+        process.work()
+    assert len(process.controller.writer.refusals) == MAX_REFUSED
+    assert len([call for call in seen if call.writes]) == MAX_REFUSED + 3
+    assert process.condition("HyperNodesWritten")["reason"] == "RightsMissing"
+
+
+def test_a_node_whose_name_volcano_refuses_is_left_out_and_reported() -> None:
+    long = "n" * 64
+    world = World(racks(1, 1, 2) | {long: {"rack": "r0-0", "block": "b0"}})
+    process = world.process()
+    process.settle()
+    assert world.place(long) == {}
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
+    assert process.condition("HyperNodesWritten")["reason"] == "NodeNameTooLong"
+
+
+def refusing(name: str, times: int = 1 << 30) -> Callable[[Call, Callable[[], object]], object]:
+    """Refuse so many writes of a HyperNode; of all without a name."""
+    left = iter(range(times))
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if call.writes and call.plural == "hypernodes" and name in ("", call.name) and next(left, None) is not None:
+            raise ApiError(403, "Forbidden", "a webhook denied the request")
+        return send()
+
+    return around
