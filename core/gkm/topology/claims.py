@@ -35,11 +35,11 @@ Row = tuple[Claim | None, ...]
 """The claims about a node, from the closest level to the widest. Thousands of nodes have a few hundred rows."""
 
 
-_MOST_ROWS = 1 << 17
+_SPARE_ROWS = 1024
 
 
 class Rows:
-    """Makes rows from the places of all providers, and returns equal rows as one object while there are few."""
+    """Makes rows from the places of all providers, and returns equal rows as one object until they are forgotten."""
 
     def __init__(self, settings: Topology) -> None:
         widest = len(settings.levels) - 1
@@ -55,11 +55,14 @@ class Rows:
         key = tuple(places)
         row = self._rows.get(key)
         if row is None:
-            if len(self._rows) >= _MOST_ROWS:
-                self._rows, self._unique = {}, {}
             decided = self._decide(key)
             row = self._rows[key] = self._unique.setdefault(decided, decided)
         return row
+
+    def forget(self, used: int) -> None:
+        """Forget rows if there are many more than the `used` ones: an agent can name another domain all the time."""
+        if len(self._rows) > 2 * used + _SPARE_ROWS:
+            self._rows, self._unique = {}, {}
 
     def _decide(self, places: Sequence[Place | None]) -> Row:
         claims = [list(self._claims(rank, place or self._none)) for rank, place in enumerate(places or (None,))]

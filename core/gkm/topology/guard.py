@@ -16,6 +16,8 @@ from gkm.topology.placements import placements
 from gkm.topology.tree import Tree
 
 WINDOW_SECONDS = 86_400.0
+GROWTH_PERCENT = 10
+"""A result is the same while it has at most so many more nodes than in the first round, in percent of these."""
 _OWN = re.compile(r"node-[0-9a-f]{20}", re.ASCII)  # gkm.topology.names.own_label_value
 
 Places = Mapping[str, Mapping[str, str]]
@@ -34,9 +36,9 @@ class Losses:
 class GuardState:
     """`before` are the places that a change is compared with, one for each part of the API server that shows them.
 
-    `since` has for each node that has lost a place within the window the time of that. `suspected` nodes are to lose
-    one since `rounds` rounds, the last of them at `counted_at`. `losses` are those of the last change. Times are in
-    seconds.
+    `since` has for each node that has lost a place within the window the time of that. `suspected` nodes were to lose
+    one in the first of `rounds` rounds; the last of these was at `counted_at`. `losses` are those of the last change.
+    Times are in seconds.
     """
 
     before: tuple[Places, ...] = ()
@@ -87,8 +89,8 @@ class _Change:
 def judge(state: GuardState, after: Places, nodes: Container[str], settings: TopologyGuard, now: float) -> GuardState:
     """Return the next state, at `now` in seconds; the places `after` may be written unless the guard is tripped.
 
-    Only `nodes`, those that exist, can lose anything. The same result is one that differs by so few nodes that they
-    alone would pass: a node that flaps meanwhile does not start the count anew.
+    Only `nodes`, those that exist, can lose anything. A node that flaps meanwhile does not start the count of rounds
+    anew; a loss that goes on does.
     """
     changes = [
         _Change(level, {node: name for node, name in domains.items() if node in nodes}, after.get(level, {}))
@@ -100,19 +102,21 @@ def judge(state: GuardState, after: Places, nodes: Container[str], settings: Top
     lost = frozenset().union(*strays)
     placed = len(set().union(*(change.before for change in changes)))
     found = Losses(placed, lost)
-    if not _many(len(lost), placed, settings):
+    if not _many(len(lost), placed, settings.percent, settings.minimum):
         # What is lost stays in what the next change is compared with, by the present names.
         held = {level: dict(domains) for level, domains in after.items()}
         for change, nodes_of in zip(changes, strays, strict=True):
             held.setdefault(change.level, {}).update((node, change.present(node)) for node in nodes_of)
         return GuardState((held,), {node: state.since.get(node, now) for node in lost}, found)
-    is_same = state.tripped and not _many(len(lost - state.suspected), placed, settings)
-    suspected = state.suspected & lost if is_same else lost
+    is_same = state.tripped and not _many(
+        len(lost - state.suspected), len(state.suspected), GROWTH_PERCENT, settings.minimum
+    )
     if is_same and now < state.counted_at + settings.interval_seconds:
-        return replace(state, suspected=suspected, losses=found)
+        return replace(state, losses=found)
     rounds = state.rounds + 1 if is_same else 1
     if rounds >= settings.rounds:
         return GuardState((after,), losses=found)
+    suspected = state.suspected if is_same else lost
     return replace(state, suspected=suspected, rounds=rounds, counted_at=now, losses=found)
 
 
@@ -147,5 +151,5 @@ def places_of_labels(nodes: Iterable[tuple[str, Mapping[str, str]]], prefix: str
     return places
 
 
-def _many(count: int, placed: int, settings: TopologyGuard) -> bool:
-    return count >= settings.minimum and count * 100 > placed * settings.percent
+def _many(count: int, of: int, percent: int, minimum: int) -> bool:
+    return count >= minimum and count * 100 > of * percent

@@ -6,7 +6,7 @@ change adds or removes a row.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress, repeat
 from operator import is_not
@@ -52,8 +52,11 @@ class Merge:
             if before.quarantined != placed.quarantined:
                 changed |= {entry.node for entry in {*before.quarantined} ^ {*placed.quarantined}}
         located = list(self._located(sorted(changed), by_provider, role))
+        self.reader.forget(len(self.groups))
         if all((self.rows.get(name) or self.faults.get(name)) == found for name, found in located):
-            return self, changed
+            same = replace(self, by_provider=by_provider)
+            vars(same)["tree"] = self.tree  # no row changes, so the cached tree is that of both
+            return same, changed
         rows, faults, groups = dict(self.rows), dict(self.faults), dict(self.groups)
         members: dict[Row, set[str]] = {}
         for name, found in located:

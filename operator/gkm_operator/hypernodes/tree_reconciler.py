@@ -94,9 +94,8 @@ class TreeReconciler:
             return None
         by_provider = [(name, placed) for name, placed in served.items() if placed is not None]
         nodes = {node.name: node for node in self._watcher.nodes.values()}
-        before = state.snapshot
-        state.snapshot = (before or Snapshot.start(self._settings)).changed(nodes, by_provider)
-        if state.desired is None or before is None or state.snapshot.tree is not before.tree:
+        state.snapshot = (state.snapshot or Snapshot.start(self._settings)).changed(nodes, by_provider)
+        if state.desired is None or state.desired.tree is not state.snapshot.tree:
             state.desired = self._render(state.snapshot.tree)
         return self._approve(state.desired, nodes)
 

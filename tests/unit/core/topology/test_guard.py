@@ -111,6 +111,24 @@ def test_a_flapping_node_does_not_start_the_count_anew_but_many_others_do() -> N
     assert not judge(state, without(50), NAMES, GUARD, 120.0).tripped
 
 
+def test_a_loss_that_goes_on_is_not_confirmed_before_it_stops() -> None:
+    nodes = [f"n{number:04}" for number in range(1000)]
+    places = racks(10, nodes)
+
+    def after(gone: int) -> Places:
+        return {"rack": {node: places[node] for node in nodes[gone:]}}
+
+    state, now = after_start(places), 0.0
+    for gone in range(1, 400):
+        now += 2.0
+        state = judge(state, after(gone), nodes, GUARD, now)
+        assert state.tripped is (gone > 200), gone
+    for _ in range(5):
+        now += 60.0
+        state = judge(state, after(gone), nodes, GUARD, now)
+    assert not state.tripped
+
+
 def test_one_round_is_no_guard() -> None:
     assert not judge(after_start(), without(100), NAMES, TopologyGuard(rounds=1), 0.0).tripped
 

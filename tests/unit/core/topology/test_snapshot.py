@@ -143,6 +143,27 @@ def test_each_change_of_a_node_changes_the_version(changed: Node) -> None:
     assert snapshot([node("n1", labels())], before=after).version == before.version
 
 
+def test_a_change_that_is_overruled_is_read_once() -> None:
+    configured = Topology(providers=[TopologyProvider("labels"), TopologyProvider("other")])
+    nodes = [node("n1", labels()), node("n2", labels())]
+
+    def other(name: str) -> Placements:
+        return Placements({each.name: (name, "", "", "") for each in nodes})
+
+    before = snapshot(nodes, configured=configured, external={"other": other("x")})
+    by_provider = [("labels", before.merge.by_provider[0][1]), ("other", other("y"))]
+    after = before.changed({each.name: each for each in nodes}, by_provider)
+    assert after.tree is before.tree
+    assert after.changed({each.name: each for each in nodes}, by_provider) is after
+
+
+def test_rows_that_no_node_has_any_more_are_forgotten() -> None:
+    found = snapshot([node("n", labels())])
+    for number in range(5_000):
+        found = snapshot([node("n", labels(f"d{number}"))], before=found)
+    assert len(found.merge.reader._rows) < 2_000
+
+
 def test_placements_of_other_providers_count_by_trust() -> None:
     configured = Topology(providers=[TopologyProvider("ufm"), TopologyProvider("labels")])
     external = {"ufm": Placements({"n1": ("", "leaf", "", "")})}
