@@ -23,8 +23,9 @@ from gkm.topology import hypernode_objects
 from gkm.topology.conflicts import Conflict, compatible, conflicts
 from gkm.topology.hypernode_objects import SELECTED, is_ours, value
 from gkm.topology.hypernodes import HyperNode
+from gkm.topology.pins import writes_around
 from gkm.topology.trees.volcano import manifest
-from gkm.topology.write_order import Write, ordered_writes
+from gkm.topology.write_order import Write
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
@@ -68,7 +69,7 @@ class HyperNodeWriter:
     """For one thread. `pace` waits until the next request may be sent, and returns whether it may be sent at all.
 
     A HyperNode that is refused stays as it is for REFUSED_SECONDS, unless another one of its name is wanted. Meanwhile
-    the others are written as beside one of another source.
+    the others are written around it: gkm.topology.pins.
     """
 
     def __init__(
@@ -100,6 +101,11 @@ class HyperNodeWriter:
     def refusals(self) -> tuple[str, ...]:
         """Return why HyperNodes are not written now."""
         return tuple(refusal.message for _, refusal in sorted(self._refused.items()))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether no request can arrive any more, of an earlier leader or without an answer."""
+        return self._clock() >= max(self.quiet_until, self._until)
 
     def write(
         self, wanted: Mapping[str, HyperNode], is_current: Callable[[], bool], refused: Callable[[str, str], None]
@@ -162,9 +168,9 @@ class HyperNodeWriter:
             for name, refusal in self._refused.items()
             if refusal.wanted == wanted.get(name) and now < refusal.until
         }
-        for name in self._refused:
-            foreign[name] = current.pop(name) if name in current else HyperNode(name, "", ())
-        return ordered_writes(current, compatible(wanted, foreign))
+        adopted = {name for each in foreign.values() for kind, name in each.members if kind == "HyperNode"}
+        missing = {name: HyperNode(name, "", ()) for name in self._refused if name not in current}
+        return writes_around(current, compatible(wanted, foreign | missing), self._refused.keys(), adopted)
 
     def _list(self, name: str = "") -> Server:
         """Return all HyperNodes, or the one of this name."""

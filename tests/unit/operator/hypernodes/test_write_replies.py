@@ -8,8 +8,11 @@ from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.providers import Reply
 from gkm_operator.hypernodes.writes.hypernodes import MAX_REFUSED, REFUSED_SECONDS
 from gkm_operator.hypernodes.writes.replies import WriteReplies
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.kube.interposed_api import Call, InterposedApi
 from support.operator.topology import World, racks
+from support.operator.topology import settings as unguarded
 
 
 @dataclass
@@ -57,6 +60,59 @@ def test_an_update_that_is_refused_leaves_the_object_and_the_others_are_valid_be
     assert Member("HyperNode", "rack-r-new") in written["block-b1"].members
     assert Member("HyperNode", "rack-r0-0") not in written["block-b1"].members
     assert world.api.violations == []
+
+
+def test_a_node_of_a_rack_that_may_not_change_is_in_no_second_one_and_the_rack_stays_in_its_block() -> None:
+    world = World(racks(2, 2, 3))
+    world.process().settle()
+    world.label("node-0-0-2", rack="r0-1")
+    world.process(InterposedApi(world.api, refusing("rack-r0-0"))).settle()
+    assert world.place("node-0-0-2") == {"rack": "rack-r0-0", "block": "block-b0"}
+    assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
+    assert world.api.violations == []
+
+
+def test_nodes_of_a_rack_that_may_not_be_deleted_are_in_no_second_one() -> None:
+    world = World(racks(1, 2, 2))
+    world.process().settle()
+    for number in range(2):
+        world.label(f"node-0-0-{number}", rack="r0-1")
+    process = world.process(InterposedApi(world.api, refusing("rack-r0-0", verbs=("delete",))))
+    process.settle()
+    assert "rack-r0-0" in world.api.hypernodes()
+    assert world.api.violations == []
+    world.process().settle()
+    for node in ("node-0-0-0", "node-0-1-0"):
+        assert world.place(node) == {"rack": "rack-r0-1", "block": "block-b0"}
+
+
+NAMES = [*(f"rack-r{block}-{rack}" for block in range(2) for rack in range(2)), "block-b0", "block-b1"]
+MOVES = st.dictionaries(
+    st.sampled_from(sorted(racks(2, 2, 2))),
+    st.tuples(st.sampled_from(["r0-0", "r0-1", "r1-0", "r1-1", None]), st.sampled_from(["b0", "b1", None])),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(MOVES, st.sets(st.tuples(st.sampled_from(["create", "merge", "delete"]), st.sampled_from(NAMES))))
+def test_whatever_is_refused_every_write_leaves_a_valid_tree(
+    moves: dict[str, tuple[str | None, str | None]], refused: set[tuple[str, str]]
+) -> None:
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if call.plural == "hypernodes" and (call.verb, call.name) in refused:
+            raise ApiError(422, "Invalid", "a webhook denied the request")
+        return send()
+
+    world, plain = (World(racks(2, 2, 2), unguarded(guard={"percent": 100, "minimum": 1000})) for _ in range(2))
+    world.process().settle()
+    for each in (world, plain):
+        for name, (rack, block) in moves.items():
+            each.label(name, rack=rack, block=block)
+    world.process(InterposedApi(world.api, around)).settle(60)
+    assert world.api.violations == []
+    world.process().settle()
+    plain.process().settle()
+    assert (world.api.violations, world.api.hypernodes()) == ([], plain.api.hypernodes())
 
 
 def test_a_refused_hypernode_is_tried_again_after_a_while() -> None:
@@ -107,12 +163,15 @@ def test_a_node_whose_name_volcano_refuses_is_left_out_and_reported() -> None:
     assert process.condition("HyperNodesWritten")["reason"] == "NodeNameTooLong"
 
 
-def refusing(name: str, times: int = 1 << 30) -> Callable[[Call, Callable[[], object]], object]:
+def refusing(
+    name: str, times: int = 1 << 30, verbs: Sequence[str] = ("create", "merge", "delete")
+) -> Callable[[Call, Callable[[], object]], object]:
     """Refuse so many writes of a HyperNode; of all without a name."""
     left = iter(range(times))
 
     def around(call: Call, send: Callable[[], object]) -> object:
-        if call.writes and call.plural == "hypernodes" and name in ("", call.name) and next(left, None) is not None:
+        concerns = call.plural == "hypernodes" and call.verb in verbs and name in ("", call.name)
+        if concerns and next(left, None) is not None:
             raise ApiError(403, "Forbidden", "a webhook denied the request")
         return send()
 
