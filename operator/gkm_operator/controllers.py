@@ -75,11 +75,12 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[cliques.check, groups.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
+            # First: from now on it knows that requests of an earlier leader may arrive.
+            topology.work(succeeds=elector.succeeds)
             caches.work()
             plans.work()
             domains.work()
             cliques.work()
-            topology.work(succeeds=elector.succeeds)
             groups.work()
             _lead(elector, stop)
     finally:

@@ -122,7 +122,7 @@ class TopologyController:
             self._thread.start()
 
     def close(self) -> bool:
-        """Stop within some seconds; return whether no request is on its way any more.
+        """Stop within some seconds; return whether no request is on its way any more, of an earlier leader neither.
 
         External providers are asked to stop; `end_providers` waits for them.
         """
@@ -132,7 +132,8 @@ class TopologyController:
         if self._thread.ident is not None:
             self._thread.join(1.0)
         self.watcher.close(1.0)
-        return ended
+        # A process that writes no HyperNodes need not delay its successor.
+        return ended and (self.writer.is_quiet or not self._settings.hyper_nodes.enabled)
 
     def end_providers(self) -> None:
         """End the external providers, at most about 12 seconds after `close` began."""

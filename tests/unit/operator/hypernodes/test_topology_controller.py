@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json, Resource
 from gkm_operator.hypernodes import controller as module
 from gkm_operator.hypernodes.controller import TopologyController
+from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS
 from support.host.waiting import until
 from support.operator.topology import SYSTEM, TOPOLOGY, World, racks, settings
 from support.topology import misbehaving, tree_provider
@@ -183,6 +185,27 @@ def test_a_leader_after_another_writes_no_hypernode_before_its_requests_are_over
         until(lambda: world.levels("node-1-1-1"), "labels are written")
         until(lambda: reasons(world).get("HyperNodesWritten") == "Writing", "it waits")
     assert world.api.hypernodes() == {}
+
+
+def test_the_lease_is_not_released_while_a_request_may_arrive() -> None:
+    """One of an earlier leader, or one that got no answer."""
+    world = World(NODES)
+    with running(world, succeeds=True) as controller:
+        assert not controller.close()
+    world.api.fault = lambda verb, plural: (
+        ApiError(0, "", "timed out") if (verb, plural) == ("create", "hypernodes") else None
+    )
+    with running(world) as controller:
+        until(lambda: reasons(world).get("HyperNodesWritten") == "WriteFailed", "a request without an answer")
+        assert not controller.close()
+        controller.writer._clock = lambda: time.monotonic() + QUIET_SECONDS
+        assert controller.close()
+
+
+def test_who_writes_no_hypernodes_releases_the_lease_at_once() -> None:
+    world = World(NODES, settings(hyperNodes={"enabled": False}, nodeLabels=True))
+    with running(world, succeeds=True) as controller:
+        assert controller.close()
 
 
 def test_a_provider_that_hangs_delays_no_release_of_the_lease(tmp_path: Path) -> None:
