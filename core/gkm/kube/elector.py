@@ -57,7 +57,10 @@ class Elector:
         self._clock = clock
         self._now = now
         self.succeeds = True
-        """Whether the holder before this process has not released the lease: requests of it may be on their way."""
+        """Whether a holder before this process may not have released the lease: requests of it may be on their way.
+
+        That holds for a Lease that this process created, too: an earlier one may have been deleted.
+        """
         self._observed: ObservedLease | None = None
         self._renewed: float | None = None
         self._lock = Lock()
@@ -119,10 +122,14 @@ class Elector:
         except ApiError as error:
             if not error.not_found:
                 raise
+            # The holder of a lease that was deleted leads until it sees that, or until the lease would have expired.
+            if self._observed and not can_acquire(self._observed, self._identity, self._clock(), self._timing):
+                return False
             self._observe(self._create())
-            self.succeeds = False
             return True
         observed = self._observe(lease)
+        if lease.spec.holder_identity and lease.spec.holder_identity != self._identity:
+            self._renewed = None
         if not can_acquire(observed, self._identity, self._clock(), self._timing):
             return False
         if self._renewed is None:
