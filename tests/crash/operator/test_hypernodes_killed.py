@@ -13,7 +13,7 @@ import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 from gkm.topology.hypernodes import HyperNode
-from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS
+from gkm_operator.hypernodes.writes.hypernodes import PASS_SECONDS, QUIET_SECONDS
 from support.kube.interposed_api import Around, Call, InterposedApi, Killed, failing_at, killed_at
 from support.operator.topology import RAW_HYPERNODES, Process, World, hypernode, racks
 
@@ -347,27 +347,57 @@ def foreign_hypernode_without_ours(world: World, process: Process) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happens", "is_left"),
-    [(newer_tree, True), (foreign_parent_of_ours, True), (foreign_hypernode_without_ours, False)],
+    ("happens", "seconds", "is_left"),
+    [
+        (newer_tree, PASS_SECONDS - 1, False),
+        (newer_tree, PASS_SECONDS, True),
+        (foreign_parent_of_ours, 0.0, True),
+        (foreign_hypernode_without_ours, PASS_SECONDS, False),
+    ],
 )
 def test_a_pass_is_left_when_what_it_decided_from_is_no_longer_so(
-    happens: Callable[[World, Process], None], *, is_left: bool
+    happens: Callable[[World, Process], None], seconds: float, *, is_left: bool
 ) -> None:
+    """For a newer tree only after a while: it may come all the time, and each write is valid without it."""
     world = prepared(every_rack_is_new)
     sent: list[Call] = []
+    now = [0.0]
 
     def around(call: Call, send: Callable[[], object]) -> object:
         if call.writes and call.plural == "hypernodes":
             sent.append(call)
             if len(sent) == 1:
                 happens(world, process)
+                now[0] = seconds
         return send()
 
     process = world.process(InterposedApi(world.api, around))
+    process.controller.writer._clock = lambda: now[0]
     process.observe()
     errors = process.work()
     assert ([type(error) for error in errors], len(sent) == 1) == ([Retry] * is_left, is_left)
     settle(process)
+    assert world.api.violations == []
+
+
+def test_a_tree_that_is_new_before_every_write_stops_no_pass() -> None:
+    """One node flaps between two racks, faster than a list of all HyperNodes takes."""
+    world = prepared(every_rack_is_new)
+    sent: list[str] = []
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if call.writes and call.plural == "hypernodes":
+            sent.append(call.name)
+            world.label("node-0-0-0", rack=f"new-r0-{len(sent) % 2}")
+            process.observe()
+            process.controller.sources[0].refresh()
+            process.controller.tree.reconcile()
+        return send()
+
+    process = world.process(InterposedApi(world.api, around))
+    process.observe()
+    process.work()
+    assert world.place("node-1-1-1") == {"rack": "rack-new-r1-1", "block": "block-b1"}
     assert world.api.violations == []
 
 
