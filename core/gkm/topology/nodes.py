@@ -42,10 +42,11 @@ _Conditions = Annotated[tuple[NodeCondition, ...], Meta(max_length=256)]
 
 
 class KubeNodeMetadata(Struct, frozen=True, gc=False):
-    """Name and labels."""
+    """Name and labels, and the uid: another one is another node of the same name."""
 
     name: Name
     labels: _Labels | None = None
+    uid: _Word = ""
 
     def __post_init__(self) -> None:
         """Store equal keys and values of all nodes once: a string of 20 characters takes 69 bytes."""

@@ -194,7 +194,7 @@ class TopologyController:
             raise Blocked(TopologyReason.TOO_LARGE, message, detail=listed(large, 5))
 
     def _write_labels(self, _kind: object) -> None:
-        self._labels.write(self._approved().labels)
+        self._labels.write(lambda: self._approved().labels)
 
     def _approved(self) -> Desired:
         if (approved := self.tree.approved) is None:

@@ -1,6 +1,7 @@
 """Writes the labels of levels on Nodes: GKM's keys only, those that differ only, at a limited rate.
 
-A label that a node must not have is removed. Other labels, and the rest of a Node, are never part of a patch.
+A label that a node must not have is removed. Other labels, and the rest of a Node, are never part of a patch. A patch
+has the uid, so that a node that was created anew meanwhile, perhaps elsewhere, gets no label of the old place.
 """
 
 import logging
@@ -12,6 +13,7 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.workqueue import Retry
+from gkm.topology.nodes import Node
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
@@ -30,38 +32,58 @@ class LabelWriter:
         self._watcher = watcher
         self._pace = pace
 
-    def write(self, wanted: Mapping[str, Mapping[str, str]]) -> int:
+    def write(self, wanted: Callable[[], Mapping[str, Mapping[str, str]]]) -> int:
         """Write the labels of nodes that differ; return the number of requests.
+
+        A pass takes minutes, so each node gets what `wanted` returns right before its request.
 
         Raises:
             ApiError: the API server does not respond, or not now.
             Blocked: some nodes were refused.
-            Retry: another process leads.
+            Retry: another process leads, or nodes have changed meanwhile.
         """
         refused: list[str] = []
-        written = 0
+        written = changed = 0
         for node in self._watcher.nodes.values():
-            patch = difference(level_labels(node), wanted.get(node.name, {}))
-            if not patch:
+            if not difference(level_labels(node), wanted().get(node.name, {})):
                 continue
             if not self._pace():
                 raise Retry("another process leads, or this one ends")
             try:
-                self._api.merge(NODES, node.name, {"metadata": {"labels": patch}})
+                if self._label(node, wanted().get(node.name, {})):
+                    written += 1
+                else:
+                    changed += 1
             except ApiError as error:
                 if error.status in {NO_RESPONSE, _TOO_MANY} or error.status >= _SERVER_ERROR:
                     raise
-                if not error.not_found:
-                    refused.append(str(error))
-                continue
-            written += 1
-            metrics.TOPOLOGY_CHANGES.labels("Node", "update").inc()
+                refused.append(str(error))
         if written:
             _LOG.info("nodes labeled", extra=fields(nodes=written, refused=len(refused)))
         if refused:
             message = f"the API server refuses the labels of {count_of(len(refused), 'node')}"
             raise Blocked(TopologyReason.WRITE_FAILED, message, detail=min(refused))
+        if changed:
+            raise Retry(f"{count_of(changed, 'node')} changed meanwhile")
         return written
+
+    def _label(self, node: Node, wanted: Mapping[str, str]) -> bool:
+        """Send a request; return False if the node, or what is wanted of it, has changed meanwhile."""
+        now = self._watcher.nodes.get(node.name)
+        if now is None or now.metadata.uid != node.metadata.uid:
+            return False
+        labels = difference(level_labels(now), wanted)
+        if not labels:
+            return False
+        try:
+            self._api.merge(NODES, node.name, {"metadata": {"uid": node.metadata.uid, "labels": labels}})
+        except ApiError as error:
+            # The API server calls another uid in a patch a conflict, or an invalid value of metadata.uid.
+            if error.conflict or error.not_found or "metadata.uid" in error.message:
+                return False
+            raise
+        metrics.TOPOLOGY_CHANGES.labels("Node", "update").inc()
+        return True
 
 
 def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:

@@ -98,6 +98,49 @@ def test_a_node_whose_labels_are_refused_stops_no_other() -> None:
     assert all(world.levels(name) for name in SMALL if name != "node-0-0-0")
 
 
+def test_a_node_gets_the_labels_of_the_tree_that_is_newest_when_its_request_is_sent() -> None:
+    world = World(SMALL, LABELED)
+    sent: list[str] = []
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if (call.verb, call.plural) == ("merge", "nodes"):
+            sent.append(call.name)
+            if len(sent) == 1:
+                world.label("node-0-1-1", rack="r0-0")
+                process.observe()
+                process.controller.sources[0].refresh()
+                process.controller.tree.reconcile()
+        return send()
+
+    process = world.process(InterposedApi(world.api, around))
+    process.observe()
+    assert process.work() == []
+    assert (len(sent), world.levels("node-0-1-1")) == (4, {"rack": "r0-0", "block": "b0"})
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_node_that_is_created_anew_elsewhere_during_a_pass_gets_no_label_of_its_old_place(*, is_seen: bool) -> None:
+    world = World(SMALL, LABELED)
+    sent: list[str] = []
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if (call.verb, call.plural) == ("merge", "nodes"):
+            sent.append(call.name)
+            if len(sent) == 1:
+                world.remove("node-0-1-1")
+                world.add("node-0-1-1", {"rack": "r0-0", "block": "b0"})
+                if is_seen:
+                    process.observe()
+        return send()
+
+    process = world.process(InterposedApi(world.api, around))
+    process.observe()
+    assert [str(error) for error in process.work()] == ["1 node changed meanwhile"]
+    assert world.levels("node-0-1-1") == {}
+    process.settle()
+    assert world.levels("node-0-1-1") == {"rack": "r0-0", "block": "b0"}
+
+
 @pytest.mark.parametrize(("name", "resource"), [("kueue", RAW_KUEUE), ("kai", RAW_KAI)])
 def test_a_topology_has_the_levels_from_the_widest_to_the_closest_and_is_written_once(
     name: str, resource: Resource[Json]
