@@ -86,15 +86,36 @@ def _keep_parents(
     wanted: Mapping[str, HyperNode],
     adopted: AbstractSet[str],
 ) -> None:
-    """Decide the parents of what stays: the present one if that is wanted, or else the wanted one."""
+    """Decide the parents of what stays: the present one if that is wanted, or else the wanted one.
+
+    Without either, it is the closest HyperNode that is to have all of its members.
+    """
     for hypernodes in (current, wanted):
         for parent in hypernodes.values():
             if parent.name not in wanted or parent.name in stays:
                 continue
             for member in parent.members:
-                child = stays.get(member.name) if member.kind == "HyperNode" else None
-                if child is not None and child.name not in adopted and child.tier < wanted[parent.name].tier:
+                here = stays.get(member.name) if member.kind == "HyperNode" else None
+                if here is not None and here.name not in adopted and here.tier < wanted[parent.name].tier:
                     owner.setdefault(member, parent.name)
+    above = {member: each.name for each in wanted.values() for member in each.members}
+    for here in stays.values():
+        child = Member("HyperNode", here.name)
+        chains = [_chain(above, member) for member in here.members]
+        common = [name for name in chains[0] if all(name in chain for chain in chains)] if chains else []
+        wider = [name for name in common if name not in stays and wanted[name].tier > here.tier]
+        if wider and here.name not in adopted:
+            owner.setdefault(child, wider[0])
+
+
+def _chain(above: Mapping[Member, str], member: Member) -> list[str]:
+    """Return the HyperNodes around a member, the closest first."""
+    chain: list[str] = []
+    name = above.get(member)
+    while name is not None:
+        chain.append(name)
+        name = above.get(Member("HyperNode", name))
+    return chain
 
 
 def _around(

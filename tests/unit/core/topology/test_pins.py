@@ -50,13 +50,13 @@ def test_a_node_of_a_rack_that_may_not_change_stays_there_and_the_rack_stays_in_
     assert settled(one, other, lambda write: write.hypernode.name == "r0") == one
 
 
-def test_a_rack_that_may_not_be_deleted_keeps_its_nodes() -> None:
+def test_a_rack_that_may_not_be_deleted_keeps_its_nodes_and_comes_to_their_block() -> None:
     one, other = tree(RACKS, TIERS), tree({**RACKS, "n0": ["r2", "b1"], "n1": ["r2", "b1"]}, TIERS)
 
     state = settled(one, other, lambda write: write.hypernode.name == "r0")
 
     assert state["r0"] == one["r0"]
-    assert [placed(state, node) for node in ("n0", "n1")] == [{"r0"}, {"r0"}]
+    assert [placed(state, node) for node in ("n0", "n1")] == [{"r0", "b1"}, {"r0", "b1"}]
 
 
 def test_a_rack_whose_block_is_renamed_comes_below_the_new_one() -> None:
