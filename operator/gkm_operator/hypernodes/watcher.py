@@ -9,6 +9,7 @@ from typing import Any
 
 from gkm.api.config import Config
 from gkm.api.fabrics import SURVEY_PREFIX
+from gkm.api.grammar import listed
 from gkm.api.hypernodes import HyperNodeObject
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.reflector import OnChange, Reflector
@@ -19,6 +20,7 @@ from gkm.topology.providers import LABELS
 from gkm.topology.trees.labels import PREFIX
 
 from gkm_operator.hypernodes.objects import FABRICS, NODES, SURVEY_LABELS, SURVEYS, WatchedFabric, WatchedSurvey
+from gkm_operator.hypernodes.providers.mailbox import READS
 from gkm_operator.hypernodes.providers.messages import Written
 
 
@@ -56,6 +58,8 @@ class TopologyWatcher:
         self.node_changed: list[OnChange[Node]] = []
         self.fabric_changed: list[OnChange[WatchedFabric]] = []
         self.hypernode_changed: list[OnChange[HyperNodeObject]] = []
+        self.awaited_surveys: Callable[[], str] = str
+        """Returns what the provider `infiniband` waits for, once everything is listed."""
         self.node_input, self.hypernode_input = Input(changed), Input(changed)
         self.survey_input = Input(changed)
         self.nodes = Reflector(api, NODES, self._node)
@@ -77,9 +81,12 @@ class TopologyWatcher:
         """Return the reflectors that the providers need."""
         return tuple(dict.fromkeys(one for reflectors in self._read_by.values() for one in reflectors))
 
-    def ready(self, provider: str) -> bool:
-        """Return whether everything that a provider reads of the cluster has been listed once."""
-        return all(reflector.synced.is_set() for reflector in self._read_by[provider])
+    def awaited(self, provider: str) -> str:
+        """Return what a provider reads of the cluster that is not in its view yet, as a predicate; "" for nothing."""
+        unlisted = [one.resource.plural for one in self._read_by[provider] if not one.synced.is_set()]
+        if unlisted:
+            return f"waits for the list of {listed(unlisted, 3)}: if it does not come, the controllers' log says why"
+        return self.awaited_surveys() if provider == "infiniband" else ""
 
     def start(self, *, hypernodes: bool) -> None:
         """Start the watches that have not started; that of HyperNodes only where their kind is installed."""
@@ -113,12 +120,12 @@ class TopologyWatcher:
         )
 
     def _reads(self, provider: str) -> tuple[Reflector[Any], ...]:
-        match provider:
-            case "labels":
-                return (self.nodes,)
-            case "infiniband":
-                return self.nodes, self.fabrics, self.surveys
-        return self.nodes, self.fabrics
+        if provider == LABELS:
+            return (self.nodes,)
+        # Entry points see the GUIDs of Nodes, and would lose nodes without them.
+        reads = READS.get(provider, {"Ports"})
+        fabrics = (self.fabrics,) if reads & {"Ports", "Neighbors"} else ()
+        return self.nodes, *fabrics, *((self.surveys,) if "Survey" in reads else ())
 
     def _node(self, old: Node | None, new: Node | None) -> None:
         # kubelets update the status of every Node all the time.

@@ -42,9 +42,9 @@ class Cluster:
     complete: bool = True
     looks: int = 0
 
-    def ready(self, _provider: str) -> bool:
+    def awaited(self, _provider: str) -> str:
         self.looks += 1
-        return self.complete
+        return "" if self.complete else "waits for the cluster"
 
     def written(self) -> Written:
         return self.names

@@ -56,8 +56,8 @@ class Credentials(Protocol):
 class Cluster(Protocol):
     """What the controllers know of the cluster."""
 
-    def ready(self, provider: str) -> bool:
-        """Return whether everything that a provider reads of the cluster is in the view."""
+    def awaited(self, provider: str) -> str:
+        """Return what a provider reads of the cluster that is not in the view yet, as a predicate; "" for nothing."""
 
     def written(self) -> Written:
         """Return the names of domains that schedulers see."""
@@ -178,7 +178,10 @@ class Supervisor:
             raise ProviderFault("hangs in the kernel since its last end")
         secret = self._provider.credentials_secret
         credentials = dict(self._shared.credentials.read(secret)) if secret else {}
-        while not self._shared.cluster.ready(self.name):
+        waited = False
+        while awaited := self._shared.cluster.awaited(self.name):
+            waited = True
+            self._set_status(changed(self._status, state=State.STARTING, reason=awaited))
             if self._stopping.wait(_LOOK_SECONDS):
                 return
         start = Start(
@@ -201,7 +204,8 @@ class Supervisor:
                 self._mailbox = mailbox
                 if self._stopping.is_set():
                     mailbox.stop()
-            self._set_status(changed(self._status, state=State.STARTING))
+            reason = "" if waited else self._status.reason
+            self._set_status(changed(self._status, state=State.STARTING, reason=reason))
             Session(child, mailbox, self._limits, self._receive).run()
         finally:
             with self._lock:
@@ -242,8 +246,9 @@ class Supervisor:
         return True
 
     def _set_status(self, status: ProviderStatus) -> None:
-        self._status = status
-        self._shared.observer.status_changed(self.name, status)
+        before, self._status = self._status, status
+        if status != before:
+            self._shared.observer.status_changed(self.name, status)
 
 
 def _environment() -> dict[str, str]:

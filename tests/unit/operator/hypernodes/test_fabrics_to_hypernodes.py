@@ -16,6 +16,7 @@ from gkm.api.topology_status import ProviderState
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Json, Resource
+from gkm.kube.workqueue import Retry
 from gkm_operator.hypernodes.survey_feed import MAX_SURVEYS
 from support.host.waiting import until
 from support.operator.nodes import put
@@ -76,7 +77,8 @@ def until_it(process: Process, probe: Callable[[], object], what: str) -> None:
 
     def acted() -> bool:
         process.observe()
-        process.controller.surveys.publish()
+        if process.controller.watcher.surveys.synced.is_set():
+            process.controller.surveys.publish()
         process.work()
         return bool(probe())
 
@@ -229,10 +231,69 @@ def test_a_provider_waits_for_its_own_watches_only() -> None:
     for reflector in (watcher.nodes, watcher.fabrics):
         reflector._list()
     assert watcher.synced
-    assert watcher.ready("labels")
-    assert not watcher.ready("infiniband")
+    assert watcher.awaited("labels") == ""
+    assert watcher.awaited("infiniband").startswith("waits for the list of configmaps")
+    with pytest.raises(Retry):
+        process.controller.surveys.publish()
     watcher.surveys._list()
-    assert watcher.ready("infiniband")
+    assert watcher.awaited("infiniband") == ""
+
+
+@pytest.mark.parametrize(
+    ("provider", "waits"),
+    [
+        ("infiniband", True),
+        ("lldp", True),
+        ("ufm", True),
+        ("an-entry-point", True),
+        ("netq", False),
+        ("tree-file", False),
+    ],
+)
+def test_those_providers_wait_for_nodefabrics_that_see_them_or_their_guids(provider: str, *, waits: bool) -> None:
+    watcher = World({}, settings(provider)).process().controller.watcher
+    assert (watcher.fabrics in watcher.wanted) is waits
+    for reflector in (watcher.nodes, watcher.surveys):
+        reflector._list()
+    assert watcher.awaited(provider).startswith("waits for the list of nodefabrics" if waits else "") is True
+    assert bool(watcher.awaited(provider)) is waits
+
+
+def test_infiniband_starts_when_every_chosen_survey_was_fetched_or_is_gone() -> None:
+    world = world_with("infiniband")
+    gone, late = "node-002", "node-003"
+    for node in (SURVEYOR, OTHER, gone, late):
+        world.label(node, surveys="" if node == late else "yes")
+        world.api.create(CONFIGMAPS, survey(node, node.encode()))
+    process = world.process()
+    process.observe()
+    watcher, feed = process.controller.watcher, process.controller.surveys
+    assert watcher.awaited("infiniband").startswith("waits for 3 surveys")
+    faults = [ApiError(503, "", "away"), None, ApiError(404, "NotFound", "gone")]
+    world.api.fault = lambda verb, plural: faults.pop(0) if (verb, plural) == ("get", "configmaps") else None
+    with pytest.raises(ApiError):
+        feed.publish()
+    assert watcher.awaited("infiniband").startswith("waits for 1 survey,")
+    world.api.fault = lambda _verb, _plural: None
+    feed.publish()
+    assert watcher.awaited("infiniband") == ""
+    world.label(late, surveys="yes")
+    process.observe()
+    assert watcher.awaited("infiniband").startswith("waits for 1 survey,")
+
+
+def test_a_survey_that_was_gone_when_it_was_fetched_holds_up_nothing() -> None:
+    world = world_with("infiniband")
+    world.api.create(CONFIGMAPS, survey(SURVEYOR, b"x"))
+    process = world.process()
+    process.observe()
+    world.api.delete(CONFIGMAPS, survey(SURVEYOR, b"x")["metadata"]["name"], SYSTEM)
+    with pytest.raises(ApiError):
+        process.controller.surveys.publish()
+    assert process.controller.watcher.awaited("infiniband") == ""
+    world.api.create(CONFIGMAPS, survey(SURVEYOR, b"x"))
+    process.controller.surveys.publish()
+    assert [*published(process)] == [SURVEYOR]
 
 
 def test_surveys_are_listed_in_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:

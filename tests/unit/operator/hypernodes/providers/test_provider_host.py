@@ -125,9 +125,12 @@ def test_a_child_starts_when_what_it_reads_is_there(tmp_path: Path) -> None:
     with hosted(tmp_path, TopologyProvider("netq", source), cluster=cluster, view=(ClusterNode("n1"),)) as running:
         running.until(lambda: cluster.looks > 1, "it waits")
         assert running.status("netq").state is State.STARTING
+        assert running.status("netq").reason == "waits for the cluster"
         assert children_of(os.getpid()) == before
         cluster.complete = True
         running.serves("netq")
+    starting = [status.reason for _, status in running.seen.statuses if status.state is State.STARTING]
+    assert starting == ["waits for the cluster", ""]
 
 
 def test_a_provider_that_waits_for_the_large_message_of_another_is_not_silent(tmp_path: Path) -> None:
