@@ -4,6 +4,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,7 @@ from gkm.api.topology_settings import Topology
 from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, netq, tree_file, ufm
 from gkm.topology.fabrics.leaf_groups import name_of
 from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.fabrics.subnet import Subnet
 
 from gkm_cli.inputs import files
@@ -50,7 +52,13 @@ def read(options: SourceOptions, nodes: frozenset[str], settings: Topology) -> S
     fabrics = read_fabrics(options.fabrics or ())
     if fabrics.unread:
         sources.notes.append(f"{count_of(fabrics.unread, 'NodeFabric')} cannot be read and counts for no node")
-    for provider, found in _discoveries(options, fabrics.fabrics, nodes, settings, sources.switches):
+    for provider, discover in _discoveries(options, fabrics.fabrics, nodes, settings, sources.switches):
+        try:
+            found = discover()
+        except TooIrregular as error:
+            raise UsageError(
+                f"the network of {provider} cannot be used: {error}", "check the cables in its files, or leave it out"
+            ) from error
         sources.found[provider] = found
         sources.notes += [f"{provider}: {fault}" for fault in found.faults]
     return sources
@@ -62,8 +70,8 @@ def _discoveries(
     nodes: frozenset[str],
     settings: Topology,
     switches: dict[str, str],
-) -> Iterator[tuple[str, Discovery]]:
-    """Yield the providers that have files, with what they find."""
+) -> Iterator[tuple[str, Callable[[], Discovery]]]:
+    """Yield the providers that have files, with the function that reads these."""
     counts = lldp.matching(settings.lldp.interfaces)
 
     def from_subnets(subnets: Iterable[Subnet]) -> Discovery:
@@ -73,19 +81,20 @@ def _discoveries(
 
     if surveys := options.ibnetdiscover:
         limit = ibnetdiscover.MAX_BYTES
-        yield "infiniband", from_subnets(_parsed(path, "ibnetdiscover", limit, _parse_survey) for path in surveys)
+        parsed = (_parsed(path, "ibnetdiscover", limit, _parse_survey) for path in surveys)
+        yield "infiniband", partial(from_subnets, parsed)
     if pages := options.ufm:
         rows = chain.from_iterable(_parsed(path, "ufm", ufm.MAX_PAGE_BYTES, ufm.decode) for path in pages)
-        yield "ufm", from_subnets([ufm.subnet(rows)])
+        yield "ufm", lambda: from_subnets([ufm.subnet(rows)])
     if outputs := options.lldp:
-        yield "lldp", lldp.from_neighbors(_neighbors(outputs), nodes, counts=counts)
+        yield "lldp", lambda: lldp.from_neighbors(_neighbors(outputs), nodes, counts=counts)
     elif fabrics and any(provider.name == "lldp" for provider in settings.providers):
-        yield "lldp", lldp.discover(fabrics, nodes, counts=counts)
+        yield "lldp", partial(lldp.discover, fabrics, nodes, counts=counts)
     if answers := options.netq:
         ends = chain.from_iterable(_parsed(path, "netq", netq.MAX_BYTES, netq.decode) for path in answers)
-        yield "netq", lldp.from_netq(ends, nodes)
+        yield "netq", partial(lldp.from_netq, ends, nodes)
     if (path := options.tree_file) is not None:
-        yield "tree-file", Discovery(_parsed(path, "tree-file", tree_file.MAX_BYTES, tree_file.parse))
+        yield "tree-file", lambda: Discovery(_parsed(path, "tree-file", tree_file.MAX_BYTES, tree_file.parse))
 
 
 def _switch(description: str) -> str:

@@ -16,6 +16,9 @@ def discover(
 
     Several files of one subnet count as one. Subnets that share hosts, such as the planes of one fabric, form common
     groups. A file that cannot be read is a fault; the others count.
+
+    Raises:
+        TooIrregular: as from_subnets.
     """
     subnets: list[Subnet] = []
     faults = []
@@ -34,6 +37,10 @@ def from_subnets(
     existing: Container[str] = (),
     faults: tuple[str, ...] = (),
 ) -> Discovery:
-    """Return the HyperNodes of `nodes` in subnets of any source, such as UFM."""
+    """Return the HyperNodes of `nodes` in subnets of any source, such as UFM.
+
+    Raises:
+        TooIrregular: the subnets together have no groups that can be found in bounded time.
+    """
     found = leaf_groups.discover(guid_join.join(subnets, fabrics, nodes), nodes, existing)
     return replace(found, faults=(*faults, *found.faults))

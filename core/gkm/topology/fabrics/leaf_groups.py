@@ -14,7 +14,7 @@ from hashlib import sha256
 from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics.levels import switch_levels, tier_name
 from gkm.topology.fabrics.network import Cables, Discovery, Network
-from gkm.topology.fabrics.rails import TooIrregular, joined
+from gkm.topology.fabrics.rails import joined
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
@@ -37,12 +37,12 @@ def discover(network: Network, nodes: Collection[str], existing: Container[str] 
 
     A group is named by one of its switches: the first whose name is in `existing`, the names that this source had
     before, else the first of all. So a new switch renames no group.
+
+    Raises:
+        TooIrregular: the network has no groups that can be found in bounded time.
     """
     known = frozenset(nodes)
-    try:
-        levels = _levels(network, existing)
-    except TooIrregular as error:
-        return Discovery(faults=(*network.faults, f"the network is ignored: {error}"))
+    levels = _levels(network, existing)
     quarantined = [
         Quarantined(node, QuarantineReason.EQUAL_CABLES, _message(cables))
         for level in levels

@@ -16,8 +16,8 @@ from gkm.topology.fabrics import program_output
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, names_in
 
-MAX_PAGE_BYTES = 128 << 20
-"""A row takes 1.5 kB."""
+MAX_PAGE_BYTES = 100 << 20
+"""As much as the provider reads of an answer. A row takes 1.5 kB."""
 MAX_ROWS = 1 << 20
 _GUID = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.ASCII)
 _COMPUTER, _SWITCH = "Computer", "Switch"

@@ -18,6 +18,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Url, parse_url
 
 MAX_BODY_BYTES = 100 << 20
+"""No less than a decoder of answers accepts (gkm.topology.fabrics.ufm)."""
 _CONNECT_SECONDS, _STALL_SECONDS = 10.0, 30.0
 _OK = 200
 _REFUSED = frozenset({401, 403})

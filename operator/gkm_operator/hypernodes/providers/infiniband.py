@@ -1,17 +1,22 @@
 """The provider `infiniband`: surveys of subnets, joined with the GUIDs of NodeFabrics.
 
-Agents write surveys: they are foreign. A survey that cannot be read, or takes too much memory, is a fault of this
-survey alone, and its last good one counts on until this process ends.
+Agents write surveys: they are foreign. A survey that cannot be read, takes too much memory, or leaves no order in the
+network, is a fault of this survey alone, and its last good one counts on until this process ends.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import msgspec
+from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics import infiniband
 from gkm.topology.fabrics.ibnetdiscover import NotASurvey
 from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Provider
 
@@ -20,6 +25,11 @@ from gkm_operator.hypernodes.providers.survey_text import parsed
 
 MAX_NETWORK_BYTES = 24 << 20
 """Of one survey. A network of 10,000 hosts with eight adapters each has 12 MiB."""
+AGAIN_SECONDS = 300.0
+"""After this time a reading tries what was left out before: there may be more memory then."""
+_SEARCH_SECONDS = 30.0
+"""For the survey that must be left out; about a tenth of the silence that ends a provider."""
+_NO_MEMORY = "it takes more memory than the provider has"
 
 
 def provider(_config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
@@ -30,17 +40,23 @@ def provider(_config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> P
 class SurveyReader:
     """Parses each survey once; the networks stay as bytes, which take a fraction of the memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._parsed: dict[bytes, bytes | str] = {}
         """The network in a survey, or why there is none, by digest."""
         self._good: dict[str, bytes] = {}
         """The last network of each node."""
+        self._used: dict[str, bytes] = {}
+        """The network of each node in the last tree."""
+        self._left_out: dict[bytes, str] = {}
+        """Networks that cannot be used beside the others, and why."""
+        self._again = 0.0
 
     def read(self, known: Known) -> Discovery:
         """Return the HyperNodes of all surveys.
 
         Raises:
-            SourceMissing: no survey can be read.
+            SourceMissing: no survey can be used.
         """
         surveys = known.view.surveys()
         if not surveys:
@@ -48,32 +64,83 @@ class SurveyReader:
         faults = self._parse(surveys)
         if not self._good:
             raise SourceMissing(faults[0])
-        fabrics, nodes = known.view.fabrics("Ports"), known.nodes
-        networks = sorted({*self._good.values()}, key=len)
-        while True:
-            try:
-                subnets = [msgspec.msgpack.decode(network, type=Subnet) for network in networks]
-                return infiniband.from_subnets(subnets, fabrics, nodes, known.existing, tuple(faults))
-            except MemoryError:
-                if len(networks) == 1:
-                    raise
-                networks.pop()
-                faults.append("the largest survey takes too much memory beside the others, and is left out")
+        discover = partial(_discover, known, known.view.fabrics("Ports"))
+        deadline = self._clock() + _SEARCH_SECONDS
+        while usable := self._usable():
+            networks = sorted({*usable.values()})
+            found = discover(networks)
+            if isinstance(found, Discovery):
+                break
+            self._left_out[self._harmful(networks, discover, deadline)] = found
+        else:
+            raise SourceMissing(f"no survey can be used: {next(iter(self._left_out.values()))}")
+        self._used = usable
+        for node, network in sorted(self._good.items()):
+            if why := self._left_out.get(network):
+                faults.append(f"a survey is left out beside the others: {why}{_rest(node in usable)}")
+        return replace(found, faults=(*faults, *found.faults))
+
+    def _usable(self) -> dict[str, bytes]:
+        """Return the network of each node that counts: instead of one that is left out, that of the last tree."""
+        wanted = {
+            node: self._used.get(node, network) if network in self._left_out else network
+            for node, network in self._good.items()
+        }
+        return {node: network for node, network in wanted.items() if network not in self._left_out}
+
+    def _harmful(
+        self, networks: Sequence[bytes], discover: Callable[[Sequence[bytes]], Discovery | str], deadline: float
+    ) -> bytes:
+        """Return a network without which the others can be used; the first one if there is none, or not soon.
+
+        Those that were not in the last tree come first, for it had order, and the largest of them.
+        """
+        used = {*self._used.values()}
+        candidates = sorted(networks, key=lambda network: (network in used, -len(network)))
+        for network in candidates:
+            if self._clock() >= deadline:
+                break
+            if isinstance(discover([other for other in networks if other != network]), Discovery):
+                return network
+        return candidates[0]
 
     def _parse(self, surveys: Mapping[str, bytes]) -> list[str]:
-        """Parse what is new; return the faults."""
+        """Parse what is new, and what is to be tried again; return the faults."""
+        again = self._clock() >= self._again
+        if again:
+            self._again = self._clock() + AGAIN_SECONDS
         faults = []
         before, self._parsed = self._parsed, {}
+        networks = {*self._good.values()}
         self._good = {node: network for node, network in self._good.items() if node in surveys}
         for node, text in sorted(surveys.items()):
             digest = sha256(text).digest()
-            found = self._parsed[digest] = before.get(digest) or self._parsed.get(digest) or _network(text)
+            found = self._parsed.get(digest) or before.get(digest)
+            if found is None or (found == _NO_MEMORY and again and digest not in self._parsed):
+                found = _network(text)
+            self._parsed[digest] = found
             if isinstance(found, bytes):
                 self._good[node] = found
             else:
-                rest = "; its last good one counts on" if node in self._good else ""
-                faults.append(f"a survey cannot be read: {found}{rest}")
+                faults.append(f"a survey cannot be read: {found}{_rest(node in self._good)}")
+        if again or networks != {*self._good.values()}:
+            self._left_out = {}
         return faults
+
+
+def _rest(counts: bool) -> str:  # noqa: FBT001 -- what the text depends on
+    return "; its last good one counts on" if counts else ""
+
+
+def _discover(known: Known, fabrics: Iterable[NodeFabric], networks: Iterable[bytes]) -> Discovery | str:
+    """Return the HyperNodes of networks, or why there are none."""
+    try:
+        subnets = [msgspec.msgpack.decode(network, type=Subnet) for network in networks]
+        return infiniband.from_subnets(subnets, fabrics, known.nodes, known.existing)
+    except MemoryError:
+        return _NO_MEMORY
+    except TooIrregular as error:
+        return str(error)
 
 
 def _network(text: bytes) -> bytes | str:
@@ -82,7 +149,7 @@ def _network(text: bytes) -> bytes | str:
     except NotASurvey as error:
         return str(error)
     except MemoryError:
-        return "it takes more memory than the provider has"
+        return _NO_MEMORY
     if len(network) > MAX_NETWORK_BYTES:
         return f"its network takes {len(network)} bytes; {MAX_NETWORK_BYTES} are possible"
     return network

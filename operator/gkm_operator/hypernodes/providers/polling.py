@@ -1,8 +1,8 @@
 """A provider that reads its whole source again and again, the form of all built-in ones.
 
 It sends a snapshot when the HyperNodes have changed, or when an event was refused or not written; otherwise it reports
-that nothing changed. What cannot be read ends it, and the controllers start it again after a pause. Reading takes a
-fifth of its time at most.
+that nothing changed. What cannot be read, or is missing after a snapshot, ends it: its last HyperNodes count on, and
+the controllers start it again after a pause. Reading takes a fifth of its time at most.
 """
 
 import time
@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.providers import Action, Event, Events, HyperNodeView, ProviderFailed, Replies
 from msgspec import Struct
 
@@ -47,7 +48,7 @@ class Known:
 
 
 Read = Callable[[Known], Discovery]
-"""Reads a source; raises ProviderFailed or SourceMissing."""
+"""Reads a source; raises ProviderFailed, SourceMissing or TooIrregular."""
 
 
 class PollingProvider:
@@ -73,7 +74,12 @@ class PollingProvider:
             try:
                 if found is None or not self._follows or version != read:
                     found, read = self._read(Known(view, ExistingNames(view.written, names))), version
+            except TooIrregular as error:
+                raise ProviderFailed(f"cannot use its network: {error}") from None
             except SourceMissing as missing:
+                if sent is not None:
+                    # Its HyperNodes become older: an event would make them look new.
+                    raise ProviderFailed(str(missing)) from None
                 found = None
                 events.put(Event(Action.UPDATE, (), (str(missing),)))
             else:

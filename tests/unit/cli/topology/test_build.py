@@ -9,6 +9,7 @@ import pytest
 import yaml
 from support.cli.command import gkm
 from support.topology.clusters import DATA, HOSTS, SURVEY, labeled, surveyed_cluster, topology, written
+from support.topology.infiniband_networks import irregular
 from support.topology.kube_lists import Json
 
 FORMS = ("tree", "json", "hypernodes", "labels")
@@ -277,6 +278,14 @@ def test_a_file_that_is_something_else_is_named(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {option} ")
     assert done.stderr.endswith(f"{message}\n")
+
+
+def test_a_network_without_order_is_an_error_and_no_tree_without_its_nodes(tmp_path: Path, racks: Path) -> None:
+    survey = tmp_path / "survey"
+    survey.write_bytes(irregular())
+    done = topology("build", "--nodes", racks, "--ibnetdiscover", survey)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the network of infiniband cannot be used: its switches share hosts in no order" in done.stderr
 
 
 def test_standard_input_serves_one_option_only() -> None:

@@ -130,12 +130,10 @@ def test_switches_that_all_lead_to_one_another_are_leaves() -> None:
     assert groups(found) == {switch: [f"n-{switch}"] for switch in everyone}
 
 
-def test_a_network_without_order_yields_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_without_order_is_no_network_without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rails, "MAX_WORK", 10)
-    found = discover(Network(cables(n1="ab", n2="bc", n3="ca"), faults=("another",)))
-    assert found.hypernodes == ()
-    assert found.faults[0] == "another"
-    assert "the network is ignored" in found.faults[1]
+    with pytest.raises(rails.TooIrregular):
+        discover(Network(cables(n1="ab", n2="bc", n3="ca"), faults=("another",)))
 
 
 def test_no_network_has_no_groups() -> None:

@@ -4,6 +4,7 @@ import base64
 import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,13 @@ from gkm.topology.fabrics.network import Discovery
 from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Action, ClusterNode, Event
 from gkm_operator.hypernodes.providers import infiniband, survey_text
-from gkm_operator.hypernodes.providers.infiniband import SurveyReader
+from gkm_operator.hypernodes.providers.infiniband import AGAIN_SECONDS, SurveyReader
 from gkm_operator.hypernodes.providers.messages import Observed, ToChild, Written
 from gkm_operator.hypernodes.providers.polling import Known, SourceMissing
 from gkm_operator.hypernodes.providers.view import LiveView
 from gkm_operator.hypernodes.providers.written_names import ExistingNames
 from support.topology.hosted_providers import hosted
-from support.topology.infiniband_networks import Rails, adapter_guid, cabling, topology_file
+from support.topology.infiniband_networks import Rails, adapter_guid, cabling, irregular, topology_file
 from support.topology.observed import packed, ports, survey
 from support.topology.provider_run import ProviderRun
 
@@ -163,7 +164,89 @@ def test_surveys_that_take_too_much_memory_together_lose_the_largest(monkeypatch
     monkeypatch.setattr(fabric, "from_subnets", from_subnets)
     found = SurveyReader().read(known(survey("a", TEXT), survey("b", more)))
     assert groups(found) == BY_GROUP
-    assert found.faults == ("the largest survey takes too much memory beside the others, and is left out",)
+    assert found.faults == ("a survey is left out beside the others: it takes more memory than the provider has",)
+
+
+LEFT_OUT = "a survey is left out beside the others: its switches share hosts in no order"
+
+
+def test_a_survey_without_order_is_left_out_and_the_others_count() -> None:
+    reader = SurveyReader()
+    good, bad = survey("b", TEXT), survey("a", irregular())
+    for surveys in ((good, bad), (good,), (good, bad), (survey("c", irregular("e")), good, bad)):
+        found = reader.read(known(*surveys))
+        assert groups(found) == BY_GROUP
+        assert [fault.startswith(LEFT_OUT) for fault in found.faults] == [True] * (len(surveys) - 1)
+
+
+def test_a_survey_that_loses_its_order_is_replaced_by_the_last_one_of_its_node() -> None:
+    reader = SurveyReader()
+    reader.read(known(survey("a", TEXT)))
+    found = reader.read(known(survey("a", irregular())))
+    assert groups(found) == BY_GROUP
+    (fault,) = found.faults
+    assert fault.startswith(LEFT_OUT)
+    assert fault.endswith("; its last good one counts on")
+
+
+def test_surveys_that_all_have_no_order_are_a_missing_source_not_an_empty_one() -> None:
+    reader = SurveyReader()
+    for _ in range(2):
+        with pytest.raises(SourceMissing, match="no survey can be used: its switches share hosts in no order"):
+            reader.read(known(survey("a", irregular()), survey("b", irregular("e"))))
+
+
+def test_a_left_out_survey_is_looked_for_once_for_the_same_surveys(monkeypatch: pytest.MonkeyPatch) -> None:
+    networks: list[int] = []
+    join = fabric.from_subnets
+
+    def from_subnets(subnets: list[Subnet], *others: object) -> Discovery:
+        networks.append(len(subnets))
+        return join(subnets, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fabric, "from_subnets", from_subnets)
+    now = [0.0]
+    reader = SurveyReader(lambda: now[0])
+    surveys = known(survey("a", irregular()), survey("b", TEXT))
+    for _ in range(3):
+        reader.read(surveys)
+    assert networks == [2, 1, 1, 1, 1]
+    now[0] = AGAIN_SECONDS
+    reader.read(surveys)
+    assert networks == [2, 1, 1, 1, 1, 2, 1, 1]
+
+
+def test_a_search_takes_bounded_time() -> None:
+    """With a clock that leaves no time to try, the survey that was not in the last tree is left out."""
+    now = count(0.0, 100.0)
+    reader = SurveyReader(lambda: next(now))
+    more = topology_file(cabling(Rails(pods=1, groups=3, hosts_each=40, rails=2, spines=2)))
+    assert groups(reader.read(known(survey("b", TEXT)))) == BY_GROUP
+    found = reader.read(known(survey("a", irregular()), survey("b", TEXT), survey("c", more)))
+    assert any(fault.startswith(LEFT_OUT) for fault in found.faults)
+    assert set(map(tuple, BY_GROUP)) <= set(map(tuple, groups(found)))
+
+
+def test_memory_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = survey("large", TEXT + b"# large\n")
+    seen: list[bytes] = []
+
+    def parsed(text: bytes) -> Subnet:
+        seen.append(text)
+        if seen.count(large.data) == 1 and text == large.data:
+            raise MemoryError
+        return survey_text.parsed(text)
+
+    monkeypatch.setattr(infiniband, "parsed", parsed)
+    now = [0.0]
+    reader = SurveyReader(lambda: now[0])
+    surveys = known(survey("a", TEXT), large)
+    for _ in range(3):
+        assert len(reader.read(surveys).faults) == 1
+    assert seen.count(large.data) == 1
+    now[0] = AGAIN_SECONDS
+    assert reader.read(surveys).faults == ()
+    assert seen.count(large.data) == 2
 
 
 def test_a_real_child_with_little_memory_serves_beside_a_survey_that_needs_more(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Polling: how often a source is read, what is sent, and which names a group has."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from gkm.topology.claims import escaped
 from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.names import hypernode_name, label_value
-from gkm.topology.providers import Action, Event, Reply
+from gkm.topology.providers import Action, Event, ProviderFailed, Reply
 from gkm_operator.hypernodes.providers import polling
 from gkm_operator.hypernodes.providers.messages import ToChild, Written
 from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, SourceMissing, following
@@ -81,8 +82,8 @@ def test_silence_of_ten_intervals_is_a_fault(seconds: float, timeout: float, sta
     assert PollingProvider("test", lambda _: leaf("a"), seconds, timeout=timeout).stale_seconds == stale
 
 
-def test_a_source_that_goes_away_is_reported_and_its_hypernodes_are_sent_once() -> None:
-    results = iter([leaf("a"), None, leaf("a"), leaf("b")])
+def test_a_source_that_is_not_there_yet_is_reported_and_its_hypernodes_are_sent_once() -> None:
+    results = iter([None, leaf("a"), leaf("a"), leaf("b")])
 
     def read(_known: Known) -> Discovery:
         result = next(results, leaf("b"))
@@ -95,12 +96,38 @@ def test_a_source_that_goes_away_is_reported_and_its_hypernodes_are_sent_once() 
         run.reply(Reply("b", "not written"))
         again = run.next(lambda event: event.action is Action.SNAPSHOT)
     assert events == [
-        Event(Action.SNAPSHOT, leaf("a").hypernodes),
         Event(Action.UPDATE, (), ("is away",)),
+        Event(Action.SNAPSHOT, leaf("a").hypernodes),
         Event(Action.UPDATE, ()),
         Event(Action.SNAPSHOT, leaf("b").hypernodes),
     ]
     assert again.hypernodes == leaf("b").hypernodes
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (SourceMissing("is away"), "is away"),
+        (TooIrregular("its switches share hosts"), "cannot use its network: its switches share hosts"),
+    ],
+    ids=["missing", "irregular"],
+)
+def test_a_source_that_is_lost_ends_the_provider_so_that_its_last_hypernodes_count_and_become_older(
+    fault: Exception, why: str
+) -> None:
+    results: Iterator[Discovery | Exception] = iter([leaf("a"), fault])
+
+    def read(_known: Known) -> Discovery:
+        result = next(results)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    with ProviderRun.of(PollingProvider("test", read, 0.01), "n1") as run:
+        assert run.next().action is Action.SNAPSHOT
+        error = run.failure()
+    assert isinstance(error, ProviderFailed)
+    assert str(error) == why
 
 
 def test_a_view_that_does_not_change_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
