@@ -1,6 +1,7 @@
 """Shows the cluster to the providers: HyperNodes of all sources, Nodes, and what agents report of them."""
 
 from collections.abc import Mapping
+from threading import Lock
 
 from gkm.api.hypernodes import HyperNodeObject
 from gkm.topology.hypernode_objects import value
@@ -16,17 +17,23 @@ from gkm_operator.hypernodes.watcher import TopologyWatcher
 
 def feed(view: ClusterView, watcher: TopologyWatcher) -> None:
     """Publish every change that `watcher`, which has not started, observes from now on."""
+    # A Node is published by the threads of two watches, and the one that reads last must publish last.
+    order = Lock()
+
+    def publish_node(name: str) -> None:
+        with order:
+            _publish_node(view, watcher, name)
 
     def node_changed(old: Node | None, new: Node | None) -> None:
         if (old is None or new is None) and (node := new or old) is not None:
-            _publish_node(view, watcher, node.name)
+            publish_node(node.name)
 
     def fabric_changed(old: WatchedFabric | None, new: WatchedFabric | None) -> None:
         if (fabric := new or old) is None:
             return
         name = fabric.metadata.name
         if old is None or new is None or old.guids != new.guids:
-            _publish_node(view, watcher, name)
+            publish_node(name)
         _publish_reports(view, name, _reports(old), _reports(new))
 
     def hypernode_changed(old: HyperNodeObject | None, new: HyperNodeObject | None) -> None:

@@ -1,9 +1,10 @@
 """InfiniBand and LLDP become HyperNodes by way of their real child processes; surveys are those of chosen nodes."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -17,6 +18,10 @@ from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Json, Resource
 from gkm.kube.workqueue import Retry
+from gkm.topology.hypernodes import Member
+from gkm.topology.providers import ClusterNode
+from gkm_operator.hypernodes.providers.mailbox import Value
+from gkm_operator.hypernodes.providers.messages import Key
 from gkm_operator.hypernodes.survey_feed import MAX_SURVEYS
 from support.host.waiting import until
 from support.operator.nodes import put
@@ -345,6 +350,31 @@ def test_the_state_of_a_port_changes_nothing_that_children_see() -> None:
     process.observe()
     after = view._values
     assert after[("Ports", OTHER)] is before[("Ports", OTHER)]
+
+
+def test_a_node_has_its_guids_when_its_nodefabric_comes_while_the_node_is_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World({SURVEYOR: {}}, settings("ufm"))
+    put(world.api, FABRICS, fabric(SURVEYOR, infiniband=ports(SURVEYOR)))
+    process = world.process()
+    watcher, view = process.controller.watcher, process.controller._host.view
+    other = Thread(target=watcher.fabrics._list)
+    publish = view.publish
+
+    def published_late(changed: Iterable[Value], deleted: Iterable[Key] = ()) -> None:
+        if other.ident is None:
+            other.start()
+            # Time to publish what it has read, if it can.
+            other.join(0.5)
+        publish(changed, deleted)
+
+    monkeypatch.setattr(view, "publish", published_late)
+    watcher.nodes._list()
+    other.join()
+    node = view.get(Member("Node", SURVEYOR))
+    assert isinstance(node, ClusterNode)
+    assert set(node.guids) == {port["portGUID"] for port in ports(SURVEYOR)}
 
 
 def test_the_reduced_nodefabric_is_one_that_the_child_decodes() -> None:
