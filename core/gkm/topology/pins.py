@@ -28,7 +28,7 @@ def writes_around(
     if not pins:
         return ordered_writes(current, wanted)
     stays, owner = _pinned(current, wanted, pins)
-    _keep_parents(stays, owner, current, wanted, adopted)
+    _decide_parents(stays, owner, current, wanted, adopted)
     # Others may have added members to what is pinned; that cannot be repaired now.
     now = {name: stays.get(name, each) for name, each in current.items()}
     gone = [name for name, each in stays.items() if not each.members]
@@ -47,7 +47,7 @@ def _pinned(
 
     A child stays too unless it is wanted below its parent, and never becomes empty on the way.
     """
-    kept = _kept(current, wanted)
+    lasting = _lasting(current, wanted)
     stays: dict[str, HyperNode] = {}
     owner: dict[Member, str] = {}
     queue = sorted(names, reverse=True)
@@ -60,26 +60,26 @@ def _pinned(
         members = [member for member in members if owner.setdefault(member, name) == name]
         stays[name] = HyperNode(name, here.tier_name, tuple(sorted(members)), here.tier)
         children = [member.name for member in members if member.kind == "HyperNode"]
-        queue += [child for child in children if child not in kept or wanted[child].tier >= here.tier]
+        queue += [child for child in children if child not in lasting or wanted[child].tier >= here.tier]
     return stays, owner
 
 
-def _kept(current: Mapping[str, HyperNode], wanted: Mapping[str, HyperNode]) -> set[str]:
-    """Return the HyperNodes that have a member now and later which itself is kept."""
+def _lasting(current: Mapping[str, HyperNode], wanted: Mapping[str, HyperNode]) -> set[str]:
+    """Return the HyperNodes that have a member now and later, which is a node or lasts itself."""
     counts = Counter(member for each in current.values() for member in each.members)
-    kept: set[str] = set()
+    lasting: set[str] = set()
     for name in sorted(current.keys() & wanted.keys(), key=lambda name: current[name].tier):
         both = set(current[name].members) & set(wanted[name].members)
-        if any(counts[member] == 1 and (member.kind == "Node" or member.name in kept) for member in both):
-            kept.add(name)
-    return kept
+        if any(counts[member] == 1 and (member.kind == "Node" or member.name in lasting) for member in both):
+            lasting.add(name)
+    return lasting
 
 
 def _rises(hypernodes: Mapping[str, HyperNode], member: Member, tier: int) -> bool:
     return member.kind == "Node" or (member.name in hypernodes and hypernodes[member.name].tier < tier)
 
 
-def _keep_parents(
+def _decide_parents(
     stays: Mapping[str, HyperNode],
     owner: dict[Member, str],
     current: Mapping[str, HyperNode],
