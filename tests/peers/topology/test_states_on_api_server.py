@@ -42,7 +42,8 @@ def checker(labeled: Cluster) -> Iterator[Checker]:
 
 
 def config(**more: object) -> Config:
-    return parse(json.dumps({"topology": TOPOLOGY | more}))
+    # From one test to the next, more nodes move than a guard lets pass.
+    return parse(json.dumps({"topology": TOPOLOGY | {"guard": {"percent": 100}} | more}))
 
 
 @contextmanager
@@ -71,9 +72,7 @@ def test_nodes_that_move_all_the_time_leave_every_state_valid_and_the_last_one_t
     api = connect(str(labeled.kubeconfig))
     labels = {name: dict(own) for name, own in NODES.items()}
     written = HyperNodeWriter(labeled)
-    # More nodes move in this minute than a guard lets pass.
-    settings = config(guard={"percent": 100})
-    with running(labeled, settings):
+    with running(labeled, config()):
         labeled.until(lambda: nodes_of(written.existing()) == expected(labels), "the first tree")
         for _ in range(15):
             for name in chance.sample(sorted(labels), 3):
@@ -82,7 +81,7 @@ def test_nodes_that_move_all_the_time_leave_every_state_valid_and_the_last_one_t
                 api.merge(KUBE_NODES, name, {"metadata": {"labels": labels[name]}})
             labeled.until(lambda: nodes_of(written.existing()) == expected(labels), "the next tree", 60)
         version = newest(labeled)
-    with running(labeled, settings) as again:
+    with running(labeled, config()) as again:
         labeled.until(lambda: again.overview.findings()[2].good, "a new process finds nothing to do")
         assert newest(labeled) == version
     assert checker.states > len(expected(labels))
