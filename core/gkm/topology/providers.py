@@ -1,4 +1,4 @@
-"""The contract of topology providers, after seed 002 of Volcano's design of a HyperNode lifecycle.
+"""The contract of topology providers, after Volcano's design document "HyperNode Lifecycle Management".
 
 A provider turns one source, such as a fabric manager, into HyperNodes. Entry points of the group
 `gkm.topology_providers` name a function that takes the provider's configuration and credentials and returns a Provider.
