@@ -14,11 +14,17 @@ unexport PYTHONDONTWRITEBYTECODE
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 XDIST ?= -n 6
+# VERSION, or TAG (v1.2.3) in CI, and what else a release reads of the environment: a recipe never has their text, which
+# make and the shell would expand; whoever may push a tag would run commands by its name.
+RELEASE := $(BIN)/python scripts/release.py
+# Building images needs root; everything else needs no more than the files.
+AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo --preserve-env)
 # Tests with partners wait more than they compute. Each worker has a cluster, one of them the node
 # of this machine (tests/support/host/workers.py).
 SLOW_XDIST ?= -n 3 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup check format generate lock test demo demo-cluster peers images e2e bench fuzz clean
+.PHONY: help setup check format generate docs lock test demo demo-cluster peers images version release verify-release publish \
+  github-release e2e bench fuzz clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,8 +44,12 @@ check: setup ## format, lint, types, layers, unit and contract tests: three minu
 format: setup ## rewrite sources in the one format
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
-generate: setup ## crds/, deploy/ and protobuf modules from their sources
+generate: setup ## crds/, the chart, deploy/, man pages and protobuf modules from their sources (builds Helm once, with Go)
 	@$(BIN)/python scripts/generate.py
+	$(BIN)/python scripts/manifests.py
+
+docs: setup ## the site, in site/: python3 -m http.server --directory site
+	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
 lock: ## requirements.lock and requirements/*.lock from pyproject.toml (needs uv)
 	@scripts/lock
@@ -49,8 +59,27 @@ peers: setup ## build the real partners once, into a cache outside the repositor
 	$(BIN)/python -m support.triton.installation
 
 images: setup ## our container images, built once by the Dockerfiles, into the same cache (root)
-	@scripts/debian-packages
-	$(BIN)/python -m support.product_images.build
+	@$(AS_ROOT) scripts/debian-packages
+	$(AS_ROOT) env PYTHONPATH=tests $(BIN)/python -m support.product_images.build
+
+version: setup ## state VERSION=1.2.3 everywhere, for a commit before its release (builds Helm once)
+	@$(RELEASE) version
+
+release: setup ## dist/release of VERSION=1.2.3: images, chart, SBOMs, provenance, checksums (root; PLATFORMS=, BASE=local)
+	@$(AS_ROOT) scripts/debian-packages $(if $(value PLATFORMS),qemu-user-static)
+	$(AS_ROOT) env PYTHONPATH=tests $(RELEASE) build --platforms "$${PLATFORMS:-}" --base "$${BASE:-}" $(if $(value DIRTY),--dirty)
+
+verify-release: setup ## whether all in dist/release agrees with VERSION=1.2.3
+	@$(RELEASE) verify --platforms "$${PLATFORMS:-}" $(if $(value TRIAL),--trial)
+
+publish: setup ## store the images of dist/release in REGISTRY=registry.example/team, signed (KEY=cosign.key)
+	@if [ -n "$${REGISTRY_TOKEN:-}" ]; then
+	  printf %s "$$REGISTRY_TOKEN" | $(BIN)/gkm login "$${REGISTRY%%/*}" -u "$$REGISTRY_USER" --password-stdin
+	fi
+	$(RELEASE) publish --platforms "$${PLATFORMS:-}" --registry "$${REGISTRY:-}" --key "$${KEY:-}" $(if $(value TRIAL),--trial)
+
+github-release: setup ## the files of dist/release as a release of the tag on GitHub (its own gh; GH_TOKEN)
+	@$(RELEASE) github --platforms "$${PLATFORMS:-}" --key "$${KEY:-}"
 
 test: setup ## the whole of it: check, slow tests, real partners, our images, a real node
 	@scripts/debian-packages
@@ -78,4 +107,4 @@ fuzz: setup ## fuzz every parser of outside bytes: TARGET=name, SECONDS_EACH=20
 	@$(BIN)/python tests/fuzz/fuzz_run.py
 
 clean: ## what was made in this directory (the peers' cache stays)
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

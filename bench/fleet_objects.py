@@ -83,7 +83,7 @@ def agent_pod_status(node: str) -> Object:
         "ready": True,
         "started": True,
         "restartCount": 0,
-        "image": "gkm-agent:0.1.0",
+        "image": "gkm-agent:test",
         "imageID": f"gkm-agent@sha256:{7:064x}",
         "containerID": f"containerd://{7:064x}",
         "state": {"running": {"startedAt": timestamp()}},

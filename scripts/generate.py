@@ -1,18 +1,38 @@
-"""Write the generated files: crds and rights from gkm.api, and the messages of CSI. `--check` only compares, for CI."""
+"""Write what is generated, except from the chart (scripts/manifests.py); `--check` only compares, for CI.
 
+From gkm.api: crds, rights, the schema of the chart's values, the page of the API. From the commands: man pages, a page.
+From pyproject.toml: every other place that says the version. Besides, the dashboard and the messages of CSI.
+"""
+
+import json
+import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
+from typing import Any
 
+import api_reference
+import command_reference
+import dashboard
+import man_pages
+import msgspec
 import yaml
 from gkm.api import task_group_rights
+from gkm.api.config import Config
 from gkm.api.crds import definitions
 from gkm.api.task_group_settings import TaskGroups
 
 ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "deploy" / "chart" / "gkm"
+VALUES = Path(__file__).with_name("values.schema.yaml")
 MESSAGES = "gkm_csi/proto"
 HEADER = "# Generated from core/gkm/api by `make generate`; do not edit.\n"
+VERSION_MODULE = '''"""Generated from pyproject.toml by `make generate`: importlib.metadata would cost 2 MiB."""
+
+VERSION = "{}"
+'''
 RIGHTS_HEADER = HEADER + "# For another taskGroups.allowedKinds, `gkm template rights` prints what to apply instead.\n"
 
 
@@ -22,12 +42,63 @@ def generated() -> dict[Path, str]:
         ROOT / "crds" / name: HEADER + yaml.safe_dump(value, sort_keys=False, width=120)
         for name, value in definitions().items()
     }
-    return crds | {ROOT / "deploy" / "components" / "task-groups" / "kinds.yaml": _kinds()} | _messages()
+    chart = {CHART / "files" / "task-group-kinds.yaml": _kinds(), CHART / "values.schema.json": _values_schema()}
+    chart[CHART / "files" / "dashboard.json"] = dashboard.dashboard()
+    manual = {ROOT / "docs" / "man" / name: text for name, text in man_pages.pages().items()}
+    reference = ROOT / "docs" / "reference"
+    pages = {reference / "api.md": api_reference.page(), reference / "commands.md": command_reference.page()}
+    return crds | chart | manual | pages | _versions() | _messages()
+
+
+def _versions() -> dict[Path, str]:
+    """Return what repeats the version for programs that cannot read pyproject.toml."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    chart, driver = CHART / "Chart.yaml", ROOT / "csi" / "gkm_csi" / "server" / "version.py"
+    text = re.sub(r"(?m)^(version|appVersion): .*$", rf"\1: {version}", chart.read_text(encoding="utf-8"))
+    return {chart: text, driver: VERSION_MODULE.format(version)}
 
 
 def _kinds() -> str:
     """Return the rights of the controllers on the kinds that templates may create by default."""
     return RIGHTS_HEADER + yaml.safe_dump_all(task_group_rights.manifests(TaskGroups()), sort_keys=False, width=120)
+
+
+def _values_schema() -> str:
+    """Return the schema of the chart's values: Helm refuses a configuration that no process would accept."""
+    schema = yaml.safe_load(VALUES.read_text(encoding="utf-8"))
+    _require(schema, yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))
+    (schema["properties"]["config"],), parts = msgspec.json.schema_components([Config])
+    schema["$defs"] |= _shortened(parts)
+    return json.dumps(schema, indent=1) + "\n"
+
+
+def _require(schema: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Require what templates read below a value, with the default of the chart: `agent: null` removes all of it.
+
+    Lists and free objects may be null: templates treat them as empty.
+    """
+    known = {name: inner for name, inner in schema["properties"].items() if name in defaults}
+    for name, inner in known.items():
+        if "properties" in inner:
+            _require(inner, defaults[name])
+    scalars = {name for name in known if not isinstance(defaults[name], dict | list)}
+    if required := sorted(scalars | {name for name, inner in known.items() if inner.get("required")}):
+        schema["required"] = required
+
+
+def _shortened(schema: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Return a schema without what refuses nothing, and with the end of a pattern as Helm's expressions have it."""
+    match schema:
+        case {"type": "object", "properties": properties, **rest}:
+            return _shortened(rest | {"type": "object"}) | {
+                "properties": {k: _shortened(v) for k, v in properties.items()}
+            }
+        case dict():
+            short = {key: _shortened(value) for key, value in schema.items() if key not in {"default", "description"}}
+            return short | ({"pattern": schema["pattern"].replace("\\Z", "$")} if "pattern" in schema else {})
+        case list():
+            return [_shortened(each) for each in schema]
+    return schema
 
 
 def _messages() -> dict[Path, str]:

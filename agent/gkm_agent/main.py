@@ -28,7 +28,7 @@ from gkm_agent.gpus import GpuWatch
 from gkm_agent.options import Options, parse
 from gkm_agent.pulls.images import CacheImages, NodeImages
 from gkm_agent.reconcile.reconciler import Reconciler
-from gkm_agent.store import startup
+from gkm_agent.store import node_cleanup, startup
 from gkm_agent.store.pointers import PointerStore
 from gkm_agent.telemetry import metrics
 from gkm_agent.telemetry.health import Heartbeat
@@ -56,7 +56,10 @@ class Dependencies:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the agent. Exit with 0, 1 (failed), 2 (wrong usage) or 3 (--once: a cache is not Ready)."""
+    """Run the agent.
+
+    Exit with 0, 1 (failed), 2 (wrong usage) or 3 (--once: a cache is not Ready; --remove-state: volumes are mounted).
+    """
     options = parse(arguments)
     configure_logs(options.log_level)
     stop, wake = Event(), Event()
@@ -69,10 +72,18 @@ def main(arguments: list[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     try:
+        if options.remove_state:
+            node_cleanup.remove_state(options.layout, options.kubelet)
+            sys.exit(OK)
         config = configuration.load(options.config)
-        with locks.process_lock(options.layout.state / "locks" / "agent"):
+        with locks.process_lock(options.layout.process_lock("agent")):
             status = work(options, config, dependencies(config, options.layout), stop, wake)
         sys.exit(status)
+    except node_cleanup.VolumesMounted as error:
+        _LOG.error("state not removed", extra=fields(why=str(error)))
+        sys.exit(NOT_READY)
+    except node_cleanup.StillRunning as error:
+        _LOG.error("state not removed", extra=fields(why=str(error)))
     except locks.LockBusy:
         _LOG.error("another agent works on this state", extra=fields(state=str(options.layout.state)))
     except (ConfigInvalid, NotConnected, OSError) as error:
@@ -82,6 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def work(options: Options, config: Config, outside: Dependencies, stop: Event, wake: Event) -> int:
     """Run until `stop` is set, or with --once until all work is done; return the exit status."""
+    metrics.record_build()
     startup.prepare(options.layout)
     backend = connect(options, wake)
     msgspec_warmup.warm_up()

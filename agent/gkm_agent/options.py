@@ -29,6 +29,8 @@ class Options:
     static: Path | None
     status: Path
     once: bool
+    remove_state: bool
+    kubelet: Path
     config: Path | None
     kubeconfig: Path | None
     gpu_seconds: float
@@ -41,7 +43,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     parser = _parser(environment)
     found = parser.parse_args(arguments)
     static: Path | None = found.static
-    if not found.node and static is None:
+    if not found.node and static is None and not found.remove_state:
         parser.error("--node (or GKM_NODE) is required in Kubernetes: pass spec.nodeName to the pod")
     try:
         node = names.cache_name(found.node or socket.gethostname().lower())
@@ -53,6 +55,8 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         static=static,
         status=found.status or (static or Path()).resolve().parent / "nodes",
         once=found.once,
+        remove_state=found.remove_state,
+        kubelet=found.kubelet,
         config=found.config,
         kubeconfig=found.kubeconfig,
         gpu_seconds=found.gpu_seconds,
@@ -78,6 +82,18 @@ def _parser(environment: Mapping[str, str]) -> Parser:
         action="store_true",
         default=environment.get("GKM_ONCE") == "true",
         help="exit when all work is done [GKM_ONCE=true]",
+    )
+    parser.add_argument(
+        "--remove-state",
+        action="store_true",
+        help="remove everything that GKM has on this node, unless volumes are mounted, and exit",
+    )
+    parser.add_flag(
+        "--kubelet",
+        "kubelet's root directory, which has the sockets of the CSI driver; only for --remove-state",
+        default=Path("/var/lib/kubelet"),
+        type=Path,
+        metavar="DIR",
     )
     parser.add_flag("--config", "configuration (YAML)", type=Path, metavar="FILE")
     # The Kubernetes client reads $KUBECONFIG, which may name several files.

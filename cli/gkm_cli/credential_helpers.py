@@ -96,14 +96,20 @@ def _helpers(configs: Sequence[DockerConfig], registry: str) -> Iterator[tuple[s
     """Yield helpers and the server to ask them for: the helper of this registry, or else the one for all registries."""
     server = DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
     for config in configs:
-        special = [name for helper_server, name in config.helpers.items() if _is_same_server(helper_server, registry)]
-        for name in special or filter(None, [config.store]):
+        for name in helper_names(config, registry):
             yield name, server
 
 
-def _is_same_server(helper_server: str, registry: str) -> bool:
+def helper_names(config: DockerConfig, registry: str) -> list[str]:
+    """Return the helpers of a file for a registry: those of this registry, or else the one for all registries."""
+    special = [name for helper_server, name in config.helpers.items() if is_same_server(helper_server, registry)]
+    return special or list(filter(None, [config.store]))
+
+
+def is_same_server(server: str, registry: str) -> bool:
+    """Return whether a server, as files name it, is all of a registry."""
     known = [split_server(registry)[:2]] + ([("index.docker.io", "")] if registry == DOCKER_HUB else [])
-    return split_server(helper_server)[:2] in known and split_server(helper_server)[2] == ""
+    return split_server(server)[:2] in known and split_server(server)[2] == ""
 
 
 def _read(path: Path) -> DockerConfig | None:

@@ -31,18 +31,48 @@ def get_login(name: str, server: str, seconds: float = TIMEOUT_SECONDS) -> Login
     Raises:
         GKMError: UNAUTHORIZED: the helper is not installed, failed, took too long or printed something else.
     """
-    if not _NAME.fullmatch(name):
-        raise _failed(name, "a helper cannot have that name")
-    program = shutil.which(f"docker-credential-{name}")
-    if program is None:
-        raise _failed(name, "it is not installed")
     # In the session of the person's terminal, where a helper may ask for a password.
-    command = BoundedCommand([program, "get"], seconds, MAX_OUTPUT_BYTES, own_session=False)
+    command = BoundedCommand([_program(name), "get"], seconds, MAX_OUTPUT_BYTES, own_session=False)
     try:
         result = command.run(server.encode())
     except RunFailed as error:
         raise _failed(name, f"it {error}") from error
     return login_in(name, result.code, result.output)
+
+
+def store_login(name: str, server: str, login: Login, seconds: float = TIMEOUT_SECONDS) -> None:
+    """Store a login for a server with the helper `name`, which gets it on standard input.
+
+    Raises:
+        GKMError: UNAUTHORIZED: the helper is not installed, failed or took too long.
+    """
+    sent = {"ServerURL": server, "Username": login.user, "Secret": login.password}
+    command = BoundedCommand([_program(name), "store"], seconds, MAX_OUTPUT_BYTES, own_session=False)
+    try:
+        code = command.run(msgspec.json.encode(sent)).code
+    except RunFailed as error:
+        raise _failed(name, f"it {error}") from error
+    if code:
+        raise _failed(name, f"it exited with {code}")
+
+
+def erase_login(name: str, server: str, seconds: float = TIMEOUT_SECONDS) -> bool:
+    """Remove the login for a server with the helper `name`; return False if it had none.
+
+    Raises:
+        GKMError: UNAUTHORIZED: the helper is not installed, failed or took too long.
+    """
+    # Helpers differ in what they do without a login: some fail, some do not.
+    if get_login(name, server, seconds) is None:
+        return False
+    command = BoundedCommand([_program(name), "erase"], seconds, MAX_OUTPUT_BYTES, own_session=False)
+    try:
+        code = command.run(server.encode()).code
+    except RunFailed as error:
+        raise _failed(name, f"it {error}") from error
+    if code:
+        raise _failed(name, f"it exited with {code}")
+    return True
 
 
 def login_in(name: str, code: int, output: bytes) -> Login | None:
@@ -67,10 +97,19 @@ def login_in(name: str, code: int, output: bytes) -> Login | None:
     return Login(decoded.username, decoded.secret)
 
 
+def _program(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise _failed(name, "a helper cannot have that name")
+    program = shutil.which(f"docker-credential-{name}")
+    if program is None:
+        raise _failed(name, "it is not installed")
+    return program
+
+
 def _failed(name: str, cause: str) -> GKMError:
     safe_name = name[:64] if _NAME.fullmatch(name[:64]) else repr(name[:64])
     return GKMError(
         Reason.UNAUTHORIZED,
-        f"credential helper docker-credential-{safe_name} gave no login: {cause}",
+        f"credential helper docker-credential-{safe_name} failed: {cause}",
         "log in again, or remove the helper from credsStore and credHelpers in docker's config.json",
     )

@@ -1,34 +1,111 @@
 """The program `gkm`: its commands, and the one place where an error becomes a line and an exit code."""
 
+import errno
 import os
 import sys
 from io import TextIOWrapper
 from typing import Annotated, NoReturn
 
 import typer
-from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from typer.exceptions import TyperException
 
-from gkm_cli import disks, node
-from gkm_cli.cache.commands import app as cache
-from gkm_cli.doctor import command as doctor
-from gkm_cli.option_groups import with_groups
-from gkm_cli.output import EXIT_NEGATIVE, PROGRAM, CommandFailed, NegativeResult, UsageError, line
-from gkm_cli.plan import command as plan
-from gkm_cli.template.command import app as template
-from gkm_cli.topology.commands import app as topology
+from gkm_cli import disks, streams
+from gkm_cli.lazy_commands import LazyCommand, lazy_group
+from gkm_cli.output import EXIT_NEGATIVE, PLUGIN, PROGRAM, CommandFailed, NegativeResult, UsageError, line
+
+COMMANDS = {
+    "cache": LazyCommand(
+        "gkm_cli.cache.commands",
+        "app",
+        "Cache images: build, push, sign, verify, inspect, check, extract; list those of a cluster.",
+    ),
+    "login": LazyCommand(
+        "gkm_cli.login",
+        "login",
+        "Log in to a registry, and store the login where docker stores it.",
+        "{program} login registry.example -u robot --password-stdin < token",
+    ),
+    "logout": LazyCommand(
+        "gkm_cli.logout",
+        "logout",
+        "Remove the login of a registry from where docker stores it.",
+        "{program} logout registry.example",
+    ),
+    "keygen": LazyCommand(
+        "gkm_cli.keygen",
+        "keygen",
+        "Make a key pair to sign caches with: cosign.key, encrypted, and cosign.pub for policies.",
+        "{program} keygen --output-key-prefix team",
+    ),
+    "exec": LazyCommand(
+        "gkm_cli.cache.execute",
+        "execute",
+        "Run a program with a verified cache on this machine, without a cluster; the exit code is that of the program.",
+        "{program} exec --cache registry.example/team/llama:1 --key cosign.pub -- python serve.py",
+        {"allow_interspersed_args": False},
+    ),
+    "node": LazyCommand("gkm_cli.node", "app", "Show this machine."),
+    "topology": LazyCommand(
+        "gkm_cli.topology.commands",
+        "app",
+        "Find the tree of domains in labels, cables and switches, check it, and print it for schedulers.",
+    ),
+    "template": LazyCommand(
+        "gkm_cli.template.command", "app", "Group templates: render offline, import from OSMO, print rights."
+    ),
+    "plan": LazyCommand(
+        "gkm_cli.plan.command",
+        "plan",
+        "Plan offline where the groups of runs go, and explain it; exit 3 if a run does not fit.",
+        "kubectl get nodes -o json | {program} plan --nodes - --pods pods.json --run llama.yaml",
+    ),
+    "why": LazyCommand(
+        "gkm_cli.why.command",
+        "why",
+        "Say why a pod has no cache, or why its kernels miss: the first broken link, and what to do; exit 3 if one is.",
+        "{program} why server -n ml-apps",
+    ),
+    "doctor": LazyCommand(
+        "gkm_cli.doctor.command",
+        "doctor",
+        "Find faults in a cluster, their causes and the next steps; exit 3 if there is a problem.",
+        "{program} doctor --context production",
+    ),
+    "crds": LazyCommand(
+        "gkm_cli.crds.command",
+        "crds",
+        "Print the CustomResourceDefinitions of this version, or apply them: before an upgrade, which Helm does not.",
+        "{program} crds --apply --context production",
+    ),
+    "uninstall": LazyCommand(
+        "gkm_cli.uninstall",
+        "uninstall",
+        "Check whether GKM can be removed from a cluster; exit 3 while pods use its volumes. It removes nothing.",
+        "{program} uninstall --check --context production",
+    ),
+    "version": LazyCommand(
+        "gkm_cli.version",
+        "version",
+        "Print the version of this program, of Python and of the system.",
+        "{program} version",
+    ),
+}
+"""All commands, in the order of the help."""
 
 app = typer.Typer(
     name="gkm",
-    help="Build, sign, verify and inspect GPU kernel caches as images; show the GPUs of this machine; "
-    "find the topology of a cluster; plan where runs of many GPUs go; render and import group templates; "
-    "find faults in a cluster.",
+    cls=lazy_group(COMMANDS),
+    help="Build, sign, verify and inspect GPU kernel caches as images, and run programs with them; show the GPUs of "
+    "this machine; find the topology of a cluster; plan where runs of many GPUs go; render and import group templates; "
+    "find faults in a cluster, or on the way of a cache to a pod.",
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
+    # kubectl completes its plugins by a program of their own: gkm_cli.completion.
+    add_completion=PLUGIN.replace("-", " ") != PROGRAM,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and exit.")]
@@ -44,18 +121,11 @@ def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
         context.fail("Missing command.")
 
 
-app.add_typer(cache, name="cache")
-app.add_typer(node.app, name="node")
-app.add_typer(topology, name="topology")
-app.add_typer(template, name="template")
-app.command(epilog=plan.EXAMPLE)(with_groups(plan.plan))
-app.command(epilog=doctor.EXAMPLE)(with_groups(doctor.doctor))
-
 FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130
 HINTS = {
-    Remedy.LOG_IN: "check that the repository exists, and log in: docker login {about}",
-    Remedy.CHECK_LOGIN: "log in with an account that has access: docker login {about}",
+    Remedy.LOG_IN: "check that the repository exists, and log in: gkm login {about}",
+    Remedy.CHECK_LOGIN: "log in with an account that has access: gkm login {about}",
     Remedy.TRUST_OR_PLAIN_HTTP: "trust its certificate authority with --ca-file FILE, or speak http with --plain-http",
     Remedy.ADD_AUTH_HOST: "if it is right, add it to registries.hosts.{about}.authHosts in a file for --config",
     Remedy.NAME_HOST: "if it is right, name it under registries.hosts in a file for --config",
@@ -68,6 +138,7 @@ HINTS = {
 
 def main() -> None:
     """Run the program; print one line, never a traceback, for an expected error."""
+    streams.open_closed()
     if isinstance(sys.stdout, TextIOWrapper):
         # As on standard error: a character that the encoding of a pipe lacks becomes an escape.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -80,22 +151,42 @@ def main() -> None:
         sys.exit(code)
     except NegativeResult:
         sys.exit(EXIT_NEGATIVE)
-    except UsageError as error:
-        _exit(error, USAGE_ERROR)
     except TyperException as error:
         _exit_with_usage_error(error)
-    except GKMError as error:
-        _exit(_gkm_error(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE)
-    except (ConfigInvalid, CommandFailed) as error:
-        _exit(error, FAILURE)
     except BrokenPipeError:  # the reader has closed the pipe; typer exits in the same way
         _discard()
         sys.exit(FAILURE)
-    except OSError as error:
-        # Without the error number, and in the usual order: what, why, what next.
-        _exit(_os_error(error), FAILURE)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        if (expected := _line_and_code(error)) is None:
+            raise
+        _exit(*expected)
+
+
+def complete() -> None:
+    """Print completions, as the variables of typer's completion ask for them."""
+    typer.main.get_command(app)(prog_name="gkm", complete_var="_GKM_COMPLETE", standalone_mode=False)
+
+
+def _line_and_code(error: Exception) -> tuple[object, int] | None:
+    """Return the line and the exit code for an expected error; None for a defect."""
+    match error:
+        case UsageError():
+            return error, USAGE_ERROR
+        case GKMError():
+            return _gkm_error(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE
+        case CommandFailed():
+            return error, FAILURE
+        case OSError():
+            # Without the error number, and in the usual order: what, why, what next.
+            return _os_error(error), FAILURE
+        case ValueError():
+            # Only a command that has read a configuration has imported this; the help must not wait for it.
+            from gkm.api.config import ConfigInvalid  # noqa: PLC0415
+
+            return (error, FAILURE) if isinstance(error, ConfigInvalid) else None
+    return None
 
 
 def _flush() -> None:
@@ -105,7 +196,8 @@ def _flush() -> None:
         raise
     except OSError as error:
         _discard()
-        _exit(f"standard output: {error.strerror}; free space there, or write elsewhere", FAILURE)
+        what_next = "write elsewhere" if error.errno == errno.EBADF else "free space there, or write elsewhere"
+        _exit(f"standard output: {error.strerror}; {what_next}", FAILURE)
 
 
 def _discard() -> None:
@@ -126,6 +218,8 @@ def _os_error(error: OSError) -> object:
     subject = f"{error.filename}: " if error.filename else ""
     if error.errno in disks.FULL:
         return f"{subject or 'standard output or a file cannot be written: '}{error.strerror}; free space there"
+    if error.errno == errno.EBADF and not subject:
+        return f"standard output: {error.strerror}; write elsewhere"
     if subject and error.strerror:
         return f"{subject}{error.strerror}; check its name and mode"
     return error.strerror or error

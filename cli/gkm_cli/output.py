@@ -1,4 +1,7 @@
-"""The output of commands: tables for people, stable JSON or YAML for programs (fields are added, never renamed)."""
+"""The output of commands: tables for people, stable JSON or YAML for programs (fields are added, never renamed).
+
+Every command imports this module, so it imports nothing large before it prints.
+"""
 
 import json
 import sys
@@ -7,13 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
-from gkm.api import documents
 from gkm.hoststate.escaping import escape, escape_json
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 PLUGIN = "kubectl-gkm"
 
@@ -70,13 +68,13 @@ def show(result: Any, output: Output, print_text: Callable[[], object]) -> None:
     elif output is Output.JSON:
         sys.stdout.write(escape_json(_json(result), ascii_only=not supports_unicode()) + "\n")
     else:
-        sys.stdout.write(documents.encode(result, ascii_only=not supports_unicode()))
+        sys.stdout.write(_yaml(result))
 
 
 def print_manifests(objects: Iterable[Any]) -> None:
     """Print objects as YAML documents, for `kubectl apply -f -`."""
     for object_ in objects:
-        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not supports_unicode()))
+        sys.stdout.write("---\n" + _yaml(object_))
 
 
 def supports_unicode() -> bool:
@@ -84,7 +82,15 @@ def supports_unicode() -> bool:
     return "utf" in (sys.stdout.encoding or "").lower()
 
 
+def _yaml(result: Any) -> str:  # noqa: ANN401 -- any JSON
+    from gkm.api import documents  # noqa: PLC0415 -- as below
+
+    return documents.encode(result, ascii_only=not supports_unicode())
+
+
 def _json(result: Any) -> str:  # noqa: ANN401 -- any JSON
+    import msgspec  # noqa: PLC0415 -- `gkm --help` prints no value, and must not wait for these
+
     try:
         return msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
     except UnicodeEncodeError:  # a file name may hold lone surrogates, which JSON can escape
@@ -93,6 +99,10 @@ def _json(result: Any) -> str:  # noqa: ANN401 -- any JSON
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows under a header, as kubectl does. Cells are plain text: markup and terminal commands are escaped."""
+    from rich.console import Console  # noqa: PLC0415 -- as above
+    from rich.table import Table  # noqa: PLC0415 -- as above
+    from rich.text import Text  # noqa: PLC0415 -- as above
+
     drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
     for column in columns:
         drawn.add_column(column.upper(), overflow="fold")

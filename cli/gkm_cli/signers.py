@@ -16,7 +16,10 @@ from gkm.images.signatures.verify import Verdict, Verifier
 from gkm_cli.output import UsageError
 
 TrustedRootOption = Annotated[
-    Path | None, typer.Option("--trusted-root", metavar="FILE", help="The trusted_root.json of your Sigstore.")
+    Path | None,
+    typer.Option(
+        "--trusted-root", metavar="FILE", help="The trusted_root.json of your Sigstore; default: fetched by TUF."
+    ),
 ]
 
 
@@ -103,13 +106,13 @@ def verify_image(registry: Registry, pinned: Reference, wanted: Verification, na
 def _policy(signers: SignerOptions) -> Policy:
     if bool(signers.identity) != bool(signers.issuer):
         raise UsageError("--identity and --issuer belong together", "give both")
-    if signers.identity and not signers.trusted_root:
-        raise UsageError(
-            "--identity needs --trusted-root",
-            "for the public Sigstore, `cosign trusted-root create --with-default-services` writes the file",
-        )
+    trusted_root = signers.trusted_root
+    if signers.identity and not trusted_root:
+        from gkm_cli.trusted_roots import trusted_root as fetched  # noqa: PLC0415 -- keys need no TUF
+
+        trusted_root = fetched()
     try:
         named = [Identity(issuer=signers.issuer, subject_reg_exp=signers.identity)] if signers.identity else []
-        return Policy(keys=signers.keys or [], identities=named, trusted_root=str(signers.trusted_root or ""))
+        return Policy(keys=signers.keys or [], identities=named, trusted_root=str(trusted_root or ""))
     except ValueError as error:
         raise UsageError(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error

@@ -1,10 +1,11 @@
-"""Count publishes for the agent to export: in memory, and at most once a second in the file that both share."""
+"""Count publishes and ended private layers for the agent to export: in memory, and at most once a second in a file."""
 
 import logging
 import threading
+from dataclasses import replace
 
 from gkm.hoststate import counters
-from gkm.hoststate.counters import Histogram
+from gkm.hoststate.counters import Histogram, NodeCounters
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
@@ -25,7 +26,7 @@ class Counters:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._lock = threading.Lock()
-        self._publishes = _load_previous(layout)
+        self._counted = _load_previous(layout)
         self._changed = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
@@ -47,16 +48,23 @@ class Counters:
         if call != PUBLISH_METHOD or code not in counters.CODES:
             return
         with self._lock:
-            histogram = self._publishes.get(code, Histogram())
-            self._publishes[code] = histogram.with_observation(max(0.0, seconds))
+            publishes = self._counted.publishes
+            histogram = publishes.get(code, Histogram()).with_observation(max(0.0, seconds))
+            self._counted = replace(self._counted, publishes={**publishes, code: histogram})
+        self._changed.set()
+
+    def layer_ended(self, used_bytes: int) -> None:
+        """Count the private layer of a volume that had a cache, by the bytes that the program left in it."""
+        with self._lock:
+            self._counted = replace(self._counted, layers=self._counted.layers.with_layer(used_bytes))
         self._changed.set()
 
     def write(self) -> None:
         """Write the counts; a failure is logged and affects no call."""
         with self._lock:
-            publishes = dict(self._publishes)
+            counted = self._counted
         try:
-            counters.save(self._layout, publishes)
+            counters.save(self._layout, counted)
         except OSError as error:
             _LOG.warning("counters not written", extra=fields(path=str(self._layout.counters), reason=str(error)))
 
@@ -71,11 +79,11 @@ class Counters:
             self.write()
 
 
-def _load_previous(layout: Layout) -> dict[str, Histogram]:
+def _load_previous(layout: Layout) -> NodeCounters:
     for leftover in layout.counters.parent.glob(".*.tmp"):  # a writer that was killed
         leftover.unlink(missing_ok=True)
     try:
-        return dict(counters.load(layout))
+        return counters.load(layout)
     except UnreadableState as error:
         _LOG.warning("counters reset", extra=fields(reason=str(error)))
-        return {}
+        return NodeCounters()

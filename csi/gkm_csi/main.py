@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.layout.make_directories()
         # Two processes that repair the same records and mounts would undo each other's work.
-        with locks.process_lock(options.layout.state / "locks" / "csi", PREDECESSOR_SECONDS):
+        with locks.process_lock(options.layout.process_lock("csi"), PREDECESSOR_SECONDS):
             _serve(options, stop)
     except (OSError, TooManyMounts, ListenError):
         _LOG.exception("start failed", extra=fields(node=options.node))
@@ -130,7 +130,12 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
             driver_version=lambda: _driver_version(options.driver_version_file),
         ),
         unpublisher=VolumeUnpublisher(
-            options.node, volume_records=volume_records, mounter=mounter, volume_locks=volume_locks, captures=captures
+            options.node,
+            volume_records=volume_records,
+            mounter=mounter,
+            volume_locks=volume_locks,
+            captures=captures,
+            layer_ended=counters.layer_ended,
         ),
     )
     descriptors = csi_pb2.DESCRIPTOR.services_by_name

@@ -18,11 +18,13 @@ from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
 from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
+from gkm_operator.installed import InstallationReport
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.write import flavors
 from gkm_operator.preconditions import check
 from gkm_operator.taskgroups.controller import TaskGroupsController
 
+PROGRAM = "gkm-operator-controllers"
 LEASE_PATIENCE_SECONDS = 3.0
 LOOK_SECONDS = 0.5
 
@@ -41,6 +43,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         TaskGroupsBlocked: the kinds of group templates are missing, or cannot be listed.
         LeadershipEnded: another replica may lead now.
     """
+    metrics.record_build(PROGRAM)
     api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
     # A client of its own, whose timeout is much shorter than the lease.
     impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=LEASE_PATIENCE_SECONDS)
@@ -64,10 +67,14 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     topology = TopologyController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
+    installation = InstallationReport(
+        api, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
+    )
     groups = TaskGroupsController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
     health = HealthServer(arguments.health, lambda: caches.synced)
+    metrics.READY.labels(PROGRAM).set_function(lambda: caches.synced)
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:
@@ -82,10 +89,11 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
             domains.work()
             cliques.work()
             groups.work()
+            installation.work()
             _lead(elector, stop)
     finally:
         # All at once: kubelet kills after 20 s, and the lease must be released before.
-        others = (plans, groups, cliques, domains, caches)
+        others = (plans, groups, cliques, domains, caches, installation)
         with ThreadPoolExecutor(len(others)) as pool:
             closing = [pool.submit(controller.close) for controller in others]
             is_quiet = topology.close()

@@ -1,4 +1,4 @@
-"""The program `gkm-operator`: the commands `admission` and `controllers`, one process each.
+"""The program `gkm-operator`: the commands `admission` and `controllers`, one process each, and `uninstall-check`.
 
 `gkm-operator --check-config --config FILE` checks a configuration and ends.
 """
@@ -90,6 +90,10 @@ def _command(name: str) -> Run:
         from gkm_operator.admission.command import run as admission  # noqa: PLC0415
 
         return admission
+    if name == "uninstall-check":
+        from gkm_operator.uninstall_check import run as uninstall_check  # noqa: PLC0415
+
+        return uninstall_check
     from gkm_operator.controllers import run as controllers  # noqa: PLC0415
 
     return controllers
@@ -108,6 +112,7 @@ def _parser() -> Parser:
     for name, text, add_flags in (
         ("admission", "serve the validating webhook", add_admission_flags),
         ("controllers", "reconcile caches and runs", _add_controllers_flags),
+        ("uninstall-check", "exit with 3 while pods use volumes of GKM", _add_uninstall_flags),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_flag(
@@ -139,11 +144,14 @@ def add_admission_flags(parser: Parser) -> None:
         type=_webhook_configurations,
     )
     parser.add_flag(
-        "--domains", "on: review workloads for ComputeDomains (deploy/components/domains)", default="off", type=_switch
+        "--domains",
+        "on: review workloads for ComputeDomains (features.domains of the chart)",
+        default="off",
+        type=_switch,
     )
     parser.add_flag(
         "--task-groups",
-        "on: review group templates, pools, task groups and their pods (deploy/components/task-groups)",
+        "on: review group templates, pools, task groups and their pods (features.taskGroups of the chart)",
         default="off",
         type=_switch,
     )
@@ -198,6 +206,10 @@ def _budget(text: str) -> float:
     if not 0 < seconds <= MAX_BUDGET_SECONDS:
         raise argparse.ArgumentTypeError(f"between 0 and {MAX_BUDGET_SECONDS:g} seconds")
     return seconds
+
+
+def _add_uninstall_flags(parser: Parser) -> None:
+    parser.add_flag("--otherwise", "command that keeps GKM after a refusal, for the message", metavar="COMMAND")
 
 
 def _add_controllers_flags(parser: Parser) -> None:

@@ -1,8 +1,10 @@
 """The metrics of both commands. Their names are part of the API; labels have fixed sets of values."""
 
+import platform
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from gkm.hoststate.command_line import installed_version
 from gkm.probes.messages import Page
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -102,7 +104,8 @@ TOPOLOGY_CONFLICTS: Final = Gauge(
 )
 COMPUTEDOMAINS: Final = Gauge(
     "gkm_computedomains",
-    "ComputeDomains: ready, notReady, waiting (for pods), terminating (still used), lost; missing: not created yet.",
+    "ComputeDomains: ready, notReady, waiting (for pods, or pods for nodes), terminating (still used), lost; missing: "
+    "not created yet.",
     ["state"],
     registry=REGISTRY,
 )
@@ -114,11 +117,54 @@ TASK_GROUP_OBJECTS: Final = Counter(
     registry=REGISTRY,
 )
 LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
+READY: Final = Gauge(
+    "gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"], registry=REGISTRY
+)
+
+
+INSTALLED: Final = Gauge(
+    "gkm_installed",
+    "1 if a part of the installation is there and ours, on the leader: csidriver, agent, csi (the DaemonSets).",
+    ["part"],
+    registry=REGISTRY,
+)
+LAST_SUCCESS: Final = Gauge(
+    "gkm_last_success_timestamp_seconds",
+    "Unix time of the last success of a task: a controller, installation, review or certificate.",
+    ["task"],
+    registry=REGISTRY,
+)
+BUILD_INFO: Final = Gauge(
+    "gkm_build_info", "1, with the version of this program.", ["program", "version", "python"], registry=REGISTRY
+)
+
+
+def record_build(program: str) -> None:
+    """Record the version of this program."""
+    BUILD_INFO.labels(program, installed_version(), platform.python_version()).set(1)
+
+
+def succeeded(task: str) -> None:
+    """Record that a task has just succeeded."""
+    LAST_SUCCESS.labels(task).set_to_current_time()
+
+
+def reviewed(kind: str, result: str, seconds: float) -> None:
+    """Record an admission request."""
+    ADMISSION_SECONDS.labels(kind, result).observe(seconds)
+    if result != "late":
+        succeeded("review")
 
 
 def reconcile_recorder(controller: str) -> Callable[[str, float], None]:
     """Return the observer of a controller's reconciles: it records the result and the seconds of each."""
-    return lambda result, seconds: RECONCILE_SECONDS.labels(controller, result).observe(seconds)
+
+    def record(result: str, seconds: float) -> None:
+        RECONCILE_SECONDS.labels(controller, result).observe(seconds)
+        if result == "done":
+            succeeded(controller)
+
+    return record
 
 
 def record_survey(located: int, quarantined: int, bare: int) -> None:

@@ -138,3 +138,5 @@ def timed_stages(progress: Progress) -> Iterator[Progress]:
             progress(stage, percent)
 
         yield record
+    if current is not None:
+        metrics.succeeded("pull")

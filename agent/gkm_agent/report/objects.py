@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from gkm.api import meta
 from gkm.api.fabrics import NodeFabricStatus
+from gkm.api.grammar import listed
 from gkm.api.meta import FALSE, TRUE, Condition, ObjectMeta, OwnerReference
 from gkm.api.nodes import (
     CURRENT_CACHES_ANNOTATION,
@@ -26,6 +27,7 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 READY = "Ready"
 _MAX_LABEL = 63
 Status = TypeVar("Status", bound=NodeStatus | NodeFabricStatus)
+_MAX_NAMES = 5
 _IN_PROGRESS = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})
 
 
@@ -87,13 +89,21 @@ def with_generation(status: Status, generation: int) -> Status:
 
 
 def ready(status: NodeStatus) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Ready; a deleted cache does not count."""
-    states = {cache.state for cache in status.caches.values()}
+    """Return status, reason and message of the condition Ready; a deleted cache does not count.
+
+    The message names the caches that the reason is about.
+    """
     message = summary(status) or "no caches"
-    if CacheState.FAILED in states:
-        return FALSE, "CachesFailed", message
-    if states & _IN_PROGRESS:
-        return FALSE, "CachesPending", message
-    if CacheState.INCOMPATIBLE in states:
-        return FALSE, "CachesIncompatible", message
+    if failed := _named(status, frozenset({CacheState.FAILED})):
+        return FALSE, "CachesFailed", f"{message}; {failed}"
+    if pending := _named(status, _IN_PROGRESS):
+        return FALSE, "CachesPending", f"{message}; {pending}"
+    if unfit := _named(status, frozenset({CacheState.INCOMPATIBLE})):
+        return FALSE, "CachesIncompatible", f"{message}; {unfit}"
     return TRUE, "AllCachesReady", message
+
+
+def _named(status: NodeStatus, states: frozenset[CacheState]) -> str:
+    """Return the names of the caches in these states, with their reasons; "" without any."""
+    found = sorted((name, cache.reason) for name, cache in status.caches.items() if cache.state in states)
+    return listed([f"{name} ({reason})" if reason else name for name, reason in found], _MAX_NAMES)

@@ -19,6 +19,7 @@ from gkm.hoststate.pacing import Backoff
 
 from gkm_agent.interfaces import NotWritten, Sink, StatusSink
 from gkm_agent.report.scopes import ScopedStatuses
+from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ class Publisher(Generic[T]):
                 self._sink.invalidate()
             self._sink.publish(value)
             written = version
+            metrics.succeeded(self._name)
         except NotWritten as error:
             self._retry_after = error.retry_after
             _LOG.warning("publish failed", extra=fields(publisher=self._name, why=str(error)))

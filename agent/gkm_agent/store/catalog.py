@@ -20,7 +20,6 @@ from msgspec import Struct, structs
 _LOG = logging.getLogger(__name__)
 
 
-FILE = "entries.json"
 MOUNTED_STEP = 3600.0
 """Interval of the records of a mounted entry, in seconds: the longest use that a restart may lose."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -50,7 +49,7 @@ class EntryCatalog:
     """The catalog of one node's store, in memory and on disk. Thread-safe."""
 
     def __init__(self, layout: Layout) -> None:
-        self._path = layout.state / FILE
+        self._path = layout.catalog
         self._lock = Lock()
         self._entries = _load(self._path)
         self._saved = dict(self._entries)

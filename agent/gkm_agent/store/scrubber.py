@@ -24,9 +24,6 @@ BYTES_PER_SECOND = 8 << 20
 """A rate that a disk sustains beside other work; hashing takes under 1 % of a core."""
 POLL_SECONDS = 10.0
 """Interval of the search for a due check."""
-REQUEST = "check"
-"""A file of this name in the state directory requests a check of every entry now; the scrubber removes it at the start
-of the check."""
 
 
 class Stopped(Exception):
@@ -105,7 +102,7 @@ class Scrubber:
         return True
 
     def _take_request(self) -> None:
-        request = self._store.layout.state / REQUEST
+        request = self._store.layout.check_request
         try:
             request.unlink()
         except (FileNotFoundError, IsADirectoryError, PermissionError):

@@ -3,6 +3,7 @@
 It identifies the agent's own files by directory and name, and leaves all other files.
 """
 
+import errno
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,9 +20,6 @@ from gkm_agent.store import catalog
 
 _LOG = logging.getLogger(__name__)
 
-_TEMPORARY = (".cache.json.*.tmp", ".check.json.*.tmp")
-"""The temporary files of a write that a kill interrupted."""
-
 
 def prepare(layout: Layout) -> None:
     """Create the directories, and remove stale files.
@@ -33,18 +31,24 @@ def prepare(layout: Layout) -> None:
     Raises:
         OSError: a directory cannot be created.
     """
-    layout.make_directories()
+    layout.make_state_directories()
+    try:
+        layout.make_directories()
+    except OSError as error:
+        # In a pod, of `run` only the marks of waiting pods are writable: the CSI process makes the rest.
+        if error.errno != errno.EROFS:
+            raise
     for path in (*layout.work.iterdir(), *layout.trash.iterdir()):
         with _failure_logged():
             trees.remove(path)
     with _failure_logged():
-        for path in layout.state.glob(f".{catalog.FILE}.*.tmp"):
+        for path in files.temporaries(layout.catalog):
             path.unlink(missing_ok=True)
     with _failure_logged():
         _clean_caches(layout)
     with _failure_logged():
         BlobFiles(layout.blobs).sweep()
-    for directory in (layout.state / "relocated", layout.state / "locks"):
+    for directory in (layout.relocations, layout.locks):
         with _failure_logged():
             _remove_without_entries(layout, directory)
 
@@ -67,8 +71,8 @@ def _clean_caches(layout: Layout) -> None:
 
 def _clean_cache(directory: Path, *, valid: bool) -> None:
     """Remove temporary files, a check without its pointer, and the agent's files under an invalid name."""
-    stale = [path for pattern in _TEMPORARY for path in directory.glob(pattern)]
     pointer, check = directory / "cache.json", directory / approvals.FILE
+    stale = [*files.temporaries(pointer), *files.temporaries(check)]
     if not valid:
         stale += [pointer, check]
     elif not pointer.exists():

@@ -12,6 +12,8 @@ from http import HTTPStatus
 from gkm.probes.messages import Page, error_page
 from gkm.probes.server import Pages
 
+from gkm_agent.telemetry import metrics as series
+
 STUCK_SECONDS = 600.0
 """A reconcile pass takes milliseconds; one that deletes a large entry from a slow disk takes minutes."""
 
@@ -62,6 +64,8 @@ class Heartbeat:
         """Record the end of a reconcile pass."""
         self._succeeded = succeeded
         self._last = self._clock()
+        if succeeded:
+            series.succeeded("pass")
 
     def vitals(self, *, listed: bool, gpus: bool) -> Vitals:
         """Return the current state of the process."""

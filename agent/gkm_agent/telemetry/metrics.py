@@ -5,13 +5,15 @@ prometheus_client.
 """
 
 import collections
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gkm.api.errors import Reason
-from gkm.api.nodes import NodeStatus
+from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.gpus.values import Inventory
+from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.pointers import CacheState
 from gkm.hoststate.records import VolumeRecord
 from gkm.probes.messages import Page
@@ -53,6 +55,10 @@ VERIFY_SECONDS: Final = Histogram(
     registry=REGISTRY,
 )
 CACHE_STATE: Final = Gauge("gkm_cache_state", "Caches of this node in a state.", ["state"], registry=REGISTRY)
+NOT_READY: Final = Gauge(
+    "gkm_cache_not_ready", "Caches of this node that are not Ready and have a reason.", ["state", "reason"],
+    registry=REGISTRY,
+)  # fmt: skip
 MOUNTS: Final = Gauge("gkm_mounts", "Volumes of pods on this node.", ["mode"], registry=REGISTRY)
 INCOMPATIBLE: Final = Counter(
     "gkm_incompatible_total", "Caches that were found to fit no GPU of this node.", ["reason"], registry=REGISTRY
@@ -67,12 +73,27 @@ API_REQUESTS: Final = Counter(
     registry=REGISTRY,
 )  # fmt: skip
 
+LAST_SUCCESS: Final = Gauge(
+    "gkm_last_success_timestamp_seconds",
+    "Unix time of the last success of a task: pass (reconcile), gpus, pull, status and fabric (reports to the API).",
+    ["task"],
+    registry=REGISTRY,
+)
+READY: Final = Gauge(
+    "gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"], registry=REGISTRY
+)
+BUILD_INFO: Final = Gauge(
+    "gkm_build_info", "1, with the version of this program.", ["program", "version", "python"], registry=REGISTRY
+)
+
+PROGRAM: Final = "gkm-agent"
 READ_ONLY: Final = "read-only"
 PRIVATE: Final = "private"
 MODES: Final = (READ_ONLY, PRIVATE)
 """The modes of mounts; an empty volume is private."""
 
 OTHER: Final = "other"
+_REASONS: Final = frozenset(Reason)
 _CALL = re.compile(r"(?:nvml|amdsmi)[A-Za-z0-9_]{1,60}", re.ASCII)
 _MAX_CALLS = 64
 _calls: set[str] = set()
@@ -82,9 +103,24 @@ Finding = tuple[str | None, str, str, str]
 """A cache that fits no GPU: scope, name, digest and reason."""
 
 
+def record_build() -> None:
+    """Record the version of this program."""
+    BUILD_INFO.labels(PROGRAM, installed_version(), platform.python_version()).set(1)
+
+
+def succeeded(task: str) -> None:
+    """Record that a task has just succeeded."""
+    LAST_SUCCESS.labels(task).set_to_current_time()
+
+
 def count_incompatible(reason: str) -> None:
     """Count a cache that fits no GPU."""
-    INCOMPATIBLE.labels(reason if reason in frozenset(Reason) else OTHER).inc()
+    INCOMPATIBLE.labels(_known(reason)).inc()
+
+
+def _known(reason: str) -> str:
+    """Return a reason as a label, whose set of values must be fixed."""
+    return reason if reason in _REASONS else OTHER
 
 
 class ReconcileMetrics:
@@ -92,6 +128,7 @@ class ReconcileMetrics:
 
     def __init__(self) -> None:
         self._incompatible: frozenset[Finding] = frozenset()
+        self._not_ready: frozenset[tuple[str, str]] = frozenset()
 
     def record(self, statuses: Statuses, *, mounts: Iterable[VolumeRecord], store_bytes: int) -> None:
         """Record the result of one pass."""
@@ -99,6 +136,7 @@ class ReconcileMetrics:
         counts = collections.Counter(cache.state for *_, cache in caches)
         for state in CacheState:
             CACHE_STATE.labels(state.value).set(counts[state.value])
+        self._record_not_ready(cache for *_, cache in caches)
         modes = collections.Counter(PRIVATE if mount.is_private else READ_ONLY for mount in mounts)
         for mode in MODES:
             MOUNTS.labels(mode).set(modes[mode])
@@ -112,9 +150,20 @@ class ReconcileMetrics:
             count_incompatible(reason)
         self._incompatible = found
 
+    def _record_not_ready(self, caches: Iterable[NodeCacheStatus]) -> None:
+        ready = CacheState.READY.value
+        counts = collections.Counter(
+            (each.state, _known(each.reason)) for each in caches if each.reason and each.state != ready
+        )
+        for labels in self._not_ready | counts.keys():
+            NOT_READY.labels(*labels).set(counts[labels])
+        self._not_ready = frozenset(counts)
+
 
 def gpus_read(inventory: Inventory) -> None:
     """Count the failed calls in one reading of the GPUs."""
+    if not inventory.errors:
+        succeeded("gpus")
     # "" stands for an error that names no call.
     whole = (error.partition(":")[0] for error in inventory.errors)
     for call in (*whole, *(fault.call for gpu in inventory.gpus for fault in gpu.faults)):

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from itertools import accumulate
 
 from gkm.hoststate import counters
-from gkm.hoststate.counters import BUCKET_BOUNDS, PublishHistograms
+from gkm.hoststate.counters import BUCKET_BOUNDS, EndedLayers, PublishHistograms
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.probes.server import PageServer
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from gkm_agent.options import Options
@@ -38,6 +38,7 @@ def served(options: Options, vitals: Callable[[], Vitals]) -> Iterator[None]:
         return
     csi = CsiMetrics(options.layout)
     metrics.REGISTRY.register(csi)
+    metrics.READY.labels(metrics.PROGRAM).set_function(lambda: not health.readiness_problems(vitals()))
     server = PageServer(options.health, health.pages(vitals, metrics.page))
     try:
         _start(server, options.health)
@@ -46,6 +47,7 @@ def served(options: Options, vitals: Callable[[], Vitals]) -> Iterator[None]:
     finally:
         server.close()
         metrics.REGISTRY.unregister(csi)
+        metrics.READY.clear()
 
 
 def _start(server: PageServer, address: tuple[str, int]) -> None:
@@ -67,6 +69,23 @@ def publish_seconds(publishes: PublishHistograms) -> HistogramMetricFamily:
     return family
 
 
+def private_layers(layers: EndedLayers) -> Iterator[CounterMetricFamily]:
+    """Yield the counters of private layers that ended: those that programs wrote nothing into, and the others."""
+    volumes = CounterMetricFamily(
+        "gkm_private_layers",
+        "Volumes with a cache and a private layer that ended, by whether the program wrote into the layer.",
+        labels=["wrote"],
+    )
+    volumes.add_metric(["no"], layers.empty)
+    volumes.add_metric(["yes"], layers.written)
+    yield volumes
+    yield CounterMetricFamily(
+        "gkm_private_layer_bytes",
+        "Bytes that programs left in these layers: kernels that the caches lacked, and what else they wrote.",
+        layers.written_bytes,
+    )
+
+
 class CsiMetrics(Collector):
     """The metrics of the CSI process of this node."""
 
@@ -74,14 +93,15 @@ class CsiMetrics(Collector):
         self._layout = layout
         self._last_error = ""
 
-    def collect(self) -> Iterator[HistogramMetricFamily]:
+    def collect(self) -> Iterator[HistogramMetricFamily | CounterMetricFamily]:
         """Yield the current metrics; nothing without a CSI process, or while its file is invalid."""
         try:
-            publishes = counters.load(self._layout)
+            counted = counters.load(self._layout)
         except UnreadableState as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
                 _LOG.warning("counters of the CSI process refused", extra=fields(why=self._last_error))
             return
         self._last_error = ""
-        yield publish_seconds(publishes)
+        yield publish_seconds(counted.publishes)
+        yield from private_layers(counted.layers)

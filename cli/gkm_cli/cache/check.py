@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from gkm.api.errors import GKMError, Reason
 from gkm.gpus import preflight
-from gkm.gpus.inventory import InventoryReader
 from gkm.gpus.preflight import MAX_MESSAGE, Preflight
 from gkm.gpus.values import printable
 
-from gkm_cli.cache import gpu_files
-from gkm_cli.cache.gpu_files import NodeGPUs
 from gkm_cli.cache.gpu_options import GPUsOption
+from gkm_cli.cache.machines import machines
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
 from gkm_cli.registries import RefArgument, RegistryAccess
 
@@ -25,24 +22,12 @@ def check(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show which GPUs can use an image, and why others cannot; exit 3 if none can."""
-    nodes = gpu_files.read(gpus) if gpus else [_host_gpus()]
+    nodes = machines(gpus)
     _, image = access.described(reference)
     verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in nodes]
     show(_result(verdicts), output, lambda: _print_result(verdicts))
     if not any(verdict.fits for _, verdict in verdicts):
         raise NegativeResult
-
-
-def _host_gpus() -> NodeGPUs:
-    """Return the GPUs of this machine.
-
-    Raises:
-        GKMError: GPU_LOST: the driver does not answer. That is not a machine without GPUs.
-    """
-    reading = InventoryReader().read()
-    if reading.unreadable:
-        raise GKMError(Reason.GPU_LOST, f"the GPUs of this machine cannot be read: {'; '.join(reading.errors)}")
-    return NodeGPUs("", reading.gpus)
 
 
 def _result(verdicts: Sequence[tuple[str, Preflight]]) -> dict[str, object]:

@@ -2,22 +2,59 @@
 
 import typer
 
-from gkm_cli.cache.build import build
-from gkm_cli.cache.check import check
-from gkm_cli.cache.extract import extract
-from gkm_cli.cache.inspect import inspect
-from gkm_cli.cache.push import push
-from gkm_cli.cache.sign import sign
-from gkm_cli.cache.verify import verify
-from gkm_cli.option_groups import with_groups
-from gkm_cli.output import PROGRAM
+from gkm_cli.lazy_commands import LazyCommand, lazy_group
 
-app = typer.Typer(help="Cache images: build, push, sign, verify, inspect, check, extract.", no_args_is_help=True)
 _IMAGE = "registry.example/team/llama:1"
-app.command(epilog=f"Example: {PROGRAM} cache build ~/.triton/cache --image {_IMAGE} --push")(with_groups(build))
-app.command(epilog=f"Example: {PROGRAM} cache push ./llama.oci {_IMAGE}")(with_groups(push))
-app.command(epilog=f"Example: {PROGRAM} cache sign {_IMAGE} --key cosign.key")(with_groups(sign))
-app.command(epilog=f"Example: {PROGRAM} cache verify {_IMAGE} --key cosign.pub")(with_groups(verify))
-app.command(epilog=f"Example: {PROGRAM} cache inspect {_IMAGE} -o json")(with_groups(inspect))
-app.command(epilog=f"Example: {PROGRAM} cache check {_IMAGE}")(with_groups(check))
-app.command(epilog=f"Example: {PROGRAM} cache extract {_IMAGE} --to ./cache --key cosign.pub")(with_groups(extract))
+
+
+def _command(name: str, text: str, arguments: str) -> LazyCommand:
+    return LazyCommand(f"gkm_cli.cache.{name}", name, text, f"{{program}} cache {name} {arguments}")
+
+
+COMMANDS = {
+    "build": _command(
+        "build",
+        "Make an image of the Triton or vLLM cache in DIR, in MCV's format.",
+        f"~/.triton/cache --image {_IMAGE} --push",
+    ),
+    "push": _command(
+        "push", "Push the image in PATH, an OCI layout or a docker-archive, as REF.", f"./llama.oci {_IMAGE}"
+    ),
+    "sign": _command(
+        "sign", "Sign the digest that REF resolves to now, by a key or as an identity.", f"{_IMAGE} --key cosign.key"
+    ),
+    "verify": _command(
+        "verify",
+        "Resolve REF and show for every signature whether it counts, and why; exit 3 if the image is not verified.",
+        f"{_IMAGE} --key cosign.pub",
+    ),
+    "inspect": _command(
+        "inspect",
+        "Show format, targets and labels of an image; --entries also fetches the content and lists its entries.",
+        f"{_IMAGE} -o json",
+    ),
+    "check": _command("check", "Show which GPUs can use an image, and why others cannot; exit 3 if none can.", _IMAGE),
+    "extract": _command(
+        "extract",
+        "Write the verified content of an image into DIR: all of it, or nothing.",
+        f"{_IMAGE} --to ./cache --key cosign.pub",
+    ),
+    "list": LazyCommand(
+        "gkm_cli.cache.list_caches",
+        "list_caches",
+        "List the caches of a namespace, or of the cluster: image, nodes that have it, signature, pods that use it.",
+        "{program} cache list -A",
+    ),
+}
+
+app = typer.Typer(
+    cls=lazy_group(COMMANDS),
+    help="Cache images: build, push, sign, verify, inspect, check, extract; list those of a cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.callback()
+def cache() -> None:
+    """Cache images."""

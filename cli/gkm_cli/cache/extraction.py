@@ -5,7 +5,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import trees
 from gkm.hoststate.layout import Layout
 from gkm.images.cache import CacheImage
@@ -13,11 +12,11 @@ from gkm.images.pulling import entry, pull
 from gkm.images.pulling.extract import Extraction
 from gkm.images.pulling.pull import PullStage
 from gkm.images.registries.registry import Registry
-from gkm.mounts.relocation import tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
-from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
+from gkm.mounts.relocation.tree_writer import RewriteCounts
 
 from gkm_cli import disks
+from gkm_cli.cache.relocation import relocate
 from gkm_cli.progress import progress_bars
 
 
@@ -47,7 +46,7 @@ def extract(
         content = work / entry.CONTENT
         _make_writable(content)
         with disks.filling(to.parent, lambda: need):
-            counts = _relocate(content, work / "relocated", path) if path else RewriteCounts(0, 0)
+            counts = relocate(content, work / "relocated", path) if path else RewriteCounts(0, 0)
         content.rename(to)
         return extraction, counts
     finally:
@@ -65,19 +64,3 @@ def _make_writable(directory: Path) -> None:
                 _make_writable(path)
             else:
                 path.chmod(file.stat().st_mode | 0o644)
-
-
-def _relocate(content: Path, tree: Path, path: MountPath) -> RewriteCounts:
-    """Replace the files that name paths by rewritten ones."""
-    descriptor = os.open(content, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        counts = tree_writer.write(descriptor, tree, path)
-    except Unrelocatable as error:
-        raise GKMError(Reason.UNSAFE_CONTENT, f"the paths in the cache cannot be rewritten: {error}") from error
-    finally:
-        os.close(descriptor)
-    for rewritten in tree.rglob("*"):
-        if rewritten.is_file():
-            rewritten.chmod(0o644)
-            rewritten.replace(content / rewritten.relative_to(tree))
-    return counts

@@ -11,21 +11,19 @@ from gkm.hoststate.escaping import escape
 from gkm.images.reference import Reference
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, SigstoreService
-from gkm.images.signing import keyless, keys
+from gkm.images.signing import ambient, keyless, keys
 from gkm.images.signing import sign as signing
 from gkm.images.signing.forms import ImageSigner
-from gkm.images.signing.keyless import MAX_TOKEN_BYTES
-from gkm.images.signing.keys import PrivateKey
+from gkm.images.signing.keys import PASSWORD_VARIABLE, PrivateKey
 
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import RefArgument, RegistryAccess
 from gkm_cli.signers import TrustedRootOption
 
-PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosign reads
 KeyFileOption = Annotated[
     str,
     typer.Option(
-        "--key", metavar="FILE", help=f"A private key; gkm reads its password from {PASSWORD}, or asks for it."
+        "--key", metavar="FILE", help=f"A private key; gkm reads its password from {PASSWORD_VARIABLE}, or asks for it."
     ),
 ]
 TokenOption = Annotated[
@@ -55,17 +53,17 @@ def sign(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Sign the digest that REF resolves to now, by a key or as an identity."""
-    if bool(key) == bool(identity_token):
-        raise UsageError("exactly one of --key and --identity-token is needed", "give one of them")
+    if key and identity_token:
+        raise UsageError("--key and --identity-token exclude each other", "give one of them")
     if key and (fulcio_url or (trusted_root and not rekor_url)):
         raise UsageError("--fulcio-url and --trusted-root have no effect on this signature", "leave them out")
     # Before a token goes to Fulcio and before a password is asked for: the configuration may be wrong.
     ref = Reference.parse(reference)
     registry = access.registry(ref, mirrored=False)
-    if identity_token:
-        signer = _by_identity(identity_token, fulcio_url or PUBLIC_FULCIO, rekor_url or PUBLIC_REKOR, trusted_root)
+    if key:
+        signer = by_key(key, rekor_url, trusted_root)
     else:
-        signer = _by_key(key, rekor_url, trusted_root)
+        signer = by_identity(identity_token, fulcio_url, rekor_url, trusted_root)
     pinned = ref.pinned(registry.resolve(ref))
     signed = signing.sign(registry, pinned, signer)
     stored = {form.value: location for form, location in signed.stored.items()}
@@ -73,7 +71,8 @@ def sign(
     show(result, output, lambda: line(f"{pinned} signed ({signed.form})"))
 
 
-def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> ImageSigner:
+def by_key(key: str, rekor_url: str = "", trusted_root: Path | None = None) -> ImageSigner:
+    """Return the signer with the private key in a file; raises UsageError and GKMError."""
     if rekor_url and not trusted_root:
         raise UsageError("--rekor-url needs --trusted-root", "name the file with the log's key")
     private = _read(key)
@@ -84,19 +83,31 @@ def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> ImageSigner:
 
 def _read(key: str) -> PrivateKey:
     """Return a private key, with the password from cosign's variable, or from the terminal if the key needs one."""
-    known = os.environ.get(PASSWORD)
-    if known is not None or not sys.stdin.isatty():
-        return keys.read(key, (known or "").encode())
+    given = os.environ.get(PASSWORD_VARIABLE)
+    if given is not None or not sys.stdin.isatty():
+        return keys.read(key, (given or "").encode("utf-8", "surrogateescape"))
     return keys.read(key, b"", lambda: getpass(escape(f"password of {key}: ")).encode())
 
 
-def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Path | None) -> ImageSigner:
-    if not trusted_root:
-        raise UsageError(
-            "--identity-token needs --trusted-root",
-            "for the public Sigstore, `cosign trusted-root create --with-default-services` writes the file",
-        )
-    with token.open("rb") as file:
-        text = file.read(MAX_TOKEN_BYTES + 1).decode("ascii", "replace").strip()
-    fulcio, log = SigstoreService("Fulcio", fulcio_url), Rekor(SigstoreService("Rekor", rekor_url))
-    return keyless.signer(fulcio, str(trusted_root), text, log)
+def _token(file: Path | None) -> str:
+    """Return the identity token in a file, or that of the surroundings."""
+    if file:
+        return ambient.read(file)
+    if found := ambient.token():
+        return found
+    raise UsageError(
+        "there is no --key, no --identity-token, and no identity of GitHub Actions, GitLab CI or a pod",
+        f"name a key with --key, or a token with --identity-token or in {ambient.TOKEN_VARIABLE}",
+    )
+
+
+def by_identity(
+    identity_token: Path | None = None, fulcio_url: str = "", rekor_url: str = "", trusted_root: Path | None = None
+) -> ImageSigner:
+    """Return the signer of the identity in a token, or in the surroundings; raises UsageError and GKMError."""
+    from gkm_cli.trusted_roots import trusted_root as fetched  # noqa: PLC0415 -- signing by key needs no TUF
+
+    token = _token(identity_token)
+    fulcio = SigstoreService("Fulcio", fulcio_url or PUBLIC_FULCIO)
+    log = Rekor(SigstoreService("Rekor", rekor_url or PUBLIC_REKOR))
+    return keyless.signer(fulcio, str(trusted_root or fetched()), token, log)

@@ -1,7 +1,7 @@
 """Findings: the values that every check returns, and every output format prints. Pure."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -34,23 +34,6 @@ class Finding:
     detail: str
     why: str = ""
     hint: str = ""
-
-
-class NotChecked(Exception):
-    """A check cannot read what it needs; the message is the cause."""
-
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.hint = hint
-
-
-def merged(failures: Sequence[NotChecked]) -> NotChecked:
-    """Return several failures as one; each text occurs once."""
-    return NotChecked(
-        "; ".join(dict.fromkeys(failure.why for failure in failures)),
-        "; ".join(dict.fromkeys(failure.hint for failure in failures)),
-    )
 
 
 def named(kind: str, namespace: str, name: str) -> str:

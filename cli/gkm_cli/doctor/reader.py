@@ -1,24 +1,18 @@
-"""Bounded reads of a cluster for all checks: each collection is listed once, and every failure becomes NotChecked."""
+"""Reads of a cluster for all checks, each made once; a failure is remembered, too."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.errors import ApiError
-from gkm.kube.resources import Json, Resource
+from gkm.kube.resources import DEFINITIONS, Resource
 
-from gkm_cli.doctor.findings import NotChecked, merged, some
+from gkm_cli.clusters import reads
+from gkm_cli.clusters.reads import NotServed, Unreadable, merged
+from gkm_cli.doctor.findings import some
 
 T = TypeVar("T")
-
-MAX_OBJECTS = 50_000
-"""Objects in a list: 200 requests of one page. 50,000 pods take about 100 MiB, as reduced as checks need them."""
-
-DEFINITIONS: Resource[Json] = Resource(
-    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False, type=Json
-)
-RIGHTS_HINT = "docs/reference/doctor.md has a ClusterRole with all rights that gkm doctor needs"
-_FORBIDDEN = 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,102 +20,96 @@ class Collection(Generic[T]):
     """Objects to list.
 
     `definition` names the CustomResourceDefinition without which there can be none: only then does a resource that the
-    API server does not serve count as an empty list. `labels` is a selector.
+    API server does not serve count as an empty list. `labels` is a selector. A `namespace` is that of GKM or Kubernetes
+    itself; without one, the objects are those of the command's namespace, or of all.
     """
 
     resource: Resource[T]
     definition: str = ""
     labels: str = ""
-
-
-class NotServed(NotChecked):
-    """The API server does not serve the resource in this version."""
+    namespace: str = ""
 
 
 class ClusterReader:
-    """Reads of one cluster, or of one `namespace` of it. `cutoff` is the timestamp that older objects lie before."""
+    """Reads of one cluster, or of one `namespace` of it. `cutoff` is the timestamp that older objects lie before.
 
-    def __init__(self, api: Api, *, namespace: str = "", cutoff: str) -> None:
+    `now` returns the time that those of objects are compared with: that of the API server, where it is known.
+    """
+
+    def __init__(
+        self, api: Api, *, namespace: str = "", cutoff: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._api = api
+        self.now = now
         self.namespace = namespace
         self.cutoff = cutoff
-        self._lists: dict[Collection[Any], tuple[Any, ...] | NotChecked] = {}
+        self._read: dict[Hashable, Any] = {}
 
     def ensure(self, *collections: Collection[Any]) -> None:
         """List collections in this order.
 
         Raises:
-            NotChecked: some cannot be listed; the message names all of these.
+            Unreadable: some cannot be listed; the message names all of these.
         """
-        failures = []
-        for collection in collections:
+        self.all(*(lambda each=each: self.list(each) for each in collections))
+
+    def all(self, *readings: Callable[[], object]) -> list[Any]:
+        """Return the results of several reads.
+
+        Raises:
+            Unreadable: some failed; the message names all of these.
+        """
+        found, failures = [], []
+        for read in readings:
             try:
-                self.list(collection)
-            except NotChecked as failure:
+                found.append(read())
+            except Unreadable as failure:
                 failures.append(failure)
         if failures:
             raise failures[0] if len(failures) == 1 else merged(failures)
+        return found
 
     def list(self, collection: Collection[T]) -> tuple[T, ...]:
         """Return the objects of a collection; the first call lists them.
 
         Raises:
-            NotChecked: they cannot be listed, or not all of them can be read.
+            Unreadable: they cannot be listed, or not all of them can be read.
         """
-        if collection not in self._lists:
-            plural = collection.resource.plural
+        return self._once(collection, collection.resource.plural, lambda: self._listed(collection))
+
+    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
+        """Return an object, None if it does not exist; the first call reads it.
+
+        Raises:
+            Unreadable: it cannot be read.
+        """
+        key = (resource, name, namespace)
+        return self._once(key, resource.plural, lambda: reads.get(self._api, resource, name, namespace))
+
+    def _once(self, key: Hashable, plural: str, read: Callable[[], T]) -> T:
+        if key not in self._read:
             # What later checks find when the thread of this one is still reading at its deadline.
-            late = NotChecked(f"the list of {plural} did not end in time", "run the command again, or with --namespace")
-            self._lists[collection] = late
+            late = Unreadable(f"reading {plural} did not end in time", "run the command again, or with --namespace")
+            self._read[key] = late
             try:
-                self._lists[collection] = self._listed(collection)
-            except NotChecked as failure:
-                self._lists[collection] = failure
-        found = self._lists[collection]
-        if isinstance(found, NotChecked):
+                self._read[key] = read()
+            except Unreadable as failure:
+                self._read[key] = failure
+        found: T | Unreadable = self._read[key]
+        if isinstance(found, Unreadable):
             raise found
         return found
 
-    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
-        """Return an object, None if it does not exist.
-
-        Raises:
-            NotChecked: it cannot be read.
-        """
-        try:
-            return self._api.get(resource, name, namespace)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise _failure("get", resource, name, namespace or "", error) from error
-
     def _listed(self, collection: Collection[T]) -> tuple[T, ...]:
         resource = collection.resource
-        namespace = self.namespace if resource.namespaced else ""
-        found: list[T] = []
+        namespace = collection.namespace or (self.namespace if resource.namespaced else "")
         try:
-            for page in self._api.list_pages(resource, ListSelector(namespace=namespace, labels=collection.labels)):
-                if page.unreadable:
-                    # Without them, what they refer to would look unused, and what refers to them, orphaned.
-                    names = some("/".join(filter(None, key)) for key in page.unreadable)
-                    raise NotChecked(f"these {resource.plural} cannot be read: {names}", "correct or delete them")
-                found += (entry.value for entry in page.entries)
-                if len(found) > MAX_OBJECTS:
-                    raise NotChecked(f"there are more than {MAX_OBJECTS} {resource.plural}", "use --namespace")
-        except ApiError as error:
-            if not error.not_found:
-                raise _failure("list", resource, "", namespace, error) from error
+            found, damaged = reads.listed(self._api, resource, ListSelector(namespace, labels=collection.labels))
+        except NotServed:
             if collection.definition and self.get(DEFINITIONS, collection.definition) is None:
                 return ()
-            served = f"the API server does not serve {resource.plural} of {resource.api_version}"
-            raise NotServed(served, "see the check domains/version") from error
+            raise
+        if damaged:
+            # Without them, what they refer to would look unused, and what refers to them, orphaned.
+            raise Unreadable(f"these {resource.plural} cannot be read: {some(damaged)}", "correct or delete them")
         return tuple(found)
-
-
-def _failure(verb: str, resource: Resource[Any], name: str, namespace: str, error: ApiError) -> NotChecked:
-    group, separator, _ = resource.api_version.partition("/")
-    what = resource.plural + (f".{group}" if separator else "") + (f"/{name}" if name else "")
-    if error.status != _FORBIDDEN:
-        return NotChecked(f"cannot {verb} {what}: {error.message}", "run the command again when the API server is well")
-    where = f" in the namespace {namespace}" if namespace else " in all namespaces" if resource.namespaced else ""
-    return NotChecked(f"missing right: {verb} {what}{where}", RIGHTS_HINT)

@@ -7,7 +7,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol
 
-from gkm_cli.doctor.findings import Finding, NotChecked, Severity
+from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.reader import ClusterReader
 
 CHECK_SECONDS = 60.0
@@ -35,7 +36,7 @@ class Check(Protocol):
         """Yield the findings; none if all is well.
 
         Raises:
-            NotChecked: it cannot read what it needs. Findings that it yielded before are valid.
+            Unreadable: it cannot read what it needs. Findings that it yielded before are valid.
         """
 
 
@@ -80,7 +81,7 @@ def _findings(check: Check, reader: ClusterReader) -> list[Finding]:
             if len(found) >= MAX_FINDINGS:
                 found.append(Finding(Severity.WARNING, "", f"there are more than {MAX_FINDINGS} findings"))
                 break
-    except NotChecked as failure:
+    except Unreadable as failure:
         found.append(_not_checked(failure.why, failure.hint))
     except Exception as error:  # noqa: BLE001 -- a defect of one check must not hide the findings of the others
         found.append(_not_checked(f"{type(error).__name__}: {error}", "report this defect of gkm"))

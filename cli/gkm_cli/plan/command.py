@@ -1,9 +1,7 @@
 """The command `gkm plan`, which imports numpy and its users only when it runs."""
 
-from gkm_cli.output import PROGRAM, CommandFailed
+from gkm_cli.output import CommandFailed
 from gkm_cli.plan.options import PlanOptions
-
-EXAMPLE = f"Example: kubectl get nodes -o json | {PROGRAM} plan --nodes - --pods pods.json --run llama.yaml"
 
 
 def plan(options: PlanOptions) -> None:

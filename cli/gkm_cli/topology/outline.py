@@ -1,12 +1,12 @@
 """A tree without the domains that a node has for itself, as nested values: what people and programs read. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from gkm.api.topology_settings import Topology
 from gkm.topology.names import hypernode_name
-from gkm.topology.tree import Tree
+from gkm.topology.tree import Domain, Tree, nested
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +59,25 @@ class Outline:
 def outline(tree: Tree, settings: Topology, switches: Mapping[str, str] | None = None) -> Outline:
     """Return the outline of a tree; `switches` has names of switches by the names of domains."""
     hashed, names = settings.hyper_nodes.hash_names, switches or {}
-    units: list[tuple[int, Branch | int]] = [(position + 1, position) for position in range(len(tree.nodes))]
-    for level, domains in zip(tree.levels, tree.domains, strict=True):
-        above: list[tuple[int, Branch | int]] = []
-        start = 0
-        for domain in domains:
-            stop = start
-            while stop < len(units) and units[stop][0] <= domain.end:
-                stop += 1
-            inside, start = units[start:stop], stop
-            if domain.own:
-                above += inside
-                continue
-            branch = Branch(
-                level,
-                domain.name,
-                names.get(domain.name, ""),
-                hypernode_name(level, domain.name, domain.identity, tree.levels, hashed=hashed),
-                domain.first,
-                domain.end,
-                tuple([unit for _, unit in inside if isinstance(unit, int)]),
-                tuple([unit for _, unit in inside if isinstance(unit, Branch)]),
-            )
-            above.append((domain.end, branch))
-        units = above
-    return Outline(
-        tuple([unit for _, unit in units if isinstance(unit, Branch)]),
-        tuple([unit for _, unit in units if isinstance(unit, int)]),
-    )
+
+    def branch(domain: Domain, inside: list[Branch | int]) -> Branch:
+        level = tree.levels[domain.level]
+        return Branch(
+            level,
+            domain.name,
+            names.get(domain.name, ""),
+            hypernode_name(level, domain.name, domain.identity, tree.levels, hashed=hashed),
+            domain.first,
+            domain.end,
+            *_parted(inside),
+        )
+
+    leaves: Iterable[tuple[int, Branch | int]] = enumerate(range(len(tree.nodes)))
+    nodes, outer = _parted(nested(tree, leaves, branch))
+    return Outline(outer, nodes)
+
+
+def _parted(units: list[Branch | int]) -> tuple[tuple[int, ...], tuple[Branch, ...]]:
+    """Return the nodes and the branches among units."""
+    nodes = tuple([unit for unit in units if isinstance(unit, int)])
+    return nodes, tuple([unit for unit in units if isinstance(unit, Branch)])

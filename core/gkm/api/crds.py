@@ -115,6 +115,10 @@ KINDS = (
 )
 
 
+LABELS = {"app.kubernetes.io/part-of": "gkm"}
+"""Of every definition: gkm.api.definition_origin recognizes earlier versions by them."""
+
+
 def definitions() -> dict[str, Schema]:
     """Return {file name: CustomResourceDefinition} of every kind."""
     return {f"{GROUP}_{kind.plural}.yaml": definition(kind) for kind in KINDS}
@@ -126,7 +130,7 @@ def definition(kind: Kind) -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "metadata": {"name": f"{kind.plural}.{GROUP}", "labels": dict(LABELS)},
         "spec": {
             "group": GROUP,
             "names": {

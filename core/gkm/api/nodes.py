@@ -1,6 +1,6 @@
 """GKMCacheNode and ClusterGKMCacheNode: the report of one node about its GPUs and its caches."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
@@ -80,15 +80,20 @@ class PodUse(Struct, frozen=True, rename="camel"):
     digest: Digest
 
 
+def _written_empty() -> list[Any]:
+    """Return an empty list that is written as []: msgspec omits the default only if the factory is `list` itself."""
+    return []
+
+
 class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One cache on one node."""
 
     state: StateName
     """State of the cache on the node. Deleting: the object is deleted, but pods still have the cache mounted."""
     digest: Digest | None = None
-    compatible_gpus: list[CompatibleGPUs] = field(default_factory=list, name="compatibleGPUs")
+    compatible_gpus: list[CompatibleGPUs] = field(default_factory=_written_empty, name="compatibleGPUs")
     """GPUs of this node that can use the cache."""
-    incompatible_gpus: list[IncompatibleGPUs] = field(default_factory=list, name="incompatibleGPUs")
+    incompatible_gpus: list[IncompatibleGPUs] = field(default_factory=_written_empty, name="incompatibleGPUs")
     """GPUs of this node that cannot use the cache, with the reasons."""
     reason: Annotated[str, Meta(max_length=64)] = ""
     """Reason for this state, as one word (docs/reference/reasons.md)."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml
 
 from gkm.api.targets import CUDA
-from gkm.gpus import fabric, pci
+from gkm.gpus import driver_root, fabric, pci
 from gkm.gpus.driver_calls import DriverCalls
 from gkm.gpus.values import MAX_GPUS, MAX_MIG_DEVICES, Gpu, GpuFabricInfo, Inventory, MigDevice, printable
 
@@ -28,6 +28,7 @@ ABSENT = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MIS
 
 def read(devices: Path) -> Inventory:
     """Return the GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
+    driver_root.load()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -47,7 +48,7 @@ def _nvml_unavailable(error: pynvml.NVMLError, devices: Path) -> Inventory:
         if DRIVER not in drivers:
             return Inventory()
         problem = "the NVIDIA driver holds GPUs here, but its library libnvidia-ml.so.1 is not visible to this process"
-        return Inventory(errors=(f"nvmlInit: {problem}; run the container with runtimeClassName nvidia",))
+        return Inventory(errors=(f"nvmlInit: {problem}; {driver_root.action()}",))
     if code == "DRIVER_NOT_LOADED" and not any(driver in ("", DRIVER) for driver in drivers):
         # The library alone (an image for all nodes), or GPUs that belong to virtual machines.
         return Inventory()

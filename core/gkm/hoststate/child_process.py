@@ -42,15 +42,15 @@ class ChildProcess:
         """The number of the process, and of its process group and session."""
         self.exited = os.pidfd_open(self.pid)
 
-    def end(self, patience: float, kill_seconds: float) -> int | None:
-        """End the child and its process group: SIGTERM, and after `patience` seconds SIGKILL. Call it once.
+    def end(self, grace_seconds: float, kill_seconds: float) -> int | None:
+        """End the child and its process group: SIGTERM, and after `grace_seconds` seconds SIGKILL. Call it once.
 
         Return the exit status, negative for a signal, or None if the child hangs in the kernel.
         """
         self.socket.close()
-        if patience > 0 and not self.has_exited():
+        if grace_seconds > 0 and not self.has_exited():
             self._signal(signal.SIGTERM)
-            self.has_exited(patience)
+            self.has_exited(grace_seconds)
         # The child is not reaped yet, so no other process can have its number, nor a group of that number.
         self._signal(signal.SIGKILL)
         os.close(self.exited)

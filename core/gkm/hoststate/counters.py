@@ -5,7 +5,7 @@ The file lies below /run: a reboot resets it, as Prometheus allows. The reader t
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any, Final
 
@@ -44,48 +44,91 @@ class Histogram:
         return Histogram(counts, self.seconds + seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class EndedLayers:
+    """Private layers of volumes that had a cache and ended: those that the program left empty, those it wrote to.
+
+    A kernel that the program finds in the cache writes nothing, one that the cache lacks is compiled into the layer.
+    `written_bytes` is what was in the layers at their end.
+    """
+
+    empty: int = 0
+    written: int = 0
+    written_bytes: int = 0
+
+    def with_layer(self, used_bytes: int) -> "EndedLayers":
+        """Return the counts with one more layer."""
+        if used_bytes <= 0:
+            return replace(self, empty=self.empty + 1)
+        return replace(self, written=self.written + 1, written_bytes=self.written_bytes + used_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounters:
+    """What the CSI process counts on a node."""
+
+    publishes: "PublishHistograms" = field(default_factory=dict)
+    layers: EndedLayers = EndedLayers()
+
+
 PublishHistograms = Mapping[str, Histogram]
 """{gRPC code: durations of the publishes that ended with it}."""
 
 
-def save(layout: Layout, publishes: PublishHistograms) -> None:
+def save(layout: Layout, counted: NodeCounters) -> None:
     """Replace the file in one step.
 
     Raises:
         OSError: the disk refused; the old content stays.
     """
     encoded = {
-        code: {"counts": list(histogram.counts), "seconds": histogram.seconds} for code, histogram in publishes.items()
+        code: {"counts": list(histogram.counts), "seconds": histogram.seconds}
+        for code, histogram in counted.publishes.items()
     }
-    value = {"version": _VERSION, "bounds": list(BUCKET_BOUNDS), "publish": encoded}
+    layers = asdict(counted.layers)
+    value = {"version": _VERSION, "bounds": list(BUCKET_BOUNDS), "publish": encoded, "layers": layers}
     files.replace(layout.counters, files.encode(value), durable=False)
 
 
-def load(layout: Layout) -> PublishHistograms:
+def load(layout: Layout) -> NodeCounters:
     """Return the counters; none without a file.
 
     Raises:
         UnreadableState: the file is invalid, or of another version.
     """
-    return files.load(layout.counters, _from_json, MAX_BYTES) or {}
+    return files.load(layout.counters, _from_json, MAX_BYTES) or NodeCounters()
 
 
-def _from_json(value: Mapping[str, Any]) -> PublishHistograms:
+def _from_json(value: Mapping[str, Any]) -> NodeCounters:
     if value["version"] != _VERSION or value["bounds"] != list(BUCKET_BOUNDS):
         raise ValueError("of another version")
     publishes = value["publish"]
     if not isinstance(publishes, dict) or not publishes.keys() <= CODES:
         raise ValueError("publish: a key is not a gRPC code")
-    return {code: _histogram(encoded) for code, encoded in publishes.items()}
+    histograms = {code: _histogram(encoded) for code, encoded in publishes.items()}
+    # A process of an earlier version, which this one replaces, wrote none.
+    return NodeCounters(histograms, _layers(value.get("layers", {})))
+
+
+def _layers(encoded: object) -> EndedLayers:
+    if not isinstance(encoded, dict) or not encoded.keys() <= set(EndedLayers.__slots__):
+        raise ValueError("layers: not counts of layers")
+    if not all(map(_is_count, encoded.values())):
+        raise ValueError("layers: not all are counts")
+    return EndedLayers(**encoded)
 
 
 def _histogram(encoded: Mapping[str, Any]) -> Histogram:
     counts, seconds = encoded["counts"], encoded["seconds"]
     if not isinstance(counts, list) or len(counts) != len(BUCKET_BOUNDS) + 1:
         raise ValueError("counts: their number is not that of the buckets")
-    # bool is a subclass of int, and not a count.
-    if any(type(count) is not int or not 0 <= count < _MAX_COUNT for count in counts):
+    if not all(map(_is_count, counts)):
         raise ValueError("counts: not all are counts")
     if type(seconds) not in (int, float) or not isfinite(seconds) or not 0 <= seconds < _MAX_COUNT:
         raise ValueError("seconds: not a duration")
     return Histogram(tuple(counts), float(seconds))
+
+
+def _is_count(value: object) -> bool:
+    # bool is a subclass of int, and not a count.
+    return type(value) is int and 0 <= value < _MAX_COUNT

@@ -1,11 +1,13 @@
 """Read small files, and replace them so that a reader sees the old content or the new one, never a part of it."""
 
+import ctypes
 import json
 import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -19,10 +21,11 @@ class UnreadableState(ValueError):
     """A state file exists and cannot be used; the message names the file and the cause."""
 
 
-def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
+def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Replace `path` by `data` in one step, making its directory first.
 
     `durable` costs two fsyncs and is for files that must survive a power cut; files below /run do not need it.
+    The umask restricts `mode`.
 
     Raises:
         OSError: the file system refused; the old content stays.
@@ -30,7 +33,7 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
             file.write(data)
             file.flush()
             if durable:
@@ -41,6 +44,11 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
     if durable:
         sync_directory(path.parent)
+
+
+def temporaries(path: Path) -> Iterator[Path]:
+    """Return the temporary files of writes of `path` that a kill interrupted."""
+    return path.parent.glob(f".{path.name}.*.tmp")
 
 
 @contextmanager
@@ -56,6 +64,18 @@ def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
         os.fsync(descriptor)
+
+
+def sync_file_system(path: Path) -> None:
+    """Make everything below `path` durable with one syncfs(2); thousands of fsyncs would take minutes.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
 
 
 def remove_empty(directory: Path, levels: int = 1) -> None:

@@ -37,9 +37,23 @@ class Layout:
         """Return the directory of blobs from registries, complete or partial; it survives a restart."""
         return self.state / "blobs"
 
+    @property
+    def relocations(self) -> Path:
+        """Return the directory of the relocated trees of all entries."""
+        return self.state / "relocated"
+
     def relocated(self, digest: str) -> Path:
         """Return the directory of an entry's relocated trees: for each mount path, the files that contain it."""
-        return self.state / "relocated" / names.digest(digest).removeprefix("sha256:")
+        return self.relocations / names.digest(digest).removeprefix("sha256:")
+
+    @property
+    def locks(self) -> Path:
+        """Return the directory of the lock files."""
+        return self.state / "locks"
+
+    def process_lock(self, process: str) -> Path:
+        """Return the lock file of the one process of a kind: `agent` or `csi`."""
+        return self.locks / process
 
     @property
     def empty(self) -> Path:
@@ -50,6 +64,16 @@ class Layout:
     def caches(self) -> Path:
         """Return the directory of the pointers."""
         return self.state / "caches"
+
+    @property
+    def catalog(self) -> Path:
+        """Return the file in which the agent records its entries."""
+        return self.state / "entries.json"
+
+    @property
+    def check_request(self) -> Path:
+        """Return the file whose creation requests a check of every entry now; it is removed when the check starts."""
+        return self.state / "check"
 
     @property
     def volumes(self) -> Path:
@@ -75,6 +99,11 @@ class Layout:
         return self.run / "usage"
 
     @property
+    def waiting(self) -> Path:
+        """Return the directory of the marks of waiting pods."""
+        return self.run / "waiting"
+
+    @property
     def counters(self) -> Path:
         """Return the file with the counters of the CSI process."""
         return self.run / "csi" / "counters.json"
@@ -85,7 +114,7 @@ class Layout:
 
     def entry_lock(self, digest: str) -> Path:
         """Return the lock file of an entry; it lies outside the entry, which is sealed and renamed as a whole."""
-        return self.state / "locks" / names.digest(digest).removeprefix("sha256:")
+        return self.locks / names.digest(digest).removeprefix("sha256:")
 
     def pointer(self, ref: CacheRef) -> Path:
         """Return the file with the state of a cache object on this node."""
@@ -102,7 +131,14 @@ class Layout:
 
     def waiting_file(self, ref: CacheRef) -> Path:
         """Return the file whose modification time is the time at which a pod last waited for a cache."""
-        return self.run / "waiting" / ref.scope / ref.name
+        return self.waiting / ref.scope / ref.name
+
+    @property
+    def owned(self) -> tuple[Path, ...]:
+        """Return all that GKM makes directly below `state` and `run`; anything else there belongs to others."""
+        below_state = (self.store.parent, self.trash, self.work, self.blobs, self.relocations, self.empty, self.caches)
+        below_run = (self.volumes, self.layers, self.usage, self.waiting, self.counters.parent)
+        return *below_state, self.captured, self.catalog, self.check_request, self.locks, *below_run
 
     def make_directories(self) -> None:
         """Make the directories; idempotent, and each process may be the first.
@@ -110,9 +146,13 @@ class Layout:
         Raises:
             OSError: the roots cannot be written.
         """
-        for directory in (self.store, self.trash, self.work, self.empty, self.caches, self.state / "locks"):
-            directory.mkdir(parents=True, exist_ok=True)
+        self.make_state_directories()
         for directory in (self.volumes, self.usage, self.layers):
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def make_state_directories(self) -> None:
+        """Make those below `state`; raises as `make_directories` does."""
+        for directory in (self.store, self.trash, self.work, self.empty, self.caches, self.locks):
             directory.mkdir(parents=True, exist_ok=True)
 
 

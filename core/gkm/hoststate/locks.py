@@ -57,20 +57,42 @@ def process_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
         yield
 
 
+def shared_beyond_exec(path: Path) -> None:
+    """Hold `path` shared until this process ends, also after it has become another program by execve(2).
+
+    Its descriptor stays open; children inherit it unless they close what they did not ask for.
+
+    Raises:
+        LockBusy: garbage collection holds it.
+    """
+    os.set_inheritable(_locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB), True)  # noqa: FBT003 -- no keyword there
+
+
 @contextmanager
 def _flock(path: Path, operation: int) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = _locked(path, operation)
     try:
-        try:
-            fcntl.flock(descriptor, operation)
-        except BlockingIOError as error:
-            raise LockBusy(path.name) from error
-        if not _is_same_file(path, descriptor):
-            # Between open and flock, garbage collection removed the lock file with the entry.
-            raise LockBusy(path.name)
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(path: Path, operation: int) -> int:
+    """Return an open descriptor that holds the lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    is_held = False
+    try:
+        fcntl.flock(descriptor, operation)
+        # Between open and flock, garbage collection may have removed the lock file with the entry.
+        is_held = _is_same_file(path, descriptor)
+    except BlockingIOError as error:
+        raise LockBusy(path.name) from error
+    finally:
+        if not is_held:
+            os.close(descriptor)
+    if not is_held:
+        raise LockBusy(path.name)
+    return descriptor
 
 
 def _is_same_file(path: Path, descriptor: int) -> bool:

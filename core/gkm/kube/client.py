@@ -5,6 +5,7 @@ models (docs/decisions/0012-own-reflector.md).
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -39,6 +40,11 @@ The watch of a kind that has not changed since the server started is silent all 
 MAX_BODY_BYTES = 64 << 20
 """An eighth of the memory of a process that lists (deploy/base). 250 objects of 256 kB fit, and objects of GKM
 have a few kB. The client requests a larger page again in smaller ones; etcd takes no object above 1.5 MB."""
+
+BODY_SECONDS = 120.0
+"""The longest time for one body: MAX_BODY_BYTES at half a megabyte a second."""
+
+_READ_BYTES = 256 << 10
 
 MAX_ERROR_BYTES = 64 << 10
 """A metav1.Status has a few hundred bytes; only a proxy sends more."""
@@ -98,6 +104,8 @@ class HttpApi:
         self._credentials = credentials
         self._observe = observe
         self._timeout = timeout
+        self.date = ""
+        """The header Date of the last response: the clock of the API server, in whole seconds. It may be any text."""
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
@@ -127,6 +135,8 @@ class HttpApi:
             yield page
             if not more:
                 return
+            if more == query.get("continue"):
+                raise ApiError(NO_RESPONSE, "Broken", f"the API server repeats a page of {resource.plural}")
             query["continue"] = more
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> HttpWatch[T]:
@@ -242,6 +252,7 @@ class HttpApi:
                 preload_content=False,
             )
             self._observe(request.verb, response.status)
+            self.date = response.headers.get("Date", "")
             if response.status < _FIRST_ERROR_STATUS:
                 return response
             body = _read(response, MAX_ERROR_BYTES)[:MAX_ERROR_BYTES]
@@ -263,8 +274,20 @@ def _selector_query(selector: ListSelector) -> dict[str, str]:
 
 
 def _read(response: BaseHTTPResponse, limit: int) -> bytes:
-    """Return the body, or the first `limit` + 1 bytes of a longer one."""
-    data = response.read(limit + 1)
+    """Return the body, or the first `limit` + 1 bytes of a longer one.
+
+    Raises:
+        HTTPError: the body broke off, or took more than BODY_SECONDS: the timeout of a socket is that of one read.
+    """
+    parts: list[bytes] = []
+    remaining, deadline = limit + 1, time.monotonic() + BODY_SECONDS
+    while remaining and (part := response.read1(min(remaining, _READ_BYTES))):
+        parts.append(part)
+        remaining -= len(part)
+        if time.monotonic() > deadline:
+            response.close()
+            raise HTTPError(f"it takes more than {BODY_SECONDS:g} seconds")
+    data = b"".join(parts)
     if len(data) > limit:
         response.close()
     else:

@@ -1,5 +1,6 @@
 """The collections of the API: group, version, plural, and the type of their objects."""
 
+import builtins
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from gkm.api.task_groups import GroupTemplate, Pool, TaskGroup
 from gkm.kube.errors import ApiError
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _NO_NAMES = ("", ".", "..")
 _NOT_FOUND = 404
@@ -26,7 +28,7 @@ class Resource(Generic[T]):
     """A collection and the type of its objects.
 
     Only the fields of `type` are decoded, so a client that needs fewer fields passes a smaller type:
-    `replace(GKMCACHENODES, type=MyThinNode)`.
+    `GKMCACHENODES.of(MyThinNode)`.
     """
 
     api_version: str
@@ -38,6 +40,10 @@ class Resource(Generic[T]):
     """Whether the API server is to send only the metadata of objects."""
     page_limit: int | None = None
     """Objects in a page of a list, where they are large; None for `gkm.kube.api.PAGE_LIMIT`."""
+
+    def of(self, kind: builtins.type[U]) -> "Resource[U]":
+        """Return the collection with its objects decoded as another type."""
+        return Resource(self.api_version, self.kind, self.plural, self.namespaced, kind)
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource.
@@ -52,7 +58,7 @@ class Resource(Generic[T]):
             if part in _NO_NAMES:
                 raise ApiError(_NOT_FOUND, "NotFound", f"no {self.kind} can have {part!r} in its path")
         root = "apis" if len(version) > 1 else "api"
-        return "/".join(["", root, *(quote(part, safe="") for part in (*version, *parts))])
+        return "/".join(["", root, *(quote(part, safe="", errors="surrogatepass") for part in (*version, *parts))])
 
 
 GKMCACHES = Resource(API_VERSION, "GKMCache", "gkmcaches", namespaced=True, type=GKMCache)
@@ -100,7 +106,13 @@ KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2, KAI_TOPOLOGIES = (
 )
 
 Json = dict[str, Any]
+DEFINITIONS: Resource[Json] = Resource(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False, type=Json
+)
 CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
+DAEMON_SETS: Resource[Json] = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, type=Json)
+CSI_DRIVERS: Resource[Json] = Resource("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False, type=Json)
+CSI_NODES: Resource[Json] = Resource("storage.k8s.io/v1", "CSINode", "csinodes", namespaced=False, type=Json)
 NODES: Resource[Json] = Resource("v1", "Node", "nodes", namespaced=False, type=Json)
 EVENTS: Resource[Json] = Resource("events.k8s.io/v1", "Event", "events", namespaced=True, type=Json)
 VALIDATING_WEBHOOKS: Resource[Json] = Resource(

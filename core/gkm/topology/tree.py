@@ -1,12 +1,14 @@
 """The tree of domains over all nodes, as a frozen value with integer indexes."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gkm.topology.claims import Row
 from gkm.topology.quarantine import Quarantined
+
+T = TypeVar("T")
 
 
 class Domain(NamedTuple):
@@ -94,6 +96,30 @@ def arrange(
             close(level, claim.name if claim else "", identity, own)
     every_level = tuple([tuple(each) for each in domains])
     return Tree(every, tuple(located), every_level, quarantined, contradictions)
+
+
+def nested(tree: Tree, leaves: Iterable[tuple[int, T]], unit: Callable[[Domain, list[T]], T | None]) -> list[T]:
+    """Return the units of the domains that are in no other, and the leaves that are in none.
+
+    `leaves` are indexes of nodes with what stands for each, in their order. `unit` makes of a domain, closer levels
+    first, and of the units and leaves directly in it what stands for it; None leaves it out, with all that is in it. A
+    node's own domains have no unit.
+    """
+    units = [(position + 1, leaf) for position, leaf in leaves]
+    for domains in tree.domains:
+        above: list[tuple[int, T]] = []
+        start = 0
+        for domain in domains:
+            stop = start
+            while stop < len(units) and units[stop][0] <= domain.end:
+                stop += 1
+            inside, start = units[start:stop], stop
+            if domain.own:
+                above += inside
+            elif (made := unit(domain, [each for _, each in inside])) is not None:
+                above.append((domain.end, made))
+        units = above
+    return [each for _, each in units]
 
 
 @lru_cache(maxsize=1 << 15)

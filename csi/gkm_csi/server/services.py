@@ -17,6 +17,7 @@ from google.protobuf.wrappers_pb2 import BoolValue
 
 from gkm_csi.proto import csi_pb2 as csi
 from gkm_csi.proto import registration_pb2 as registration
+from gkm_csi.server.version import VERSION
 from gkm_csi.status_errors import Code, StatusError, failed_precondition, invalid_argument
 from gkm_csi.volumes import request
 from gkm_csi.volumes.publish import VolumePublisher
@@ -27,8 +28,6 @@ _LOG = logging.getLogger(__name__)
 _RPC = csi.NodeServiceCapability.RPC
 
 DRIVER_NAME: Final = "csi.gkm.io"
-VERSION: Final = "0.1.0"
-"""The version of the distribution; importlib.metadata would cost 2 MiB to read it, a test compares the two."""
 
 
 @dataclass(frozen=True)

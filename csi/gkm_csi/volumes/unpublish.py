@@ -4,6 +4,7 @@ A volume that does not exist is unpublished with OK: kubelet takes any error as 
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gkm.hoststate.files import UnreadableState
@@ -12,6 +13,7 @@ from gkm.hoststate.records import VolumeRecord
 
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes.captures import Captures
+from gkm_csi.volumes.layers import mark_for
 from gkm_csi.volumes.locks import VolumeLocks
 from gkm_csi.volumes.mount_interface import MountInterface
 from gkm_csi.volumes.records import VolumeRecords
@@ -29,6 +31,8 @@ class VolumeUnpublisher:
     mounter: MountInterface
     volume_locks: VolumeLocks
     captures: Captures
+    layer_ended: Callable[[int], None]
+    """It gets the bytes that a program left in the private layer of a volume with a cache."""
 
     def unpublish(self, volume: VolumeTarget) -> None:
         """Remove a volume from its target and leave nothing; idempotent.
@@ -59,7 +63,10 @@ class VolumeUnpublisher:
                 Code.ABORTED,
                 f"volume {volume.volume_id}: the capture of its files on {self.node} is running; kubelet retries",
             )
+        layer_bytes = self._layer_bytes(volume, record)
         self._unmount(volume)
+        if layer_bytes is not None:
+            self.layer_ended(layer_bytes)
         self.volume_records.remove(volume.volume_id)
         try:
             self.volume_records.write_usage(record.ref)
@@ -67,6 +74,22 @@ class VolumeUnpublisher:
             # The next call for this cache, or the next start, rewrites it: no reason to hold up the end of a pod.
             _LOG.exception("usage file not written", extra=fields(cache=str(record.ref)))
         _LOG.info("unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest))
+
+    def _layer_bytes(self, volume: VolumeTarget, record: VolumeRecord) -> int | None:
+        """Return the bytes in the private layer above a cache; None without such a layer, or if it cannot be read.
+
+        Directories have none, so a layer in which nothing was written has zero on every kernel.
+        """
+        if not record.is_private or not record.digest:
+            return None
+        try:
+            if self.mounter.observe(volume.target).mounts[-1:] != (mark_for(record),):
+                return None
+            usage = self.mounter.filesystem_usage(volume.target)
+        except Exception:  # noqa: BLE001 -- a count must not hold up the end of the pod
+            _LOG.warning("private layer not counted", extra=fields(volume=volume.volume_id), exc_info=True)
+            return None
+        return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
     def _without_record(self, volume: VolumeTarget) -> None:
         """Unmount a mount of this volume that has no record; any other mount there belongs to others."""

@@ -22,6 +22,7 @@ from gkm_operator.images import CheckedImages
 if TYPE_CHECKING:
     from gkm_operator.admission.workloads import WorkloadReviews
 
+PROGRAM = "gkm-operator-admission"
 _LOG = logging.getLogger(__name__)
 
 
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
         CertificateUnusable: the certificate files cannot be used.
         NotConfigured: no API server is configured that could receive our CA, or show workloads.
     """
+    metrics.record_build(PROGRAM)
     # A thread whose caller has given up must not go on for the half minute that a pull may take.
     request_seconds = 2 * arguments.budget
     limits = Limits(connect=arguments.budget, stall=arguments.budget, request=request_seconds)
@@ -59,6 +61,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
         reason = error.strerror or str(error)
         raise CertificateUnusable(f"the certificate {certificate} with {key} cannot be used: {reason}") from error
     health = HealthServer(arguments.health, server.ready.is_set, lambda: server.alive)
+    metrics.READY.labels(PROGRAM).set_function(server.ready.is_set)
 
     def ready() -> None:
         server.ready.set()

@@ -87,7 +87,7 @@ class ImageValidator:
         seconds = time.monotonic() - started
         result = decision.result(response, late=is_late)
         # Its labels have fixed sets of values: `review` accepts no other kind.
-        metrics.ADMISSION_SECONDS.labels(request.kind.kind, result).observe(seconds)
+        metrics.reviewed(request.kind.kind, result, seconds)
         _LOG.info(
             "admitted" if response.allowed else "refused",
             extra=fields(

@@ -5,6 +5,7 @@ Its Helm chart installs a MutatingWebhookConfiguration of a fixed name, and a Cl
 
 from collections.abc import Iterator
 
+from gkm.api.features import Feature, install
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
@@ -56,7 +57,7 @@ def check(api: Api, cluster_role: str) -> None:
             if error.status in _ADMINISTRATOR_MUST_ACT:
                 raise BuiltInControllersBlocked(
                     f"grove.builtInControllers is on, and {resource.plural} cannot be listed ({error.message}): apply "
-                    "Grove's CustomResourceDefinitions and deploy/components/cliques, or switch it off in gkm-config"
+                    f"Grove's CustomResourceDefinitions, and {install(Feature.CLIQUES)}; or switch it off in gkm-config"
                 ) from error
             raise
         if resource.type is Trace and page.entries:

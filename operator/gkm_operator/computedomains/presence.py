@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from gkm.api import computedomains
 from gkm.api.domain_capacity import DOMAINS_AVAILABLE, GROVE_MANAGES_DOMAINS
+from gkm.api.features import Feature, install
 from gkm.api.meta import FALSE, TRUE, Condition, timestamp
 from gkm.kube.api import Api
 from gkm.kube.discovery import is_served
@@ -42,7 +43,7 @@ def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
     except ApiError as error:
         if error.status != _FORBIDDEN:
             raise
-        found = Presence(reason="RightsMissing", message=f"{error.message}: apply deploy/components/domains")
+        found = Presence(reason="RightsMissing", message=f"{error.message}: {install(Feature.DOMAINS)}")
     return before if replace(found, since=before.since) == before else replace(found, since=timestamp())
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from threading import Event
 from typing import Any
 
+from gkm.api.features import RESTORE_RIGHTS, Feature, install
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
@@ -17,6 +18,7 @@ from gkm.kube.leases import LEASES
 from gkm.kube.resources import (
     CLUSTERGKMCACHENODES,
     CLUSTERGKMCACHES,
+    DEFINITIONS,
     GKMCACHENODES,
     GKMCACHES,
     PLACEMENTPLANS,
@@ -26,7 +28,7 @@ from gkm.kube.resources import (
 
 from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS, NODES, agent_set
 from gkm_operator.computedomains import presence
-from gkm_operator.preconditions.crds import DEFINITIONS, foreign
+from gkm_operator.preconditions.crds import foreign
 
 _LOG = logging.getLogger(__name__)
 
@@ -118,9 +120,7 @@ def check(api: Api, lease: tuple[str, str]) -> None:
         _read(api, lease)
     except ApiError as error:
         if error.status == _FORBIDDEN:
-            raise RightsMissing(
-                f"{error.message}: apply deploy/base/controllers.yaml, which has the rule, and bind it to this account"
-            ) from error
+            raise RightsMissing(f"{error.message}: {RESTORE_RIGHTS}; bind it to this account") from error
         raise
 
 
@@ -136,7 +136,7 @@ def check_mnnvl(api: Api) -> None:
         missing = presence.missing_kind(api)
     except ApiError as error:
         if error.status == _FORBIDDEN:
-            raise RightsMissing(f"{error.message}: apply deploy/components/domains, which has the rule") from error
+            raise RightsMissing(f"{error.message}: {install(Feature.DOMAINS)}, which has the rule") from error
         raise
     if missing:
         raise MNNVLMissing(

@@ -7,6 +7,7 @@ from threading import Event, Thread
 from typing import Any
 
 from gkm.api.config import Config
+from gkm.api.features import Feature, install
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
@@ -126,7 +127,7 @@ class TaskGroupsController:
                 if error.status in _ADMINISTRATOR_MUST_ACT:
                     raise TaskGroupsBlocked(
                         f"taskGroups.enabled is true, and {resource.plural} cannot be listed ({error.message}): apply "
-                        "crds/ and deploy/components/task-groups, or switch it off in gkm-config"
+                        f"crds/, and {install(Feature.TASK_GROUPS)}; or switch it off in gkm-config"
                     ) from error
                 raise
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +31,7 @@ def main(root: Path) -> None:
     from gkm.mounts.relocation import tree_store  # noqa: PLC0415
     from gkm.mounts.relocation.mount_path import MountPath  # noqa: PLC0415
     from gkm.mounts.relocation.tree_store import RelocationLayer  # noqa: PLC0415
-    from support.csi.steps import Counter  # noqa: PLC0415 -- only the child has the tests' directory in its path
+    from support.csi.steps import Counter, was_killed  # noqa: PLC0415 -- only the child has the tests' directory in its path
 
     path, neighbour = MountPath("/cache"), MountPath("/neighbour")
     content = os.open(DATA, os.O_PATH | os.O_DIRECTORY)
@@ -53,12 +52,7 @@ def main(root: Path) -> None:
             tree_store.relocate(content, RelocationLayer(path), place)
             counter.disarm()
             os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            assert os.WTERMSIG(status) == signal.SIGKILL
-            return True
-        assert os.WEXITSTATUS(status) == 0, "the call itself failed"
-        return False
+        return was_killed(child)
 
     def survives(kind: str, fatal: int) -> bool:
         place = root / f"{kind}-{fatal}"

@@ -12,7 +12,15 @@ import pytest
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from support.grove.objects import NAMESPACE, compute_domain
-from support.kube.interposed_api import Around, Call, InterposedApi, Killed, failing_at, killed_at, unreliable
+from support.kube.interposed_api import (
+    Around,
+    InterposedApi,
+    Killed,
+    RequestCounter,
+    failing_at,
+    killed_at,
+    unreliable,
+)
 from support.operator.domains import DOMAINS, NVIDIA, OURS, SETS, TEMPLATES, Process, World, grouped
 from support.operator.plans import PODS, everything, gpu_pod
 
@@ -155,17 +163,11 @@ def check(world: World, scenario: Scenario) -> None:
 
 def requests_of(scenario: Scenario) -> int:
     """The number of requests of a process that nothing disturbs."""
-    count = 0
-
-    def around(_call: Call, send: Callable[[], object]) -> object:
-        nonlocal count
-        count += 1
-        return send()
-
+    counter = RequestCounter()
     world = prepared(scenario)
-    run_with(world, around)
+    run_with(world, counter)
     check(world, scenario)
-    return count
+    return counter.count
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

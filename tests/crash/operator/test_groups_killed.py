@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
-from support.kube.interposed_api import Around, Call, Killed, failing_at, killed_at, unreliable
+from support.kube.interposed_api import Around, Call, Killed, RequestCounter, failing_at, killed_at, unreliable
 from support.operator.group_witness import (
     DEPLOYMENTS,
     DOMAINS,
@@ -152,17 +152,11 @@ def prepared(scenario: Scenario) -> World:
 
 def requests_of(scenario: Scenario) -> int:
     """The number of requests in a life that nothing disturbs."""
-    count = 0
-
-    def around(_call: Call, send: Callable[[], object]) -> object:
-        nonlocal count
-        count += 1
-        return send()
-
+    counter = RequestCounter()
     world = prepared(scenario)
-    life(scenario, world, Process(world, around))
+    life(scenario, world, Process(world, counter))
     check(world, scenario)
-    return count
+    return counter.count
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

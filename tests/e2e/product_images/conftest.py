@@ -1,38 +1,38 @@
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.cluster.cluster import Cluster
-from support.cluster.deployment import PARTS, Deployment
-from support.cluster.installation import Installation
-from support.e2e.fleet import Fleet
 from support.e2e.product_images import Deployed
 from support.fakes import nvml_library
-from support.node.config import GATEWAY
 from support.peers import require
-from support.product_images import build as product_images
-from support.registry.olareg import Olareg
+from support.product_images import build
 from support.sigstore.cosign import Cosign
+
+
+@contextmanager
+def started(directory: Path, cosign: Cosign) -> Iterator[Deployed]:
+    require.containerd()
+    for command in ("olareg", "helm"):
+        require.peer(command)
+    with require.absences():
+        build.archives()
+    with Deployed.start(directory, cosign) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def deployed(cosign: Cosign, short_directory: Path) -> Iterator[Deployed]:
-    """Our images on a real node of their own, and a registry that its pods reach."""
-    require.containerd()
-    require.peer("olareg")
-    with require.absences():
-        archives = product_images.archives()
-    directory = short_directory / "i"
-    with (
-        Cluster.start(directory / "c", node=True) as cluster,
-        Olareg.start(directory / "registry", address=GATEWAY) as olareg,
-    ):
-        for archive in archives.values():
-            cluster.load_image(archive)
-        # Nothing of it is started: it knows where things are.
-        places = Installation(cluster, directory / "gkm", {})
-        pods = Deployment(cluster, places.directory)
-        pods.install(keys=[cosign.public_key.read_text()], registries=[olareg.host], gpus=[nvml_library.H100])
-        for part in PARTS:
-            pods.ready(part)
-        yield Deployed(Fleet(cluster, places, olareg, cosign), pods)
+    """GKM from our images on a real node of its own, and a registry that its pods reach."""
+    with started(short_directory / "i", cosign) as found:
+        keys, registries = [cosign.public_key.read_text()], [found.fleet.olareg.host]
+        found.pods.install(keys=keys, registries=registries, gpus=[nvml_library.H100])
+        yield found
+
+
+@pytest.fixture
+def bare(cosign: Cosign, short_directory: Path) -> Iterator[Deployed]:
+    """A real node with our images and a GPU, and nothing of ours installed."""
+    with started(short_directory / "b", cosign) as found:
+        found.pods.equip([nvml_library.H100])
+        yield found

@@ -1,4 +1,4 @@
-"""GKM as users run it: our images in pods of a real kubelet, deployed by deploy/base with all that it takes away."""
+"""GKM as users run it: our images in pods of a real kubelet, installed by the chart with all that it takes away."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from support.cluster.gkm_objects import MOUNT
 from support.e2e.fleet import Fleet
 from support.e2e.product_images import Deployed
 
-# The first test of them also builds the images, if nobody has.
+# The first test of them also builds the images, unless they exist.
 pytestmark = [pytest.mark.e2e, pytest.mark.images, pytest.mark.own_node, pytest.mark.timeout(900)]
 UNPRIVILEGED = [part for part in PARTS if part != "gkm-csi"]
 NO_CAPABILITIES = "0" * 16
@@ -30,12 +30,6 @@ def namespace(fleet: Fleet) -> Iterator[str]:
     name = fleet.new_namespace()
     yield name
     fleet.empty(name)
-
-
-def mounted(fleet: Fleet, namespace: str) -> list[str]:
-    """Return the lines of mountinfo for the volumes of a namespace: a mount that was made anew has another id."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line for line in lines if line.split()[4] in fleet.mounts(namespace)]
 
 
 def runs(fleet: Fleet, namespace: str, pod: str) -> None:
@@ -86,17 +80,17 @@ def test_an_unsigned_image_is_refused_by_way_of_the_service(fleet: Fleet, namesp
 def test_new_pods_of_ours_leave_the_mount_of_a_running_pod_alone(
     deployed: Deployed, fleet: Fleet, namespace: str
 ) -> None:
-    fleet.declare("kept", namespace, fleet.image("kept"))
-    fleet.reaches("kept", namespace, "Ready")
+    fleet.declare("used", namespace, fleet.image("used"))
+    fleet.reaches("used", namespace, "Ready")
     script = f"while sleep 0.1; do ls {MOUNT}/* > /dev/null || exit 1; done"
-    fleet.pod("user", namespace, script, cacheName="kept")
+    fleet.pod("user", namespace, script, cacheName="used")
     runs(fleet, namespace, "user")
-    before = mounted(fleet, namespace)
+    before = deployed.mounted(namespace)
     assert len(before) == 1
     for part in ("gkm-agent", "gkm-csi"):
         deployed.pods.replace(part)
     runs(fleet, namespace, "user")
-    assert mounted(fleet, namespace) == before
+    assert deployed.mounted(namespace) == before
     assert fleet.kubectl("exec", "-n", namespace, "user", "--", "ls", MOUNT).split()
     fleet.kubectl("delete", "pod", "user", "-n", namespace, "--grace-period=0")
     fleet.until(lambda: not fleet.mounts(namespace), "the record to go")
@@ -113,16 +107,16 @@ def test_a_private_layer_outlives_the_driver_that_made_it_and_ends_with_its_pod(
     script = f"echo mine > {MOUNT}/mine; while sleep 0.1; do grep -q mine {MOUNT}/mine || exit 1; done"
     fleet.pod("user", namespace, script, cacheName="own", readOnly="false", mountPath=MOUNT, capture="true")
     runs(fleet, namespace, "user")
-    before = mounted(fleet, namespace)
+    before = deployed.mounted(namespace)
     assert len(before) == 1
     deployed.pods.replace("gkm-csi")
     runs(fleet, namespace, "user")
-    assert mounted(fleet, namespace) == before
+    assert deployed.mounted(namespace) == before
     fleet.kubectl("delete", "pod", "user", "-n", namespace, "--grace-period=0")
     fleet.until(lambda: not fleet.mounts(namespace), "the record to go")
     assert before[0].split()[4] not in Path("/proc/self/mountinfo").read_text()
-    (kept,) = (deployed.pods.state / "captured").glob("*/content")
-    assert [(path.name, path.read_text()) for path in kept.iterdir()] == [("mine", "mine\n")]
+    (captured,) = (deployed.pods.state / "captured").glob("*/content")
+    assert [(path.name, path.read_text()) for path in captured.iterdir()] == [("mine", "mine\n")]
 
 
 def test_the_agent_collects_the_entry_of_a_deleted_cache_without_capabilities(

@@ -85,7 +85,10 @@ def cache_on_node(cluster: Cluster) -> dict[str, Any]:
 def test_a_cache_is_ready_once_the_controller_and_the_agent_have_verified_it(place: Cluster, machine: Machine) -> None:
     declare(place, machine, nodeSelector={"pool": "gpu"})
     place.until(lambda: cache_on_node(place).get("state") == "Pending", "the cache waits for the controller")
-    assert "waiting for the controller" in cache_on_node(place)["message"]
+    waiting = cache_on_node(place)
+    assert "waiting for the controller" in waiting["message"]
+    # As the design's example has them, and the API server stores them.
+    assert (waiting["compatibleGPUs"], waiting["incompatibleGPUs"]) == ([], [])
 
     verify(place, machine)
     place.until(lambda: cache_on_node(place).get("state") == "Ready", "the cache is Ready")

@@ -1,11 +1,15 @@
-"""The webhook's process without the right to write its CA: it names the missing rule, stays, and is not ready."""
+"""A webhook that cannot serve: without the right to write its CA it names the rule and waits; what the runbook does."""
 
+import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+from support.cluster.certificates import Authority
 from support.cluster.cluster import Cluster
 from support.host import pages, ports
-from support.operator.deployment import operator
+from support.operator.deployment import ROOT, manifests, operator
 
 pytestmark = pytest.mark.peers
 SOMEBODY = "system:serviceaccount:default:default"
@@ -30,9 +34,40 @@ def test_the_process_logs_a_missing_right_and_waits_for_it(gkm_cluster: Cluster,
         assert '\\"validatingwebhookconfigurations\\"' in log_text()
         assert '"event": "serving"' not in log_text()
         assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
+        # What GKMAdmissionDown and GKMAdmissionCertificate read of such a process.
+        _, metrics = pages.fetch(health, "metrics")
+        assert 'gkm_ready{program="gkm-operator-admission"} 0.0' in metrics
+        assert 'task="certificate"' not in metrics
         process.stop()
         assert process.popen.returncode == 0, process.tail()
 
 
 def status(health: str, page: str) -> int:
     return pages.fetch(health, page)[0]
+
+
+def test_the_runbook_lets_changes_pass_without_a_webhook_and_makes_it_mandatory_again(gkm_cluster: Cluster) -> None:
+    """By its two commands; what other writers own, such as the CA, stays."""
+    page = (ROOT / "docs" / "runbooks" / "admission.md").read_text(encoding="utf-8")
+    off, on = re.findall(r"^\$ kubectl (patch validatingwebhookconfiguration .+)$", page, re.MULTILINE)
+    (shipped,) = (each for each in manifests() if each["kind"] == "ValidatingWebhookConfiguration")
+    shipped["webhooks"][0]["clientConfig"]["caBundle"] = Authority.create().base64
+    # No cache of this shared cluster is asked about.
+    shipped["webhooks"][0]["namespaceSelector"] = {"matchLabels": {"no": "namespace"}}
+    shipped["webhooks"][0]["rules"][0]["resources"] = ["none"]
+
+    def webhook() -> dict[str, object]:
+        text = gkm_cluster.kubectl("get", "validatingwebhookconfiguration", "gkm-caches", "--output=json")
+        (found,) = json.loads(text)["webhooks"]
+        return dict(found)
+
+    try:
+        gkm_cluster.apply(shipped)
+        before = webhook()
+        gkm_cluster.kubectl(*shlex.split(off))
+        assert webhook() == before | {"failurePolicy": "Ignore"}
+        gkm_cluster.kubectl(*shlex.split(on))
+        assert webhook() == before
+        assert before["failurePolicy"] == "Fail"
+    finally:
+        gkm_cluster.kubectl("delete", "validatingwebhookconfiguration", "gkm-caches", "--ignore-not-found")

@@ -8,8 +8,9 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
-from support.cluster.cluster import Cluster
-from support.operator.deployment import ROOT, cache, manifests, node
+from support.chart import features
+from support.cluster.cluster import Cluster, KubectlFailed
+from support.operator.deployment import ROOT, cache, node
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "default"
@@ -80,13 +81,18 @@ def admin(gkm_cluster: Cluster) -> Api:
     return connect(str(gkm_cluster.kubeconfig))
 
 
-def test_every_manifest_is_accepted(gkm_cluster: Cluster) -> None:
+OVERLAYS = ("base", *(f"overlays/{each.name}" for each in features.OVERLAYS))
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_manifest_is_accepted(gkm_cluster: Cluster, overlay: str) -> None:
     # The namespace is there already; in a dry run nothing could be put into a new one.
     said = gkm_cluster.kubectl(
-        "apply", "--server-side", "--dry-run=server", "--kustomize", str(ROOT / "deploy" / "base")
+        "apply", "--server-side", "--dry-run=server", "--kustomize", str(ROOT / "deploy" / overlay)
     )
-    assert len(said.splitlines()) == len(manifests())
-    assert "serverside-applied" in said
+    built = gkm_cluster.kubectl("kustomize", str(ROOT / "deploy" / overlay))
+    assert len(said.splitlines()) == len(list(yaml.safe_load_all(built)))
+    assert all(line.endswith("serverside-applied (server dry run)") for line in said.splitlines())
 
 
 def test_the_samples_are_accepted(gkm_cluster: Cluster) -> None:
@@ -171,16 +177,32 @@ def test_a_node_object_never_changes_its_node(gkm_cluster: Cluster) -> None:
     assert "spec.nodeName cannot change" in caught.value.message
 
 
-def test_editors_write_caches_but_never_their_status(gkm_cluster: Cluster) -> None:
+def test_cluster_caches_are_for_people_with_a_role_for_the_whole_cluster(gkm_cluster: Cluster) -> None:
     gkm_cluster.apply(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "editor", "namespace": NAMESPACE},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
-            "subjects": [{"kind": "User", "name": "editor"}],
-        }
+        [_binding("of-namespace", "edit", NAMESPACE), _binding("reader", "view"), _binding("writer", "edit")]
     )
+
+    def can(user: str, verb: str, kind: str) -> bool:
+        # kubectl exits with 1 where the answer is no.
+        where = f"--namespace={NAMESPACE}" if kind == "gkmcaches" else "--all-namespaces"
+        what = ("auth", "can-i", verb, f"{kind}.gkm.io", f"--as={user}", where)
+        try:
+            return gkm_cluster.kubectl(*what).strip() == "yes"
+        except KubectlFailed:
+            return False
+
+    gkm_cluster.until(lambda: can("writer", "create", "clustergkmcaches"), "roles are aggregated")
+    assert can("reader", "list", "clustergkmcaches")
+    assert can("reader", "get", "nodefabrics")
+    assert not can("reader", "create", "clustergkmcaches")
+    assert not can("writer", "create", "clustergkmcachenodes")
+    assert can("of-namespace", "create", "gkmcaches")
+    assert not can("of-namespace", "list", "clustergkmcaches")
+    assert not can("of-namespace", "create", "clustergkmcaches")
+
+
+def test_editors_write_caches_but_never_their_status(gkm_cluster: Cluster) -> None:
+    gkm_cluster.apply(_binding("editor", "edit", NAMESPACE))
     kubeconfig = gkm_cluster.kubeconfig_for("editor")
     api = connect(str(kubeconfig))
     gkm_cluster.until(lambda: _creates(api), "roles are aggregated")
@@ -189,6 +211,17 @@ def test_editors_write_caches_but_never_their_status(gkm_cluster: Cluster) -> No
         api.apply(GKMCACHES, forged, field_manager="editor", subresource="status")
     assert caught.value.status == 403
     api.delete(GKMCACHES, "edited", NAMESPACE)
+
+
+def _binding(user: str, role: str, namespace: str = "") -> Json:
+    """Give a user a role of Kubernetes, in a namespace or everywhere."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": {"name": user} | ({"namespace": namespace} if namespace else {}),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "name": user}],
+    }
 
 
 def _creates(api: Api) -> bool:

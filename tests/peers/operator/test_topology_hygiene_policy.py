@@ -93,7 +93,8 @@ def test_the_labeler_corrects_labels_on_the_server(place: Cluster, tmp_path: Pat
     nodes.write_text(place.kubectl("get", "node", NODE, "--output=json"))
     for name, program in (("kubectl", binary("kubectl")), ("gkm", Path(sys.executable).with_name("gkm"))):
         (tmp_path / name).symlink_to(program)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(place.kubeconfig)}
+    # Without a home, kubectl writes its cache into the working directory.
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(place.kubeconfig)}
     command = [str(LABELER), "--nodes", str(nodes), "--apply"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert done.returncode == 3, done.stderr

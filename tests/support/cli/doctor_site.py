@@ -22,7 +22,7 @@ from support.grove.kinds import ALL
 from support.grove.objects import NAMESPACE
 
 Json = dict[str, Any]
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "doctor.md"
+ROLES = Path(__file__).parents[3] / "deploy" / "base" / "users.yaml"
 USER = "doctor"
 PLURALS = {
     "ClusterRole": "clusterroles",
@@ -43,7 +43,7 @@ class Site:
     def doctor(self, *arguments: str, user: str = "") -> subprocess.CompletedProcess[str]:
         """Run the command as the administrator or a user; without a grace period, because planted faults are new."""
         kubeconfig = self.cluster.kubeconfig_for(user) if user else self.cluster.kubeconfig
-        return gkm("doctor", "--kubeconfig", kubeconfig, "--grace", "0", *arguments)
+        return gkm("doctor", "--kubeconfig", kubeconfig, "--check", "domains", "--grace", "0", *arguments)
 
     def findings(self, *arguments: str, user: str = "") -> tuple[int, list[Json]]:
         """Return the exit code and the list for programs."""
@@ -81,11 +81,10 @@ def problems(found: Sequence[Json]) -> list[tuple[str, str, str]]:
     return sorted((one["severity"], one["check"], one["object"]) for one in found if one["severity"] != "ok")
 
 
-def documented_role() -> Json:
-    """Return the ClusterRole on the page about the command."""
-    block = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
-    role: Json = yaml.safe_load(block)
-    return role
+def shipped_role() -> Json:
+    """Return the ClusterRole for readers."""
+    roles: list[Json] = list(yaml.safe_load_all(ROLES.read_text()))
+    return next(role for role in roles if role["metadata"]["name"] == "gkm-reader")
 
 
 def bind(site: Site, role: Json) -> None:

@@ -81,8 +81,12 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _serve(requests: socket.socket) -> None:
-    from gkm_cli.main import main  # noqa: PLC0415 -- the tests' own process must not import it here
+    from gkm_cli.cache.commands import COMMANDS as CACHE  # noqa: PLC0415 -- as below
+    from gkm_cli.lazy_commands import load_all  # noqa: PLC0415 -- as below
+    from gkm_cli.main import COMMANDS, main  # noqa: PLC0415 -- the tests' own process must not import it here
 
+    for table in (COMMANDS, CACHE):
+        load_all(table)
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 2)
         if not data:

@@ -97,6 +97,14 @@ class Cluster:
         """Kill kubelet and start it again; pods run on meanwhile."""
         self._node.restart_kubelet()
 
+    def reboot(self, lost: Sequence[Path]) -> None:
+        """Reboot the node: pods, mounts and the directories `lost` are gone then, disks and the API server stay."""
+        self._node.reboot(lost)
+
+    def tag_image(self, image: str, name: str) -> None:
+        """Give an image that the node has another name."""
+        self._node.tag_image(image, name)
+
     def logs(self, pod: str, namespace: str = "default") -> str:
         """Return what a pod's containers printed, by way of kubelet."""
         return self.kubectl("logs", pod, "--namespace", namespace, "--all-containers")

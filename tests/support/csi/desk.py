@@ -48,6 +48,7 @@ class InMemoryNode:
             volume_locks=self.volume_locks,
             driver_version=lambda: None,
         )
+        self.ended_layers: list[int] = []
         captures = Captures(self.files.layout, layers)
         self.unpublisher = VolumeUnpublisher(
             NODE,
@@ -55,6 +56,7 @@ class InMemoryNode:
             mounter=self.mounts,
             volume_locks=self.volume_locks,
             captures=captures,
+            layer_ended=self.ended_layers.append,
         )
         self.ref = self.files.ready()
 

@@ -5,7 +5,6 @@ Run in a private mount namespace: DIRECTORY KIND. Prints the number of steps as 
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
@@ -29,7 +28,7 @@ from gkm_csi.volumes.records import VolumeRecords
 from gkm_csi.volumes.request import PublishRequest, VolumeTarget
 from gkm_csi.volumes.unpublish import VolumeUnpublisher
 from support.csi.nodes import NAMESPACE, NODE, NodeFiles, publish_message
-from support.csi.steps import Counter, told_of
+from support.csi.steps import Counter, told_of, was_killed
 
 MANY = 500
 """More steps than a call has: the loop below ends when a call survives."""
@@ -76,7 +75,12 @@ class Started:
         captures._pool = Here()  # type: ignore[assignment]
         captures.sweep()
         self.unpublisher = VolumeUnpublisher(
-            NODE, volume_records=self.ledger, mounter=self.mounter, volume_locks=underway, captures=captures
+            NODE,
+            volume_records=self.ledger,
+            mounter=self.mounter,
+            volume_locks=underway,
+            captures=captures,
+            layer_ended=lambda _: None,
         )
 
 
@@ -125,12 +129,7 @@ def killed(files: NodeFiles, fatal: int, call: Callable[[Started], None]) -> boo
         call(started)
         counter.disarm()
         os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0, "the call itself failed"
-    return False
+    return was_killed(child)
 
 
 def check_invariants(files: NodeFiles) -> None:

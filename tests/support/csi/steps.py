@@ -55,3 +55,13 @@ def _announced(name: str, call: Callable[..., object]) -> Callable[..., object]:
         return call(*arguments)
 
     return announced
+
+
+def was_killed(child: int) -> bool:
+    """Wait for a forked child that had a Counter; return whether it died at its step, else it must have succeeded."""
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0, "the call itself failed"
+    return False

@@ -8,6 +8,7 @@ from xdist.scheduler import LoadScopeScheduling
 ON_THIS_MACHINE = (
     "tests/e2e/",
     "tests/peers/csi/",
+    "tests/peers/monitoring/",
     "tests/peers/triton/",
     "tests/hostile/csi/",
     "tests/crash/csi/",

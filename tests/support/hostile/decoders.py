@@ -21,7 +21,7 @@ from gkm.images.registries import auth, credentials, registry
 from gkm.images.signatures import bundles, entry_body, log_entries, trusted_root
 from gkm.images.signatures import discovery as found
 from gkm.images.signatures import signature_formats as parsing
-from gkm.images.signing import keyless, keys, store
+from gkm.images.signing import ambient, keyless, keys, store
 from gkm.kube import client, decoding, discovery, errors, resources, watches
 from gkm.kube.resources import Resource
 from gkm.templates.rendering import frames, process
@@ -45,7 +45,6 @@ from gkm_operator.hypernodes import objects as topology
 from gkm_operator.hypernodes.providers import messages as provider_messages
 from gkm_operator.plans.state import objects
 from gkm_operator.plans.write import flavors
-from gkm_operator.preconditions import crds as kinds
 from gkm_operator.taskgroups import members, nvlink_results, watcher
 from msgspec import Raw
 
@@ -145,6 +144,7 @@ SIGNATURES = (
     ),
     Decoder("trusted root", partial(trusted_root.parse, what="x"), trusted_root._Root, trusted_root.MAX_ROOT_BYTES),
     _images("answer of Fulcio", keyless._CertificateResponse, MIB),
+    _images("answer of GitHub", ambient._GitHubToken, MIB),
     _images("encrypted key", keys._Encrypted, MIB),
 )
 KUBE = (
@@ -185,7 +185,7 @@ KUBE = (
             presence.NODES,
             presence.AGENTS,
             presence.AGENT_SETS,
-            kinds.DEFINITIONS,
+            resources.DEFINITIONS,
             flavors.nodes("x"),
             objects.RUNS,
             objects.PLANS,

@@ -96,6 +96,17 @@ class InterposedApi:
         return found
 
 
+class RequestCounter:
+    """Sends each request, and counts it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, _call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        self.count += 1
+        return send()
+
+
 def killed_at(step: int, *, after: bool) -> Around:
     """Kill the process at its request with this number, from 0, before it is sent or after it is answered."""
     count = iter(range(1 << 30))

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 from support.cluster.control_plane import ControlPlane, answers
 from support.host import ports
 from support.host.processes import Process
@@ -20,7 +21,7 @@ from support.host.waiting import until
 from support.node import config as node_config
 from support.node import container_images as images
 from support.node.config import GATEWAY, SERVICE_ADDRESS, Places
-from support.node.sweep import Before
+from support.node.sweep import Before, end_pods
 from support.peers import build as peers
 from support.peers.missing import Missing
 
@@ -39,16 +40,32 @@ class Node:
     places: Places
     name: str = "testbed-node"
     processes: list[Process] = field(default_factory=list)
-    _run_kubelet: Callable[[], None] | None = None
+    _run_again: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def restart_kubelet(self) -> None:
         """Kill kubelet, and nothing that it started, and start it again as it was."""
-        if self._run_kubelet is None:
-            raise ValueError("this node has no kubelet yet")
-        for process in [found for found in self.processes if found.name == "kubelet"]:
+        self._kill("kubelet")
+        self._run_again["kubelet"]()
+
+    def reboot(self, lost: Sequence[Path]) -> None:
+        """End everything on the node, take away what a reboot does, and start containerd and kubelet again.
+
+        `lost` are directories that lie in memory elsewhere, below /run, and here on a disk as containerd's state does.
+        The boot id of the machine stays.
+        """
+        self._kill("kubelet")
+        self._kill("containerd")
+        end_pods(self.places)
+        for directory in (*lost, self.places.containerd / "state"):
+            shutil.rmtree(directory)
+        _share(self.places.directory)
+        for name in ("containerd", "kubelet"):
+            self._run_again[name]()
+
+    def _kill(self, name: str) -> None:
+        for process in [found for found in self.processes if found.name == name]:
             process.kill()
             self.processes.remove(process)
-        self._run_kubelet()
 
     def import_image(self, archive: bytes | Path) -> None:
         """Give containerd a docker-archive; pods use it with imagePullPolicy Never (or IfNotPresent)."""
@@ -63,6 +80,11 @@ class Node:
         new = set(self._ctr("images", "list", "--quiet").split()) - set(before)
         # kubelet sees an image when the CRI plugin has noticed it, and says so by a label.
         until(lambda: new <= self._noticed(), f"containerd to notice {sorted(new)}", 15)
+
+    def tag_image(self, image: str, name: str) -> None:
+        """Give an image that the node has another name."""
+        self._ctr("images", "tag", image, name)
+        until(lambda: name in self._noticed(), f"containerd to notice {name}", 15)
 
     def _noticed(self) -> set[str]:
         return set(self._ctr("images", "list", "--quiet", 'labels."io.cri-containerd.image"==managed').split())
@@ -102,16 +124,24 @@ class Node:
         config = places.directory / "containerd.toml"
         config.write_text(node_config.containerd(places))
         (places.directory / "cni" / "10-testbed.conflist").write_text(node_config.cni(places))
-        process = self._run(stack, "containerd", ["containerd", "--config", config])
-        process.ready(lambda: places.socket.exists() and self._plugins_ready(), "its socket answered", 30)
+
+        def run() -> None:
+            process = self._run(stack, "containerd", ["containerd", "--config", config])
+            process.ready(self._serves_kubelet, "its socket answered", 30)
+
+        self._run_again["containerd"] = run
+        run()
         self.import_image(images.pause())
         self.import_image(images.busybox())
 
-    def _plugins_ready(self) -> bool:
-        try:
-            return bool(self._ctr("version"))
-        except RuntimeError:
-            return False
+    def _serves_kubelet(self) -> bool:
+        """Ask as kubelet does, which ends at an error: after a reboot, containerd answers before it has recovered."""
+        with grpc.insecure_channel(f"unix:{self.places.socket}") as channel:
+            version = channel.unary_unary("/runtime.v1.RuntimeService/Version", bytes, bytes)
+            try:
+                return bool(version(b"", timeout=5))
+            except grpc.RpcError:
+                return False
 
     def _start_forwarder(self, stack: ExitStack, control_plane: ControlPlane) -> None:
         """Make the Service `kubernetes` answer, so that pods find the API server as they do elsewhere."""
@@ -143,7 +173,7 @@ class Node:
             process = self._run(stack, "kubelet", arguments)
             process.ready(answers(f"http://127.0.0.1:{health}/healthz"), "/healthz answered")
 
-        self._run_kubelet = run
+        self._run_again["kubelet"] = run
         run()
 
     def _run(self, stack: ExitStack, name: str, arguments: Sequence[str | Path]) -> Process:

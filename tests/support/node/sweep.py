@@ -71,22 +71,29 @@ def sweep(directory: Path) -> None:
     before = Before.read(directory)
     places = Places(directory, before.bridge)
     containers = [path.name for path in places.tasks.glob("*")]
-    sockets = [Path(path.read_text().removeprefix("unix://")) for path in places.tasks.glob("*/address")]
-    cgroups = [group / "k8s.io" / name for group in _cgroup_roots() for name in containers]
-    _kill_all(cgroups, places)
-    _unmount_below(directory)
-    _remove_cgroups(cgroups)
-    # A pod's network goes with its namespace, which the kernel ends later, or never while another process keeps it.
-    cables = [path.name for path in Path("/sys/class/net", before.bridge, "brif").glob("*")]
-    for link in (*cables, before.bridge):
-        subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
+    end_pods(places)
+    subprocess.run(["ip", "link", "delete", before.bridge], capture_output=True, check=False)
     results = Path("/var/lib/cni/results")
-    _remove_files([*sockets, *(found for name in containers for found in results.glob(f"*-{name}-*"))])
+    _remove_files(found for name in containers for found in results.glob(f"*-{name}-*"))
     _remove_files(results.glob(f"{places.network}-*"))
     _remove_outside(places, before)
     for name, value in before.sysctls.items():
         if _sysctl(name).read_text().strip() != value:
             _sysctl(name).write_text(value)
+
+
+def end_pods(places: Places) -> None:
+    """Take away what the kernel has of pods: processes, mounts, cgroups, networks. What is on disk stays."""
+    containers = [path.name for path in places.tasks.glob("*")]
+    sockets = [Path(path.read_text().removeprefix("unix://")) for path in places.tasks.glob("*/address")]
+    cgroups = [group / "k8s.io" / name for group in _cgroup_roots() for name in containers]
+    _kill_all(cgroups, places)
+    _unmount_below(places.directory)
+    _remove_cgroups(cgroups)
+    # A pod's network goes with its namespace, which the kernel ends later, or never while another process keeps it.
+    for cable in Path("/sys/class/net", places.bridge, "brif").glob("*"):
+        subprocess.run(["ip", "link", "delete", cable.name], capture_output=True, check=False)
+    _remove_files(sockets)
 
 
 def _remove_files(paths: Iterable[Path]) -> None:

@@ -7,7 +7,7 @@ mounts and measures on this machine, as in tests/unit/agent.
 import base64
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -59,6 +59,8 @@ class Accounts:
     stack: ExitStack
     webhook_port: int = field(default_factory=ports.free)
     processes: dict[str, Process] = field(default_factory=dict)
+    address: Callable[[str], str] = lambda _: f"127.0.0.1:{ports.free()}"
+    """Where a process of that name serves its metrics."""
 
     @property
     def image(self) -> str:
@@ -114,12 +116,13 @@ class Accounts:
         kubeconfig = self.cluster.control_plane.kubeconfig("audited-agent", user)
         layout = self.machine.layout
         places = ("--state", layout.state, "--run", layout.run, "--node", NODE)
-        return self._run("agent", HURRIED_AGENT, "--kubeconfig", kubeconfig, *places)
+        health = f"--health={self.address('agent')}"
+        return self._run("agent", HURRIED_AGENT, "--kubeconfig", kubeconfig, *places, health)
 
     def controllers(self, identity: str) -> Process:
         """Start a replica of the controllers and wait until it has listed everything."""
         account = self._account("gkm-controllers")
-        health = f"--health=127.0.0.1:{ports.free()}"
+        health = f"--health={self.address(identity)}"
         words = ("controllers", "--kubeconfig", account, health, f"--identity={identity}")
         process = self._run(identity, MAIN, *words)
         process.ready(lambda: '"event": "synced"' in process.log.read_text(), "it is synced")
@@ -128,7 +131,7 @@ class Accounts:
     def admission(self) -> Process:
         """Start the webhook and wait until the API server calls it."""
         account = self._account("gkm-admission")
-        listen = (f"--listen=127.0.0.1:{self.webhook_port}", f"--health=127.0.0.1:{ports.free()}")
+        listen = (f"--listen=127.0.0.1:{self.webhook_port}", f"--health={self.address('admission')}")
         tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
         configured = [f"--webhook-configuration={WEBHOOKS}"]
         configured += [f"--webhook-configuration={kind}/{name}" for kind, name in product(WEBHOOK_KINDS, COMPONENTS)]

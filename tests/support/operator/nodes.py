@@ -12,7 +12,7 @@ from gkm_operator.caches.nodes.reports import REPORTS, NodeObject
 from support.operator.deployment import node as node_object
 
 SYSTEM = "gkm-system"
-_CONTAINERS = [{"name": "agent", "image": "gkm-agent:0.1.0"}]
+_CONTAINERS = [{"name": "agent", "image": "gkm-agent:test"}]
 _NOBODY = {"app.kubernetes.io/name": "nobody"}
 AGENT_SET: dict[str, Any] = {
     "apiVersion": "apps/v1",

@@ -8,7 +8,9 @@ from pathlib import Path
 
 PEERS = Path(__file__).resolve().parent / "modules"
 SERVER_NAMES = {
+    "sigs.k8s.io/kustomize/kustomize/v5": "kustomize",
     "go.etcd.io/etcd/server/v3": "etcd",
+    "k8s.io/kube-state-metrics/v2": "kube-state-metrics",
     "github.com/sigstore/cosign/v2/cmd/cosign": "cosign2",
     "github.com/distribution/distribution/v3/cmd/registry": "distribution",
 }

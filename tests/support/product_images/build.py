@@ -13,7 +13,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from support.peers import build as peers
@@ -24,7 +26,7 @@ from support.product_images.image_store import ImageStore
 
 ROOT = Path(__file__).resolve().parents[3]
 PROCESSES = ("agent", "csi", "operator")
-TAG = "0.1.0"
+TAG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 KEPT = 2
 """Sets of images that stay: each has hundreds of megabytes, and every change of a source makes another."""
 
@@ -45,10 +47,9 @@ def archives() -> Mapping[str, Path]:
     target = cache / f"gkm-{_key(_context())}"
     found = {process: target / f"gkm-{process}.tar" for process in PROCESSES}
     if not target.exists():
-        _check()
+        check()
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(cache):
             if not target.exists():
                 for unfinished in cache.glob(".b*-*"):  # the lock is held, so its builder was killed
                     shutil.rmtree(unfinished)
@@ -57,7 +58,24 @@ def archives() -> Mapping[str, Path]:
     return found
 
 
-def _check() -> None:
+@contextmanager
+def locked(cache: Path) -> Iterator[None]:
+    """Wait until no other process builds in this cache, and keep others out."""
+    with (cache / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def make_base(store: ImageStore, layer: Path, directory: Path) -> None:
+    """Make the base image of its layer, below a directory that no longer is needed afterwards."""
+    (directory / "base").mkdir()
+    (directory / "base" / "Containerfile").write_text(base_image.CONTAINERFILE)
+    os.link(layer, directory / "base" / "base.tar")
+    store.build(base_image.NAME, directory / "base")
+
+
+def check() -> None:
+    """Check that this machine can build images; raises Missing."""
     if sys.platform != "linux" or os.geteuid() != 0:
         raise Missing("building our images needs Linux and root")
     if tools := [tool for tool in ("debootstrap", "buildah", "unshare", "tar") if not shutil.which(tool)]:
@@ -88,17 +106,15 @@ def _build(target: Path, base: Path) -> None:
         made = directory / "made"
         made.mkdir()
         with ImageStore.open(cache / "store", Builder(directory / "log")) as store:
-            (directory / "base").mkdir()
-            (directory / "base" / "Containerfile").write_text(base_image.CONTAINERFILE)
-            os.link(base, directory / "base" / "base.tar")
-            store.build(base_image.NAME, directory / "base")
+            make_base(store, base, directory)
             # Mounted and not copied, so nothing of this machine is in the images.
             outside = [f"--volume={volume}" for volume in pip_outside.volumes(directory)]
             for process in PROCESSES:
                 # Image names without a registry, as in deploy/base, stand below docker.io/library for containerd.
                 image, archive = f"docker.io/library/gkm-{process}:{TAG}", made / f"gkm-{process}.tar"
                 file = f"--file={ROOT / f'Dockerfile.{process}'}"
-                store.build(image, ROOT, f"--build-arg=BASE={base_image.NAME}", *outside, file)
+                arguments = (f"--build-arg=BASE={base_image.NAME}", f"--build-arg=VERSION={TAG}")
+                store.build(image, ROOT, *arguments, *outside, file)
                 store.save(image, archive)
                 say(f"gkm-{process} has {archive.stat().st_size / 1e6:.0f} MB")
         made.rename(target)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.product_images.build_steps import Builder, Step
 
-LARGEST_BYTES = 4 << 30
+LARGEST_BYTES = 8 << 30
 """A store that has grown larger is thrown away: it also keeps the layers of every source that once was."""
 
 
@@ -33,13 +33,14 @@ class ImageStore:
     def build(self, name: str, context: Path, *arguments: str) -> None:
         """Build what is below `context` and call it `name`."""
         options = ["--isolation=chroot", "--network=host", "--pull=never", "--layers", f"--tag={name}"]
-        self._buildah(name.rpartition("/")[2], "build", *options, *arguments, str(context))
+        self.run(name.rpartition("/")[2], "build", *options, *arguments, str(context))
 
     def save(self, name: str, archive: Path) -> None:
         """Write an image as a docker-archive."""
-        self._buildah(archive.name, "push", name, f"docker-archive:{archive}:{name}")
+        self.run(archive.name, "push", name, f"docker-archive:{archive}:{name}")
 
-    def _buildah(self, what: str, *arguments: str) -> None:
+    def run(self, what: str, *arguments: str) -> None:
+        """Run buildah; `what` is what people read."""
         places: Sequence[str] = ("--root", str(self.directory / "root"), "--runroot", str(self.directory / "run"))
         # Not vfs, which every buildah can, because that copies the whole image for each step of a Dockerfile.
         self.builder.run(Step(what, ["buildah", *places, "--storage-driver", "overlay", *arguments]))

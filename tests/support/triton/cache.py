@@ -32,6 +32,7 @@ class Compiled:
     stages: list[str]
     binary: str
     paths: list[str]
+    seconds: float
 
 
 def compiled(cache: Path, block: int = 128, *, within: Sequence[str] = ()) -> Compiled:

@@ -34,16 +34,26 @@ def caches(*states: str, message: str = "") -> NodeStatus:
     [
         (["Ready", "Ready"], ("True", "AllCachesReady", "2 Ready")),
         (["Ready", "Deleting"], ("True", "AllCachesReady", "1 Ready, 1 Deleting")),
-        (["Ready", "Pending"], ("False", "CachesPending", "1 Ready, 1 Pending")),
-        (["Ready", "Downloading"], ("False", "CachesPending", "1 Ready, 1 Downloading")),
-        (["Extracting", "Incompatible"], ("False", "CachesPending", "1 Extracting, 1 Incompatible")),
-        (["Ready", "Incompatible"], ("False", "CachesIncompatible", "1 Ready, 1 Incompatible")),
-        (["Failed", "Incompatible", "Pending"], ("False", "CachesFailed", "1 Pending, 1 Incompatible, 1 Failed")),
+        (["Ready", "Pending"], ("False", "CachesPending", "1 Ready, 1 Pending; cache-0001")),
+        (["Ready", "Downloading"], ("False", "CachesPending", "1 Ready, 1 Downloading; cache-0001")),
+        (["Extracting", "Incompatible"], ("False", "CachesPending", "1 Extracting, 1 Incompatible; cache-0000")),
+        (["Ready", "Incompatible"], ("False", "CachesIncompatible", "1 Ready, 1 Incompatible; cache-0001")),
+        (
+            ["Failed", "Incompatible", "Pending"],
+            ("False", "CachesFailed", "1 Pending, 1 Incompatible, 1 Failed; cache-0000"),
+        ),
         ([], ("True", "AllCachesReady", "no caches")),
     ],
 )
 def test_caches_become_the_condition_ready(states: list[str], expected: tuple[str, str, str]) -> None:
     assert ready(caches(*states)) == expected
+
+
+def test_the_condition_names_the_reason_of_a_cache_and_at_most_five_caches() -> None:
+    failed = NodeCacheStatus(state="Failed", reason="DiskFull")
+    many = NodeStatus(caches={f"c{number}": failed for number in range(7)})
+    named = "c0 (DiskFull), c1 (DiskFull), c2 (DiskFull), c3 (DiskFull), c4 (DiskFull) and 2 more"
+    assert ready(many) == ("False", "CachesFailed", f"7 Failed; {named}")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +161,7 @@ def test_a_shortened_node_object_still_counts_all_caches(api: FakeApi) -> None:
     found = api.get(GKMCACHENODES, "node-1", "ml-apps").status
     assert len(found.caches) < 4001 or not found.caches["cache-0000"].message
     assert shown(api, GKMCACHENODES, "ml-apps")[:2] == ("False", "CachesFailed")
-    assert found.conditions[0].message == "4000 Ready, 1 Failed"
+    assert found.conditions[0].message == "4000 Ready, 1 Failed; cache-4000"
     assert len(msgspec.json.encode(found)) <= MAX_BYTES + 64
 
 

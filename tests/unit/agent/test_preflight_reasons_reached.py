@@ -71,7 +71,8 @@ def test_an_image_that_names_no_gpu_that_can_be_fails_before_any_gpu_is_asked(
     assert pointer is not None
     assert (pointer.state, pointer.reason) == (CacheState.FAILED, "MetadataInvalid")
     assert says in pointer.message
-    assert "incompatibleGPUs" not in machine.node_object()["status"]["caches"][REF.name]
+    cache = machine.node_object()["status"]["caches"][REF.name]
+    assert (cache["compatibleGPUs"], cache["incompatibleGPUs"]) == ([], [])
 
 
 def test_an_image_that_is_no_cache_image_fails_before_any_gpu_is_asked(machine: Machine) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from gkm.hoststate import counters
-from gkm.hoststate.counters import Histogram
+from gkm.hoststate.counters import Histogram, NodeCounters
 from gkm.hoststate.pointers import CacheState
 from prometheus_client.parser import text_string_to_metric_families
 from support.agent.machine import REF, Machine, is_ready
@@ -86,10 +86,11 @@ def running(machine: Machine, *arguments: str, command: list[str] | None = None)
 
 
 def test_without_kubernetes_health_and_metrics_are_served_as_with_it(machine: Machine) -> None:
-    counters.save(machine.layout, {"OK": Histogram().with_observation(0.004)})
+    counters.save(machine.layout, NodeCounters({"OK": Histogram().with_observation(0.004)}))
     with running(machine) as agent:
         until(lambda: is_ready(machine), "the cache is Ready")
         until(lambda: agent.get("/readyz") == (200, "ok\n"), "the agent is ready")
+        assert agent.metric("gkm_ready", program="gkm-agent") == 1
         until(lambda: agent.metric("gkm_cache_state", state="Ready") == 1, "the state is counted")
 
         assert agent.get("/healthz") == (200, "ok\n")
@@ -165,6 +166,7 @@ def test_an_api_server_that_is_away_makes_it_unready_and_never_unhealthy(machine
         until(lambda: "no reconcile pass" not in agent.get("/readyz")[1], "a pass has ended")
         assert agent.get("/healthz") == (200, "ok\n")
         assert agent.get("/readyz") == (503, "the source has not listed all caches yet\n")
+        assert agent.metric("gkm_ready", program="gkm-agent") == 0
         assert agent.end() == 0
 
 

@@ -187,7 +187,7 @@ def test_a_helper_that_fails_is_an_error_that_shows_nothing(
     helpers: Path, script: str, cause: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     helper(helpers, "bad", script)
-    with pytest.raises(GKMError, match=f"docker-credential-bad gave no login: .*{cause}") as caught:
+    with pytest.raises(GKMError, match=f"docker-credential-bad failed: .*{cause}") as caught:
         get_login("bad", "registry.example", seconds=1.0)
     assert caught.value.reason is Reason.UNAUTHORIZED
     assert SECRET not in str(caught.value)

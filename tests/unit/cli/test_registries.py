@@ -45,7 +45,7 @@ def test_a_user_without_access_gets_a_hint_to_log_in(bearer: bool) -> None:  # n
         for command in (["inspect", ref], ["build", CACHE, "--image", ref, "--push"]):
             done = gkm("cache", *command)
             assert done.returncode == 1
-            assert f"docker login {registry.host}" in done.stderr
+            assert f"gkm login {registry.host}" in done.stderr
             assert "configured" not in done.stderr
 
 

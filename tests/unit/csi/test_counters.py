@@ -12,6 +12,7 @@ from gkm_csi.status_errors import Code
 from support.csi.driver import Client, driver
 from support.csi.namespaces import MountNamespace, private_namespace
 from support.csi.nodes import NodeFiles, node_files, publish_message
+from support.csi.rig import Rig
 from support.host.waiting import until
 
 
@@ -27,7 +28,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def counted(layout: Layout) -> dict[str, int]:
-    return {code: sum(histogram.counts) for code, histogram in counters.load(layout).items()}
+    return {code: sum(histogram.counts) for code, histogram in counters.load(layout).publishes.items()}
 
 
 @pytest.mark.mounts
@@ -49,7 +50,7 @@ def test_publishes_are_counted_by_code_and_a_restart_continues(bare: tuple[NodeF
     with driver(*bare) as second, Client(second.socket) as client:
         client.publish("csi-1", target, {"cacheName": ref.name})
         until(lambda: counted(files.layout) == {"OK": 2, "UNAVAILABLE": 2}, "the second process went on")
-        seconds = counters.load(files.layout)["OK"].seconds
+        seconds = counters.load(files.layout).publishes["OK"].seconds
         assert seconds > 0
 
 
@@ -81,6 +82,32 @@ def test_a_file_that_cannot_be_written_costs_no_publish(bare: tuple[NodeFiles, M
         assert running.stop() == 0
 
 
+@pytest.mark.mounts
+def test_what_a_program_leaves_in_a_private_layer_is_counted_once(rig: Rig) -> None:
+    ref = rig.ready({"kernel/one.cubin": "shared"})
+    private = {"cacheName": ref.name, "readOnly": "false"}
+    scripts = {
+        "hits": (private, "cat kernel/one.cubin"),
+        "removes-what-it-writes": (private, "echo x > new; rm new"),
+        "writes-a-directory-only": (private, "mkdir new"),
+        "compiles": (private, "mkdir new && echo x > new/two.cubin"),
+        "read-only": ({"cacheName": ref.name}, "cat kernel/one.cubin"),
+        "had-no-cache": ({"cacheName": "nowhere", "ifUnavailable": "empty"}, "echo x > new"),
+    }
+    for attributes, script in scripts.values():
+        volume, target = rig.volume()
+        rig.client.publish(volume, target, attributes)
+        assert rig.namespace.run("sh", "-ec", f'cd "$1"; {script}', "sh", target).returncode == 0
+        for _ in range(2):
+            rig.client.unpublish(volume, target)
+
+    def layers() -> counters.EndedLayers:
+        return counters.load(rig.files.layout).layers
+
+    until(lambda: layers().empty + layers().written == 4, "every private layer above a cache is counted")
+    assert layers() == counters.EndedLayers(empty=3, written=1, written_bytes=4096)
+
+
 def test_every_code_of_the_driver_is_counted() -> None:
     assert {code.value for code in Code} | {"OK"} <= CODES
 
@@ -94,16 +121,16 @@ def test_only_publishes_with_a_known_code_are_counted(layout: Layout) -> None:
 
     counting.write()
 
-    assert counters.load(layout) == {"OK": Histogram().with_observation(0.003).with_observation(0.0)}
+    assert counters.load(layout).publishes == {"OK": Histogram().with_observation(0.003).with_observation(0.0)}
 
 
 def test_many_publishes_at_once_are_few_writes(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     save = counters.save
 
-    def watched(layout: Layout, publishes: counters.PublishHistograms) -> None:
+    def watched(layout: Layout, values: counters.NodeCounters) -> None:
         written.append(1)
-        save(layout, publishes)
+        save(layout, values)
 
     monkeypatch.setattr(counters, "save", watched)
     counting = Counters(layout)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from gkm_csi.proto import csi_pb2, registration_pb2
-from gkm_csi.server import services
+from gkm_csi.server.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -43,4 +43,4 @@ def test_secrets_are_no_field_of_ours() -> None:
 
 def test_the_version_is_that_of_the_distribution() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["version"] == services.VERSION
+    assert project["version"] == VERSION

@@ -12,10 +12,9 @@ import pytest
 from gkm.api import crds
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
+from gkm.kube.resources import CLUSTERGKMCACHES, DEFINITIONS, GKMCACHES
 from gkm_operator.preconditions import check
 from gkm_operator.preconditions.check import KindsMissing, RightsMissing
-from gkm_operator.preconditions.crds import DEFINITIONS
 from support.agent.api_gate import Gate
 from support.cluster.cluster import Cluster
 from support.host import pages, ports
@@ -132,7 +131,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
         bare.cluster.apply(definition)
     told = bare.ended(admin)
     assert told["error"] == "KindsForeign"
-    assert "gkmcaches.gkm.io is not ours or of another version, it lacks spec.imagePullSecrets" in told["why"]
+    assert "gkmcaches.gkm.io is not ours, it lacks spec.imagePullSecrets" in told["why"]
 
     for resource in (GKMCACHES, CLUSTERGKMCACHES):
         bare.cluster.kubectl("delete", "customresourcedefinition", f"{resource.plural}.gkm.io")
@@ -167,8 +166,10 @@ def test_a_live_process_waits_for_an_api_server_that_is_away_at_the_start(gkm_cl
         with operator(tmp_path, *controllers(kubeconfig, health)) as process:
             process.ready(lambda: "API server not available" in log_text(process), "it has asked in vain")
             assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
+            assert 'gkm_ready{program="gkm-operator-controllers"} 0.0' in pages.fetch(health, "metrics")[1]
             gate.open()
             process.ready(lambda: status(health, "readyz") == 200, "everything is listed")
+            assert 'gkm_ready{program="gkm-operator-controllers"} 1.0' in pages.fetch(health, "metrics")[1]
 
 
 def log_text(process: Process) -> str:

@@ -9,6 +9,7 @@ import pytest
 from support.operator.deployment import ROOT, manifests
 
 PROCESSES = {"agent": "gkm-agent", "csi": "gkm-csi", "operator": "gkm-operator"}
+INSTALL = ROOT / "requirements" / "install"
 
 
 def instructions(process: str) -> list[tuple[str, str]]:
@@ -35,8 +36,13 @@ def test_copied_files_exist_and_are_not_ignored(process: str) -> None:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_only_locked_and_hashed_files_are_installed(process: str) -> None:
-    installs = [part for name, rest in instructions(process) if name == "RUN" for part in rest.split("&&")]
-    installs = [part for part in installs if " pip install" in part or " pip wheel" in part]
+    runs = [rest for name, rest in instructions(process) if name == "RUN"]
+    assert [run for run in runs if run.startswith("/requirements/")] == [
+        f"/requirements/install locked {process}",
+        f"/requirements/install ours {process}",
+    ]
+    commands = [part for run in runs for part in run.split("&&")] + INSTALL.read_text(encoding="utf-8").splitlines()
+    installs = [part for part in commands if " pip install" in part or " pip wheel" in part]
     assert len(installs) == 4
     assert all("--require-hashes" in part or "--no-deps" in part for part in installs)
 
@@ -53,7 +59,8 @@ def test_every_base_can_be_replaced_and_the_stages_share_it() -> None:
     for process in PROCESSES:
         bases = [rest for name, rest in instructions(process) if name == "FROM"]
         assert bases == ["${BASE} AS wheel", "${BASE} AS build", "${BASE}"]
-        assert ("ARG", "BASE=python:3.11-slim-bookworm") in instructions(process)
+        (base,) = (rest for name, rest in instructions(process) if name == "ARG" and rest.startswith("BASE="))
+        assert re.fullmatch(r"BASE=python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", base)
 
 
 def test_the_lock_of_the_build_is_part_of_the_lock() -> None:

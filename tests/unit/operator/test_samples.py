@@ -28,12 +28,13 @@ def mounts(pod: Json) -> bool:
     return any(volume.get("csi", {}).get("driver") == "csi.gkm.io" for volume in pod["spec"].get("volumes", []))
 
 
-def test_there_are_pods_to_copy() -> None:
-    assert sorted(pod["metadata"]["name"] for pod in pods()) == ["llama", "server"]
+def test_the_pod_of_readme_is_that_of_the_samples() -> None:
+    sample, readme = pods()
+    assert sample == readme
 
 
-@pytest.mark.parametrize("pod", pods(), ids=lambda pod: pod["metadata"]["name"])
-def test_a_sample_pod_requests_a_gpu(pod: Json) -> None:
+def test_a_sample_pod_requests_a_gpu() -> None:
+    pod = pods()[0]
     asked = [container.get("resources", {}).get("limits", {}).get(GPU) for container in pod["spec"]["containers"]]
     assert asked == [1]
 
@@ -60,8 +61,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("pod", pods(), ids=lambda pod: pod["metadata"]["name"])
-def test_a_sample_pod_runs_on_gpu_nodes_of_a_mixed_cluster(mixed: Cluster, pod: Json) -> None:
+def test_a_sample_pod_runs_on_gpu_nodes_of_a_mixed_cluster(mixed: Cluster) -> None:
+    pod = pods()[0]
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     if not mixed.exists("namespace", namespace):
         mixed.kubectl("create", "namespace", namespace)

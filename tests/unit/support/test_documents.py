@@ -1,11 +1,11 @@
-"""Documents name files, headings and modules that exist."""
+"""Documents name files and modules that exist; tests/unit/docs checks their links."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gkm.topology.providers import ENTRY_POINTS
+from markdown_links import links
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -13,20 +13,12 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 SOURCES = [ROOT / name for name in ("core", "agent", "csi", "operator", "cli")]
 FILE = re.compile(r"(?<![\w/.:-])((?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|toml))\b")
 MODULE = re.compile(r"(?<![\w/.:-])gkm(?:_(?:agent|csi|operator|cli))?(?!\.io\b)(?:\.[a-z]\w*)+")
-LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
-def links(document: Path) -> Iterator[tuple[Path, str]]:
-    """Yield file and heading of every link within the repository."""
-    for path, heading in LINK.findall(document.read_text()):
-        if "://" not in path:
-            yield (document.parent / path if path else document), heading
-
-
-def anchors(document: Path) -> set[str]:
-    """Return the headings of a document as links name them."""
-    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def linked(document: Path) -> set[Path]:
+    """Return the files within the repository to which a document links."""
+    found = links(document.read_text(encoding="utf-8"))
+    return {(document.parent / link.path).resolve() for link in found if link.path and not link.is_external}
 
 
 def is_file(document: Path, name: str) -> bool:
@@ -48,16 +40,6 @@ def is_module(dotted: str) -> bool:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_leads_to_a_file_and_a_heading(document: Path) -> None:
-    broken = [
-        f"{path}#{heading}"
-        for path, heading in links(document)
-        if not path.exists() or (heading and heading not in anchors(path))
-    ]
-    assert broken == []
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_file_and_module_in_a_document_exists(document: Path) -> None:
     text = document.read_text()
     absent = [name for name in FILE.findall(text) if not is_file(document, name)]
@@ -75,7 +57,7 @@ def test_every_row_of_the_glossary_names_its_modules() -> None:
 
 
 def test_the_index_names_every_document() -> None:
-    index = {path.resolve() for path, _ in links(ROOT / "docs" / "README.md")}
+    index = linked(ROOT / "docs" / "README.md")
     absent = [
         str(path.relative_to(ROOT)) for path in DOCUMENTS if path.is_relative_to(ROOT / "docs") and path not in index
     ]
@@ -83,4 +65,4 @@ def test_the_index_names_every_document() -> None:
 
 
 def test_the_readme_names_the_differences_from_the_design_documents() -> None:
-    assert (ROOT / "docs" / "differences.md") in {path for path, _ in links(ROOT / "README.md")}
+    assert (ROOT / "docs" / "differences.md") in linked(ROOT / "README.md")

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from gkm.api.computedomains import CHANNEL_CLASS
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, NODE_LABEL
 
-from gkm_cli.doctor.domains.listed import Claim, Listed, at, items_at, key, problem
+from gkm_cli.doctor.domains.listed import Claim, Listed, key, problem
 from gkm_cli.doctor.findings import Finding, Severity, command, named, some
+from gkm_cli.doctor.json_values import at, items_at
 
 DRIVER = "compute-domain.nvidia.com"
 """The driver in the opaque configuration of claims."""

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 
 from gkm.api.computedomains import API_VERSION, DEFINITION, GROUP
 from gkm.api.config import ConfigInvalid, parse
+from gkm.api.installation import CONFIG_KEY, CONFIG_MAP, NAMESPACE
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import API_VERSION as CLAIMS_VERSION
-from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS
+from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS
 
-from gkm_cli.doctor.domains.listed import COLLECTIONS, at, items_at
-from gkm_cli.doctor.findings import Finding, NotChecked, Severity, named
-from gkm_cli.doctor.reader import DEFINITIONS, ClusterReader, NotServed
+from gkm_cli.clusters.reads import NotServed, Unreadable
+from gkm_cli.doctor.domains.listed import COLLECTIONS
+from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.json_values import at, items_at
+from gkm_cli.doctor.reader import ClusterReader
 
-CONFIG_MAP, NAMESPACE, KEY = "gkm-config", "gkm-system", "config.yaml"
-"""Where deploy/base puts the configuration."""
 _VERSION = API_VERSION.partition("/")[2]
 _OBJECT = named("CustomResourceDefinition", "", DEFINITION)
 _UPGRADE = "install NVIDIA's DRA driver v0.4.0 or later, and apply the CRDs of its chart, which Helm does not upgrade"
@@ -86,11 +87,11 @@ def _network(reader: ClusterReader) -> Network:
     """Return the section `network` of the configuration; its defaults if GKM is not installed.
 
     Raises:
-        NotChecked: the configuration cannot be read or used.
+        Unreadable: the configuration cannot be read or used.
     """
-    text = at(reader.get(CONFIGMAPS, CONFIG_MAP, NAMESPACE), "data", KEY)
+    text = at(reader.get(CONFIGMAPS, CONFIG_MAP, NAMESPACE), "data", CONFIG_KEY)
     try:
         return parse(text if isinstance(text, str) else "").network
     except ConfigInvalid as error:
         where = f"ConfigMap {NAMESPACE}/{CONFIG_MAP}: {error}"
-        raise NotChecked(where, "gkm-operator --check-config --config FILE lists all mistakes in it") from error
+        raise Unreadable(where, "gkm-operator --check-config --config FILE lists all mistakes in it") from error

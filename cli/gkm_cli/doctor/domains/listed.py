@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from gkm.api import computedomains
 from gkm.api.computedomains import ComputeDomain
@@ -18,7 +18,6 @@ from msgspec import Struct
 from gkm_cli.doctor.findings import Finding, Severity, named
 from gkm_cli.doctor.reader import Collection
 
-T = TypeVar("T")
 CHECK_CONTROLLERS = "check that gkm-controllers run and that one leads"
 SET_DEFINITION = "podcliquesets.grove.io"
 
@@ -90,32 +89,12 @@ def problem(kind: str, metadata: MnnvlMetadata, detail: str, why: str, hint: str
     return Finding(Severity.PROBLEM, named(kind, *key(metadata)), detail, why, hint)
 
 
-def at(value: Any, *path: str) -> Any:  # noqa: ANN401 -- JSON
-    """Return the value at a path in JSON of any shape, None if there is none."""
-    for step in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(step)
-    return value
-
-
-def items_at(value: object, *path: str) -> list[Any]:
-    """Return the list at a path, an empty one if there is none."""
-    found = at(value, *path)
-    return found if isinstance(found, list) else []
-
-
-def _as(resource: Resource[Any], kind: type[T]) -> Resource[T]:
-    """Return a resource whose objects are decoded as another type."""
-    return Resource(resource.api_version, resource.kind, resource.plural, resource.namespaced, kind)
-
-
 COLLECTIONS: dict[str, Collection[Any]] = {
     "domains": Collection(resources.COMPUTEDOMAINS, computedomains.DEFINITION),
-    "sets": Collection(_as(resources.PODCLIQUESETS, NamedObject), SET_DEFINITION),
+    "sets": Collection(resources.PODCLIQUESETS.of(NamedObject), SET_DEFINITION),
     "pods": Collection(Resource("v1", "Pod", "pods", namespaced=True, type=Pod)),
     "templates": Collection(resources.CLAIM_TEMPLATES, computedomains.DEFINITION),
-    "claims": Collection(_as(resources.CLAIMS, Claim), computedomains.DEFINITION),
-    "nodes": Collection(_as(resources.NODES, NamedObject), labels=NODE_LABEL),
+    "claims": Collection(resources.CLAIMS.of(Claim), computedomains.DEFINITION),
+    "nodes": Collection(resources.NODES.of(NamedObject), labels=NODE_LABEL),
 }
 """The collections by the fields of `Listed`."""

@@ -1,6 +1,5 @@
 """Entries of the store: find, seal, publish and remove them."""
 
-import ctypes
 import errno
 import os
 import stat
@@ -79,7 +78,7 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
     # the agent has a capability that overrides it, and pods see only CONTENT. Setting every mode makes the umask
     # irrelevant.
     work.chmod(_OPEN_DIRECTORY)
-    _sync_file_system(work)
+    files.sync_file_system(work)
     path = layout.entry(listed.digest)
     try:
         work.rename(path)
@@ -99,14 +98,3 @@ def _seal(directory: str) -> None:
             if one.is_dir(follow_symlinks=False):
                 _seal(one.path)
     os.chmod(directory, _SEALED_DIRECTORY)  # noqa: PTH101 -- one of thousands: no path object for each
-
-
-def _sync_file_system(path: Path) -> None:
-    """Make everything below `path` durable with one syncfs(2); thousands of fsyncs would take minutes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(path))
-    finally:
-        os.close(descriptor)

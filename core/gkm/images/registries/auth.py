@@ -123,7 +123,7 @@ class Authorizer:
             GKMError: as Transport.send; NOT_ALLOWED when the token server is not configured; UNAUTHORIZED when no login
                 is accepted, or for credentials that cannot be read.
         """
-        scope = f"repository:{repository}:{actions}"
+        scope = f"repository:{repository}:{actions}" if repository else ""
         known = self._secrets.get(scope)
         secret = known.value if known and time.monotonic() < known.expires else ""
         with transport.send(replace(request, secret=secret), deadline) as response:
@@ -139,7 +139,8 @@ class Authorizer:
                     return
         raise GKMError(
             Reason.UNAUTHORIZED,
-            f"registry {transport.registry} denies access to {repository}",
+            f"registry {transport.registry} "
+            + (f"denies access to {repository}" if repository else "refuses the login"),
             Remedy.LOG_IN,
             transport.registry,
         )
@@ -179,8 +180,10 @@ def _token(transport: Transport, challenge: Challenge, login: Login, scope: str,
 
 
 def _token_request(challenge: Challenge, login: Login, scope: str) -> HttpRequest:
-    """Return the request for a token of exactly this scope, independent of the challenge."""
-    query = {"scope": scope} | ({"service": challenge.service} if challenge.service is not None else {})
+    """Return the request for a token of exactly this scope, independent of the challenge; "" asks for no repository."""
+    query = ({"scope": scope} if scope else {}) | (
+        {"service": challenge.service} if challenge.service is not None else {}
+    )
     if login.identity_token:
         form = query | {"grant_type": "refresh_token", "client_id": "gkm", "refresh_token": login.identity_token}
         kind = {"Content-Type": "application/x-www-form-urlencoded"}

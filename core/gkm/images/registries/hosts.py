@@ -19,6 +19,7 @@ from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.transport import (
     FORBIDDEN,
     NOT_FOUND,
+    OK,
     TOO_MANY_REQUESTS,
     UNAUTHORIZED,
     HttpRequest,
@@ -106,6 +107,20 @@ class RegistryHosts:
         """Send a request with the credentials for a host; raises as Authorizer.send does."""
         authorizer = self._authorizers.get_or_create(host, lambda: Authorizer(self._credentials))
         return authorizer.send(self._transport(host), request, repository, actions, deadline)
+
+    def check_login(self, registry: str) -> None:
+        """Check that a registry accepts the credentials (distribution-spec 1.1, end-1).
+
+        Raises:
+            GKMError: UNAUTHORIZED when it refuses them; NOT_ALLOWED, REGISTRY_UNAVAILABLE.
+        """
+        request = HttpRequest("GET", f"{self._transport(registry).base}/v2/", {})
+        with self.send(registry, "", request, "", self.deadline()) as response:
+            if response.status != OK:
+                raise GKMError(
+                    Reason.REGISTRY_UNAVAILABLE,
+                    f"registry {registry} answers {response.status} to a check of the login",
+                )
 
     def _transport(self, host: str) -> Transport:
         return self._transports.get_or_create(host, lambda: Transport(self._config, host, limits=self.limits))

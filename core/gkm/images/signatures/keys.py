@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -28,6 +29,10 @@ MALFORMED: tuple[type[Exception], ...] = (
 UNREADABLE: tuple[type[Exception], ...] = (GKMError, *MALFORMED)
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 MAX_KEY_BYTES = 64 << 10
+KMS_SCHEMES = ("awskms", "gcpkms", "azurekms", "hashivault", "k8s", "pkcs11", "gitlab", "github")
+"""cosign's URIs of keys elsewhere: no process of GKM has credentials for such a service."""
+_URI = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
+"""A URI may hold a password or PIN (RFC 7512, 2.4), so messages name its scheme only."""
 _CURVE_HASHES: dict[str, tuple[hashes.HashAlgorithm, ...]] = {
     "secp256r1": (hashes.SHA256(),),
     "secp384r1": (hashes.SHA384(), hashes.SHA256()),
@@ -97,14 +102,14 @@ def load(key: str) -> PublicKey:
             f"{what} is no PEM public key",
             "`cosign generate-key-pair` writes one to cosign.pub",
         ) from error
-    known = supported(loaded)
-    if known is None:
+    usable = supported(loaded)
+    if usable is None:
         raise GKMError(
             Reason.SIGNATURE_INVALID,
             f"{what} is of a kind that is not trusted",
             f"use ECDSA P-256, P-384 or P-521, Ed25519, or RSA of at least {MIN_RSA_BITS} bits",
         )
-    return known
+    return usable
 
 
 def read_file(path: str, what: str, limit: int) -> bytes:
@@ -113,14 +118,22 @@ def read_file(path: str, what: str, limit: int) -> bytes:
     Raises:
         GKMError: SIGNATURE_INVALID if the file is unreadable or longer than `limit` bytes.
     """
+    scheme = uri[1].lower() if (uri := _URI.match(path)) else ""
+    if scheme in KMS_SCHEMES:
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"the {what} is in a key management service ({scheme}), which GKM cannot use",
+            "name a file: `cosign public-key --key URI` writes the public key; sign there with cosign",
+        )
     try:
         # The path may name a device or a FIFO, which must not block a thread or fill the memory.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             raw = file.read(limit + 1) or b""
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no path"
+        named = f"{scheme}:…" if scheme else path
         raise GKMError(
-            Reason.SIGNATURE_INVALID, f"{what} {path!r} cannot be read: {why}", "name a readable file"
+            Reason.SIGNATURE_INVALID, f"{what} {named!r} cannot be read: {why}", "name a readable file"
         ) from error
     if len(raw) > limit:
         raise GKMError(Reason.SIGNATURE_INVALID, f"{what} {path!r} is longer than {limit} bytes")

@@ -106,8 +106,8 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
     )
 
 
-def parse_bundle(raw: bytes) -> Signature:
-    """Return the signature in a Sigstore bundle.
+def parse_bundle(raw: bytes, predicate_type: str = SIGN_PREDICATE) -> Signature:
+    """Return the signature in a Sigstore bundle: that of an image, or of a statement of `predicate_type`.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -126,7 +126,7 @@ def parse_bundle(raw: bytes) -> Signature:
         return Signature(SignatureForm.BUNDLE, problem="it has more than one log entry")
     stamps = material.timestamp_verification_data or TimestampVerificationData()
     statement = decode(envelope.payload, _Statement, "signed statement")
-    if statement.type != STATEMENT_TYPE or statement.predicate_type != SIGN_PREDICATE:
+    if statement.type != STATEMENT_TYPE or statement.predicate_type != predicate_type:
         # Attestations have the same shape and must not pass for a signature (compare cosign CVE-2022-36056).
         return Signature(
             SignatureForm.BUNDLE, problem=f"it states {statement.predicate_type[:80]!r}, not an image signature"

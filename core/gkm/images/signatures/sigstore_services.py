@@ -75,11 +75,11 @@ class SigstoreService:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         return self._send(HttpRequest("POST", self.url + path, headers, secret, body))
 
-    def get(self, url: str) -> ServiceResponse:
+    def get(self, url: str, secret: str = "") -> ServiceResponse:
         """Return the response for a URL of this service; raises as `post` does."""
         if (urlsplit(url).scheme, urlsplit(url).netloc) != (urlsplit(self.url).scheme, urlsplit(self.url).netloc):
             raise self.failure("it names an address of another service")
-        return self._send(HttpRequest("GET", url, {"Accept": "application/json"}))
+        return self._send(HttpRequest("GET", url, {"Accept": "application/json"}, secret))
 
     def failure(self, problem: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE, detail: str = "") -> GKMError:
         """Return the error for an unexpected response of the service."""

@@ -83,7 +83,7 @@ class Verifier:
         Raises:
             GKMError: SIGNATURE_MISSING if the mode is `enforce` and no policy covers the image.
         """
-        covered = any(_covers(policy, ref, namespace) for policy in self._config.policies)
+        covered = any(covers(policy, ref, namespace) for policy in self._config.policies)
         if self._config.mode == "enforce" and not covered:
             raise GKMError(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
 
@@ -96,7 +96,7 @@ class Verifier:
         return [
             TrustPolicy.from_policy(index, policy)
             for index, policy in enumerate(self._config.policies)
-            if _covers(policy, ref, namespace)
+            if covers(policy, ref, namespace)
         ]
 
     def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
@@ -174,7 +174,8 @@ class Verifier:
         return Verdict(verified=True, allowed=True, reason=Reason.COSIGN_SUCCESS, message=signed, findings=findings)
 
 
-def _covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
+def covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
+    """Return whether a policy covers an image of a namespace (None: cluster-wide)."""
     in_namespace = not policy.namespaces or (
         namespace is not None and any(fnmatchcase(namespace, pattern) for pattern in policy.namespaces)
     )

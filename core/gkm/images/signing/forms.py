@@ -6,7 +6,9 @@ Source: cosign's specs/SIGNATURE_SPEC.md and specs/BUNDLE_SPEC.md; sigstore/prot
 """
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from cryptography import x509
@@ -79,14 +81,23 @@ def legacy(ref: Reference, signer: ImageSigner) -> LegacyLayer:
 
 def bundle(ref: Reference, signer: ImageSigner) -> bytes:
     """Sign a pinned image as a bundle v0.3; raises what the log raises."""
-    payload = msgspec.json.encode(
+    return attestation(statement(ref, signature_formats.SIGN_PREDICATE, {}), signer)
+
+
+def statement(ref: Reference, predicate_type: str, predicate: Mapping[str, Any]) -> bytes:
+    """Return an in-toto statement about a pinned image."""
+    return msgspec.json.encode(
         {
             "_type": signature_formats.STATEMENT_TYPE,
             "subject": [{"digest": {"sha256": ref.target.removeprefix("sha256:")}}],
-            "predicateType": signature_formats.SIGN_PREDICATE,
-            "predicate": {},
+            "predicateType": predicate_type,
+            "predicate": predicate,
         }
     )
+
+
+def attestation(payload: bytes, signer: ImageSigner) -> bytes:
+    """Sign a statement as a bundle v0.3; raises what the log raises."""
     signature = signer.key.sign(signature_formats.pre_authentication_encoding(IN_TOTO, payload))
     envelope = bundles.DSSEEnvelope(payload, IN_TOTO, [bundles.EnvelopeSignature(signature)])
     log, certificates = signer.log, signer.certificates

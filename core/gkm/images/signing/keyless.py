@@ -50,7 +50,7 @@ def signer(fulcio: SigstoreService, trusted_root: str, token: str, log: Rekor) -
         GKMError: UNAUTHORIZED if Fulcio rejects the token, REGISTRY_UNAVAILABLE or NOT_ALLOWED if the request fails,
             SIGNATURE_INVALID if the trusted root does not verify the certificate.
     """
-    key = PrivateKey.ephemeral()
+    key = PrivateKey.new()
     chain = _request_certificate(fulcio, key, _check_token(token))
     if chain[0].public_key() != key.key.public_key():
         raise fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)

@@ -3,11 +3,14 @@
 This module never logs or shows a key or a password; an error names only the file.
 """
 
+import base64
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+import msgspec
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
@@ -28,6 +31,8 @@ from gkm.images.signatures.keys import (
 SupportedPrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 MAX_SCRYPT_BYTES = 256 << 20
 """Memory for scrypt: cosign uses 64 MiB, and a crafted file must not use all memory."""
+PASSWORD_VARIABLE = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosign reads
+_LABEL = b"ENCRYPTED SIGSTORE PRIVATE KEY"
 _COSIGN = re.compile(
     rb"-----BEGIN ENCRYPTED (SIGSTORE|COSIGN) PRIVATE KEY-----([A-Za-z0-9+/=\s]+)"
     rb"-----END ENCRYPTED \1 PRIVATE KEY-----"
@@ -65,6 +70,10 @@ class _Encrypted(Struct):
     """A tag of 16 bytes, then the encrypted key."""
 
 
+_COST = _Cost(1 << 16, 8, 1)
+"""The parameters of go-securesystemslib for new keys: 64 MiB and some 0.2 s."""
+
+
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
     """A private key of a kind that cosign and GKM support."""
@@ -73,8 +82,8 @@ class PrivateKey:
     public: PublicKey
 
     @classmethod
-    def ephemeral(cls) -> "PrivateKey":
-        """Return a new P-256 key for one keyless signature."""
+    def new(cls) -> "PrivateKey":
+        """Return a new P-256 key."""
         return _supported(ec.generate_private_key(ec.SECP256R1()), "a new key")
 
     def sign(self, data: bytes) -> bytes:
@@ -125,17 +134,17 @@ def load(pem: bytes, password: bytes, what: str) -> PrivateKey:
         raise GKMError(
             Reason.SIGNATURE_INVALID,
             f"{what} cannot be used: it is no PEM private key, or the password is wrong",
-            "`cosign generate-key-pair` writes one to cosign.key; its password belongs in COSIGN_PASSWORD",
+            f"`cosign generate-key-pair` writes one to cosign.key; its password belongs in {PASSWORD_VARIABLE}",
         ) from error
     return _supported(key, what)
 
 
-def _decrypted(base64: bytes, password: bytes, what: str) -> bytes:
+def _decrypted(text: bytes, password: bytes, what: str) -> bytes:
     # Only a key that cosign encrypted needs NaCl; its import takes 13 ms.
     from nacl.bindings import crypto_secretbox_open  # noqa: PLC0415
     from nacl.exceptions import CryptoError  # noqa: PLC0415
 
-    raw = decode(b'"%s"' % b"".join(base64.split()), bytes, what)
+    raw = decode(b'"%s"' % b"".join(text.split()), bytes, what)
     file = decode(raw, _Encrypted, what)
     cost = file.kdf.params
     derived = Scrypt(salt=file.kdf.salt, length=32, n=cost.n, r=cost.r, p=cost.p)
@@ -143,6 +152,20 @@ def _decrypted(base64: bytes, password: bytes, what: str) -> bytes:
         return crypto_secretbox_open(file.ciphertext, file.cipher.nonce, derived.derive(password))
     except CryptoError as error:
         raise _wrong_password(what) from error
+
+
+def encrypted(key: PrivateKey, password: bytes) -> bytes:
+    """Return a private key in cosign's encrypted form, which cosign 2 and 3 and `load` read."""
+    from nacl.bindings import crypto_secretbox  # noqa: PLC0415 -- as above
+
+    plain = key.key.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    salt, nonce = os.urandom(32), os.urandom(24)
+    derived = Scrypt(salt=salt, length=32, n=_COST.n, r=_COST.r, p=_COST.p).derive(password)
+    derivation, cipher = _Derivation("scrypt", _COST, salt), _Cipher("nacl/secretbox", nonce)
+    file = msgspec.json.encode(_Encrypted(derivation, cipher, crypto_secretbox(plain, nonce, derived)))
+    return b"-----BEGIN %s-----\n%s-----END %s-----\n" % (_LABEL, base64.encodebytes(file), _LABEL)
 
 
 def _supported(key: object, what: str) -> PrivateKey:
@@ -159,5 +182,5 @@ def _wrong_password(what: str) -> WrongPassword:
     return WrongPassword(
         Reason.SIGNATURE_INVALID,
         f"{what} does not open with the password that was given",
-        "put its password into COSIGN_PASSWORD",
+        f"put its password into {PASSWORD_VARIABLE}",
     )

@@ -90,13 +90,15 @@ def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: l
     push.manifest(registry, tag, msgspec.json.encode(manifest), before.media_type)
 
 
-def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes) -> tuple[Descriptor, bool]:
+def attach(
+    registry: Registry, ref: Reference, subject: Manifest, bundle: bytes, predicate: str = SIGN_PREDICATE
+) -> tuple[Descriptor, bool]:
     """Store a bundle as a referrer of an image; return it, and whether the registry lists it by its referrers API.
 
     Raises:
         GKMError: as push.manifest.
     """
-    annotations = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_ANNOTATION: SIGN_PREDICATE}
+    annotations = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_ANNOTATION: predicate}
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,

@@ -68,7 +68,7 @@ def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[
         Unrelocatable: the content is not that of a store entry.
         OSError: the disk refused; existing trees stay.
     """
-    boot = _BOOT.read_text(encoding="ascii").strip()
+    boot = boot_id()
     if found := _find(root, layer, boot):
         return found
     root.mkdir(parents=True, exist_ok=True)
@@ -81,6 +81,11 @@ def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[
             return _build(content, layer, root, boot)
     except locks.LockBusy as error:
         raise RelocationInProgress(f"the paths of {root.name} are being rewritten") from error
+
+
+def boot_id() -> str:
+    """Return the identity of this boot of this machine: random, so that no two machines have the same."""
+    return _BOOT.read_text(encoding="ascii").strip()
 
 
 def _find(root: Path, layer: RelocationLayer, boot: str) -> Path | None:
@@ -100,7 +105,7 @@ def _identity(layer: RelocationLayer, boot: str) -> dict[str, object]:
 
 
 def _evict_unused(root: Path, key: str, in_use: Callable[[], Uses]) -> None:
-    """Make room for another tree. A volume that uses a tree has a record before it opens the tree."""
+    """Evict trees before another one is written. A volume that uses a tree has a record before it opens the tree."""
     existing = [path for path in root.iterdir() if not path.name.startswith(".")]
     if len(existing) < MAX_TREES:
         return

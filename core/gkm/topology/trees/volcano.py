@@ -11,7 +11,7 @@ from typing import Any
 from gkm.api.topology_settings import Topology
 from gkm.topology.hypernodes import SOURCE, SOURCE_LABEL, HyperNode, Member
 from gkm.topology.names import hypernode_name
-from gkm.topology.tree import Tree
+from gkm.topology.tree import Domain, Tree, nested
 
 API_VERSION = "topology.volcano.sh/v1alpha1"
 # etcd refuses requests beyond 1.5 MiB; what the API server adds to an object fits into the difference.
@@ -41,29 +41,21 @@ def volcano(tree: Tree, settings: Topology) -> VolcanoTree:
     hashed = settings.hyper_nodes.hash_names
     written: dict[str, HyperNode] = {}
     too_large: list[str] = []
-    listed = [(position + 1, name) for position, name in enumerate(tree.nodes) if len(name) <= _LONGEST_MEMBER]
-    units = [(end, Member("Node", name)) for end, name in listed]
-    for tier, (level, domains) in enumerate(zip(tree.levels, tree.domains, strict=True), start=1):
-        above: list[tuple[int, Member]] = []
-        start = 0
-        for domain in domains:
-            stop = start
-            while stop < len(units) and units[stop][0] <= domain.end:
-                stop += 1
-            inside, start = units[start:stop], stop
-            if domain.own:
-                above += inside
-                continue
-            if not inside:
-                continue
-            name = hypernode_name(level, domain.name, domain.identity, tree.levels, hashed=hashed)
-            hypernode = HyperNode(name, level, tuple(sorted(member for _, member in inside)), tier)
-            if _size(hypernode) > _MAX_BYTES:
-                too_large.append(name)
-                continue
-            written[name] = hypernode
-            above.append((domain.end, Member("HyperNode", name)))
-        units = above
+
+    def member(domain: Domain, inside: list[Member]) -> Member | None:
+        if not inside:
+            return None
+        level = tree.levels[domain.level]
+        name = hypernode_name(level, domain.name, domain.identity, tree.levels, hashed=hashed)
+        hypernode = HyperNode(name, level, tuple(sorted(inside)), domain.level + 1)
+        if _size(hypernode) > _MAX_BYTES:
+            too_large.append(name)
+            return None
+        written[name] = hypernode
+        return Member("HyperNode", name)
+
+    listed = ((at, Member("Node", name)) for at, name in enumerate(tree.nodes) if len(name) <= _LONGEST_MEMBER)
+    nested(tree, listed, member)
     unlisted = tuple(name for name in tree.nodes if len(name) > _LONGEST_MEMBER)
     return VolcanoTree(written, tuple(too_large), unlisted)
 

@@ -16,6 +16,7 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 
+from gkm_operator import metrics
 from gkm_operator.admission.certificates import issue
 from gkm_operator.admission.certificates.issue import CertificatePair
 from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration, trust
@@ -113,6 +114,7 @@ class Rotation:
                     _LOG.warning("CA not trusted", extra=fields(why=last_error))
             else:
                 pause, last_error = self._times.check_seconds, ""
+                metrics.succeeded("certificate")
                 if not reported:
                     trusted()
                 reported = True

@@ -81,7 +81,7 @@ class WorkloadReviewer(Generic[T]):
         response = self._decide(envelope, size, decoded)
         result = decision.result(response, late=False)
         seconds = time.monotonic() - started
-        metrics.ADMISSION_SECONDS.labels(self.kind, result).observe(seconds)
+        metrics.reviewed(self.kind, result, seconds)
         _LOG.log(
             logging.DEBUG if result == "admitted" and not response.patch else logging.INFO,
             "admitted" if response.allowed else "refused",

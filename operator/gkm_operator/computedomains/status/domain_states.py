@@ -13,6 +13,8 @@ _STATES = {
     ReadyReason.DOMAIN_LOST.value: "lost",
     ReadyReason.DOMAIN_TERMINATING.value: "terminating",
     ReadyReason.WAITING_FOR_PODS.value: "waiting",
+    # A busy cluster always has pods that wait for nodes: no fault that an alert should count.
+    ReadyReason.PODS_PENDING.value: "waiting",
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gkm.api.features import Feature, install
 from gkm.api.topology_status import TopologyReason
 from gkm.kube.api import Api
 from gkm.kube.discovery import is_served
@@ -55,7 +56,7 @@ class Sink:
                 self._fail(error)
                 return False
             self.served = None
-            self._set(TopologyReason.RIGHTS_MISSING, f"{error.message}: apply deploy/components/topology")
+            self._set(TopologyReason.RIGHTS_MISSING, f"{error.message}: {install(Feature.TOPOLOGY)}")
         else:
             if self.served is None:
                 kind = f"{self.kinds[0].plural}.{self.kinds[0].api_version.partition('/')[0]}"

@@ -8,7 +8,6 @@ from gkm.api.errors import Reason
 from gkm.gpus.values import Fault, Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm_agent.store import catalog as holdings
 from msgspec import structs
 from support.agent.fakes import H100, digest_of
 from support.agent.node import Node
@@ -109,7 +108,7 @@ def test_an_invalid_catalog_starts_empty(node: Node, content: bytes) -> None:
     bounded(node, TWO)
     want(node, "a")
     node.settle()
-    (node.layout.state / holdings.FILE).write_bytes(content)
+    (node.layout.catalog).write_bytes(content)
     store = bounded(node, TWO)
 
     assert node.settle()
@@ -247,7 +246,7 @@ def test_idle_turns_write_no_notes(node: Node) -> None:
     want(node, "a")
     node.mount(digest_of("a"))
     node.settle()
-    path = node.layout.state / holdings.FILE
+    path = node.layout.catalog
     before = path.stat().st_ino
     node.now += 600
 

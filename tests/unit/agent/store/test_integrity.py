@@ -15,7 +15,6 @@ from gkm.hoststate.pointers import CacheState
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
 from gkm_agent.store import integrity
-from gkm_agent.store import scrubber as inspection
 from gkm_agent.store.catalog import EntryInfo
 from gkm_agent.store.scrubber import DueCheck, Scrubber, Stopped, due
 from support.agent.node import IMAGE, REF, Node
@@ -187,12 +186,12 @@ def test_on_demand_everything_is_read_at_once(node: Node) -> None:
     flip_a_bit(content_of(node))
     looking = inspector(node, store, interval=0)
     assert not looking.step()
-    (node.layout.state / inspection.REQUEST).touch()
+    (node.layout.check_request).touch()
 
     assert looking.step()
     assert store.catalog.damage_of(ONE) == "kernel.cubin"
     assert not looking.step()
-    assert not (node.layout.state / inspection.REQUEST).exists()
+    assert not (node.layout.check_request).exists()
 
 
 def test_an_entry_that_is_collected_while_it_is_checked_is_no_damage(node: Node) -> None:

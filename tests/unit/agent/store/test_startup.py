@@ -1,6 +1,9 @@
 """What lies around when an agent starts and belongs to nothing any more; and what belongs to others."""
 
 import errno
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from gkm.images.pulling.entry import remove_tree
 from gkm_agent.store import startup as cleaning
 from support.agent.fakes import digest_of
 from support.agent.node import REF, Node
+from support.peers import require
 
 ONE, TWO = digest_of("one"), digest_of("two")
 
@@ -175,3 +179,18 @@ def test_blobs_beyond_their_bound_go_once_a_minute_without_any_pull(
     node.now += 60
     node.settle()
     assert not blob.exists()
+
+
+@pytest.mark.mounts
+@pytest.mark.parametrize("read_only", ["run", "state"])
+def test_an_agent_starts_where_only_the_csi_driver_may_write_below_run(tmp_path: Path, read_only: str) -> None:
+    require.root()
+    for name in ("run", "state"):
+        (tmp_path / name).mkdir()
+    prepare = "from gkm_agent.store.startup import prepare, Layout, Path; prepare(Layout(Path('state'), Path('run')))"
+    script = f"mount -t tmpfs -o ro none {read_only} && exec {sys.executable} -c {shlex.quote(prepare)}"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) == (read_only == "run"), done.stderr
+    assert ("Read-only file system" in done.stderr) == (read_only == "state")

@@ -1,6 +1,6 @@
 """The metrics of the agent in the text format of Prometheus: documented names, and labels with fixed sets of values."""
 
-import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus.values import Fault, Inventory
-from gkm.hoststate import counters
-from gkm.hoststate.counters import BUCKET_BOUNDS, Histogram
-from gkm.hoststate.layout import Layout
 from gkm.images.pulling.pull import PullStage
 from gkm.images.signatures.verify import Verdict
 from gkm_agent.pulls.images import timed_stages, timed_verification
 from gkm_agent.telemetry import metrics
-from gkm_agent.telemetry.server import CsiMetrics
+from gkm_agent.telemetry.health import Heartbeat
 from msgspec import structs
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from support.agent.fakes import A100, H100, FakeImages, digest_of
 from support.agent.node import IMAGE, Node
@@ -26,6 +22,7 @@ PAGE_NAMES = {
     "gkm_pull_seconds": {"stage"},
     "gkm_pull_bytes": set(),
     "gkm_cache_state": {"state"},
+    "gkm_cache_not_ready": {"state", "reason"},
     "gkm_incompatible": {"reason"},
     "gkm_store_bytes": set(),
     "gkm_gc_bytes": set(),
@@ -33,6 +30,9 @@ PAGE_NAMES = {
     "gkm_mounts": {"mode"},
     "gkm_verify_seconds": {"result"},
     "gkm_api_requests": {"verb", "code"},
+    "gkm_last_success_timestamp_seconds": {"task"},
+    "gkm_ready": {"program"},
+    "gkm_build_info": {"program", "version", "python"},
 }
 """The agent's metrics; the parser removes _total from the name of a counter."""
 
@@ -54,6 +54,10 @@ def test_the_page_has_the_names_and_labels_that_are_api() -> None:
     metrics.gpus_read(Inventory(errors=("nvmlInit: broken",)))
     metrics.api_answered("list", 200)
     metrics.CACHE_STATE.labels("Ready").set(1)
+    metrics.NOT_READY.labels("Failed", Reason.DISK_FULL).set(0)
+    metrics.succeeded("pass")
+    metrics.record_build()
+    metrics.READY.labels(metrics.PROGRAM).set(1)
     for mode in metrics.MODES:
         metrics.MOUNTS.labels(mode).set(0)
 
@@ -66,6 +70,19 @@ def test_the_page_has_the_names_and_labels_that_are_api() -> None:
         assert used == labels, name
     assert {name for name in found if name.startswith("gkm_")} == set(PAGE_NAMES)
     assert not [name for name in found if name.endswith("_created")]
+
+
+def test_only_a_success_has_a_time() -> None:
+    before = time.time()
+    Heartbeat().beat(succeeded=True)
+    metrics.gpus_read(Inventory())
+    assert value("gkm_last_success_timestamp_seconds", task="pass") >= before
+    assert value("gkm_last_success_timestamp_seconds", task="gpus") >= before
+    since = time.time()
+    Heartbeat().beat(succeeded=False)
+    metrics.gpus_read(Inventory(errors=("nvmlInit: broken",)))
+    assert value("gkm_last_success_timestamp_seconds", task="pass") <= since
+    assert value("gkm_last_success_timestamp_seconds", task="gpus") <= since
 
 
 def test_a_node_counts_its_caches_its_mounts_and_its_bytes(node: Node) -> None:
@@ -107,6 +124,25 @@ def test_what_fits_no_gpu_counts_once_by_its_reason_however_often_it_is_seen(nod
     node.read_gpus(Inventory((A100,)))
     node.settle()
     assert mismatches() == 4
+
+
+def test_caches_that_are_not_ready_count_by_their_reason_until_it_is_gone(node: Node) -> None:
+    def mismatches() -> float:
+        return value("gkm_cache_not_ready", state="Incompatible", reason="ArchitectureMismatch")
+
+    node.read_gpus(Inventory((A100,)))
+    node.want("one", "two")
+    node.settle()
+    assert mismatches() == 2
+
+    node.want("one")
+    node.settle()
+    assert mismatches() == 1
+
+    node.read_gpus(Inventory((H100,)))
+    node.settle()
+    assert mismatches() == 0
+    assert value("gkm_cache_state", state="Ready") == 1
 
 
 def test_a_reason_that_is_none_of_ours_makes_no_label() -> None:
@@ -189,68 +225,6 @@ def test_a_fetch_that_finds_its_entry_there_or_is_called_off_counts_what_it_did(
     with timed_stages(called_off) as record, pytest.raises(GKMError):
         record(PullStage.DOWNLOADING, 3)
     assert (download(), extract()) == (1, 0)
-
-
-def page_of(layout: Layout) -> str:
-    registry = CollectorRegistry()
-    registry.register(CsiMetrics(layout))
-    return generate_latest(registry).decode()
-
-
-def test_what_the_csi_process_counted_is_a_histogram(layout: Layout) -> None:
-    counters.save(
-        layout,
-        {
-            "OK": Histogram().with_observation(0.002).with_observation(0.002).with_observation(0.2),
-            "ABORTED": Histogram().with_observation(60.0),
-        },
-    )
-
-    (family,) = text_string_to_metric_families(page_of(layout))
-
-    assert (family.name, family.type) == ("gkm_publish_seconds", "histogram")
-    samples = {(sample.name, *sorted(sample.labels.items())): sample.value for sample in family.samples}
-    code = ("code", "OK")
-    assert samples[("gkm_publish_seconds_bucket", code, ("le", "0.001"))] == 0
-    assert samples[("gkm_publish_seconds_bucket", code, ("le", "0.0025"))] == 2
-    assert samples[("gkm_publish_seconds_bucket", code, ("le", "0.25"))] == 3
-    assert samples[("gkm_publish_seconds_bucket", code, ("le", "+Inf"))] == 3
-    assert samples[("gkm_publish_seconds_count", code)] == 3
-    assert samples[("gkm_publish_seconds_sum", code)] == pytest.approx(0.204)
-    assert samples[("gkm_publish_seconds_bucket", ("code", "ABORTED"), ("le", "10.0"))] == 0
-    assert samples[("gkm_publish_seconds_count", ("code", "ABORTED"))] == 1
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"\xff" * 100,
-        b"[" * 60_000,
-        json.dumps({"version": 1, "bounds": list(BUCKET_BOUNDS), "publish": {'OK"} 1\ngkm_lie 1': {}}}).encode(),
-        json.dumps({"version": 9, "bounds": list(BUCKET_BOUNDS), "publish": {}}).encode(),
-    ],
-)
-def test_invalid_counters_are_left_out_and_logged_once(
-    layout: Layout, content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = layout.counters
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    registry = CollectorRegistry()
-    registry.register(CsiMetrics(layout))
-
-    for _ in range(3):
-        assert generate_latest(registry) == b""
-
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["counters of the CSI process refused"]
-
-
-def test_without_a_csi_process_there_are_no_metrics_of_it(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
-    assert "gkm_publish_seconds_count" not in page_of(layout)
-    assert not caplog.records
 
 
 def test_names_that_users_chose_are_on_no_page(node: Node, tmp_path: Path) -> None:

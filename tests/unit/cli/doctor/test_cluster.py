@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from gkm.api.cluster_roles import ClusterRole
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS
+from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS
+from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.domains import cluster
-from gkm_cli.doctor.findings import NotChecked
-from gkm_cli.doctor.reader import DEFINITIONS, ClusterReader
+from gkm_cli.doctor.reader import ClusterReader
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
@@ -149,7 +149,7 @@ def test_the_role_is_the_configured_one() -> None:
 
 @pytest.mark.parametrize("text", ["network: {autoMNNVL: true}", "[", "network: 1"])
 def test_an_invalid_configuration_is_not_taken_for_one_with_the_switch_off(text: str) -> None:
-    with pytest.raises(NotChecked, match=r"gkm-system/gkm-config"):
+    with pytest.raises(Unreadable, match=r"gkm-system/gkm-config"):
         list(cluster.switch(reader(text)))
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gkm_cli.doctor.diagnosis import CHECKS
+from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity, command, some
 from gkm_cli.doctor.report import MAX_ROWS, as_list, print_results
 from gkm_cli.doctor.runner import Result
@@ -64,7 +64,9 @@ def test_a_kubeconfig_or_context_that_does_not_exist_is_one_line(tmp_path: Path,
     assert "a-secret-token" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--grace", "-1"], ["--grace", "x"], ["-o", "xml"], ["extra"]])
+@pytest.mark.parametrize(
+    "arguments", [["--grace", "-1"], ["--check", "nonsense"], ["--grace", "x"], ["-o", "xml"], ["extra"]]
+)
 def test_wrong_options_are_wrong_usage(arguments: list[str]) -> None:
     assert gkm("doctor", *arguments).returncode == 2
 
@@ -151,8 +153,8 @@ def test_a_hostile_name_adds_no_word_to_a_command() -> None:
 def test_the_page_describes_every_check_and_no_other() -> None:
     page = PAGE.read_text()
     assert re.findall(r"^\| `(\w+/[\w-]+)` \|", page, re.MULTILINE) == [check.name for check in CHECKS]
-    (wide,) = re.findall(r"^(.*) need the whole cluster\.$", page, re.MULTILINE)
-    assert re.findall(r"`([^`]+)`", wide) == [check.name for check in CHECKS if check.cluster_wide]
+    (narrow,) = re.findall(r"^These checks are made: (.*)\.$", page, re.MULTILINE)
+    assert re.findall(r"`([^`]+)`", narrow) == [check.name for check in CHECKS if not check.cluster_wide]
 
 
 def test_some_names_are_sorted_and_counted() -> None:

@@ -1,13 +1,17 @@
-"""Bounded reads: failures become NotChecked, and a list is read once."""
+"""Bounded reads: failures become Unreadable, and a list is read once."""
+
+from datetime import UTC, datetime
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import Resource
-from gkm_cli.doctor import reader as reader_module
-from gkm_cli.doctor.findings import NotChecked
-from gkm_cli.doctor.reader import DEFINITIONS, ClusterReader, Collection, NotServed
+from gkm.kube.resources import DEFINITIONS, GKMCACHES, Resource
+from gkm_cli.clusters import reads
+from gkm_cli.clusters.reads import NotServed, Unreadable
+from gkm_cli.doctor.installation.observation import observe
+from gkm_cli.doctor.reader import ClusterReader, Collection
 from msgspec import Struct
 from support.cli.doctor_lists import CUTOFF, NVIDIA_LABEL
+from support.cluster.gkm_objects import cache
 from support.grove.kinds import COMPUTE_DOMAIN
 from support.grove.objects import Json, claim_template, compute_domain
 from support.kube.fake_api import FakeApi
@@ -59,7 +63,7 @@ def test_a_list_and_its_failure_are_requested_once(api: FakeApi) -> None:
     assert reading.list(ALL_DOMAINS) == reading.list(ALL_DOMAINS)
     api.fault = forbidden
     for _ in range(2):
-        with pytest.raises(NotChecked):
+        with pytest.raises(Unreadable):
             reading.list(ALL_NODES)
     assert [plural for _, plural, _ in api.calls if plural in ("computedomains", "nodes")][2:] == [
         "computedomains",
@@ -77,24 +81,24 @@ def test_a_list_and_its_failure_are_requested_once(api: FakeApi) -> None:
 )
 def test_a_refused_list_names_the_right(api: FakeApi, collection: Collection[Json], namespace: str, right: str) -> None:
     api.fault = forbidden
-    with pytest.raises(NotChecked) as caught:
+    with pytest.raises(Unreadable) as caught:
         reader(api, namespace).list(collection)
     assert (caught.value.why, "ClusterRole" in caught.value.hint) == (right, True)
 
 
 def test_a_refused_object_names_the_right(api: FakeApi) -> None:
     api.fault = forbidden
-    with pytest.raises(NotChecked, match=r"^missing right: get nodes/n$"):
+    with pytest.raises(Unreadable, match=r"^missing right: get nodes/n;"):
         reader(api).get(NODES, "n")
     with pytest.raises(
-        NotChecked, match=r"^missing right: get computedomains.resource.nvidia.com/a in the namespace t$"
+        Unreadable, match=r"^missing right: get computedomains.resource.nvidia.com/a in the namespace t;"
     ):
         reader(api).get(DOMAINS, "a", "t")
 
 
 def test_all_missing_rights_of_a_check_are_named_at_once(api: FakeApi) -> None:
     api.fault = forbidden
-    with pytest.raises(NotChecked) as caught:
+    with pytest.raises(Unreadable) as caught:
         reader(api).ensure(ALL_NODES, ALL_DOMAINS)
     assert "list nodes; missing right: list computedomains" in caught.value.why
     assert caught.value.hint.count("ClusterRole") == 1
@@ -120,20 +124,20 @@ def test_a_kind_that_is_installed_and_not_served_is_no_empty_list(api: FakeApi) 
 
 def test_a_kind_that_may_not_be_looked_up_is_no_empty_list(api: FakeApi) -> None:
     api.fault = lambda verb, plural: not_found(verb, plural) or (forbidden(verb, plural) if verb == "get" else None)
-    with pytest.raises(NotChecked, match=r"get customresourcedefinitions.apiextensions.k8s.io/computedomains"):
+    with pytest.raises(Unreadable, match=r"get customresourcedefinitions.apiextensions.k8s.io/computedomains"):
         reader(api).list(ALL_DOMAINS)
 
 
 @pytest.mark.parametrize("status", [0, 401, 410, 429, 500, 503])
 def test_any_other_failure_is_not_checked(api: FakeApi, status: int) -> None:
     api.fault = lambda *_: ApiError(status, "Odd", "the reason of the server")
-    with pytest.raises(NotChecked, match=r"cannot list nodes: the reason of the server"):
+    with pytest.raises(Unreadable, match=r"cannot list nodes: the reason of the server"):
         reader(api).list(ALL_NODES)
 
 
 def test_more_objects_than_the_limit_are_not_read(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "MAX_OBJECTS", 1)
-    with pytest.raises(NotChecked, match=r"there are more than 1 computedomains"):
+    monkeypatch.setattr(reads, "MAX_OBJECTS", 1)
+    with pytest.raises(Unreadable, match=r"there are more than 1 computedomains"):
         reader(api).list(ALL_DOMAINS)
     assert names(reader(api, "other").list(ALL_DOMAINS)) == ["b"]
 
@@ -143,5 +147,21 @@ def test_one_object_that_cannot_be_read_leaves_nothing_known(api: FakeApi) -> No
         spec: int
 
     odd = Resource(DOMAINS.api_version, DOMAINS.kind, DOMAINS.plural, namespaced=True, type=Numbered)
-    with pytest.raises(NotChecked, match=r"these computedomains cannot be read: other/b, team/a"):
+    with pytest.raises(Unreadable, match=r"these computedomains cannot be read: other/b, team/a"):
         reader(api).list(Collection(odd))
+
+
+def test_rights_in_one_namespace_are_enough_for_its_caches(api: FakeApi) -> None:
+    api.create(GKMCACHES, cache("llama", "other", "registry.example/llama:1"))
+    api.fault = lambda verb, plural: forbidden(verb, plural) if plural == DEFINITIONS.plural else None
+    (found,) = observe(reader(api, "other"), ("caches",)).caches
+    assert found.metadata.name == "llama"
+    assert observe(reader(api, "other"), ("reports",)).reports == ()
+    # Without a namespace, the missing right is named.
+    with pytest.raises(Unreadable, match="get customresourcedefinitions"):
+        observe(reader(api), ("caches",))
+
+
+def test_the_time_of_checks_is_that_of_the_reader(api: FakeApi) -> None:
+    then = datetime(2020, 1, 1, tzinfo=UTC)
+    assert observe(ClusterReader(api, cutoff=CUTOFF, now=lambda: then), ()).now == then

@@ -191,7 +191,7 @@ def test_an_invisible_driver_library_is_an_error_with_a_hint(reading: Reading) -
 
     (error,) = found.errors
     assert error.startswith("nvmlInit: the NVIDIA driver holds GPUs here, but its library libnvidia-ml.so.1")
-    assert error.endswith("run the container with runtimeClassName nvidia")
+    assert error.endswith("run the container with runtimeClassName nvidia, or set agent.driverRoot")
 
 
 def test_gpus_without_driver_and_library_are_no_error(reading: Reading) -> None:

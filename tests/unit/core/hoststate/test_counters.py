@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gkm.hoststate import counters
-from gkm.hoststate.counters import BUCKET_BOUNDS, CODES, Histogram
+from gkm.hoststate.counters import BUCKET_BOUNDS, CODES, EndedLayers, Histogram, NodeCounters
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from hypothesis import given
@@ -28,10 +28,11 @@ def good() -> dict[str, Any]:
 
 
 def test_counters_survive_save_and_load(layout: Layout) -> None:
-    counted = {
+    publishes = {
         "OK": Histogram().with_observation(0.002).with_observation(0.003).with_observation(99.0),
         "ABORTED": Histogram().with_observation(0.0),
     }
+    counted = NodeCounters(publishes, EndedLayers(empty=3, written=2, written_bytes=1 << 40))
 
     counters.save(layout, counted)
 
@@ -39,8 +40,19 @@ def test_counters_survive_save_and_load(layout: Layout) -> None:
     assert [path.name for path in layout.counters.parent.iterdir()] == ["counters.json"]
 
 
+def test_a_file_of_a_version_without_layers_counts_on(layout: Layout) -> None:
+    layout.counters.parent.mkdir(parents=True)
+    layout.counters.write_text(json.dumps(good()))
+    found = counters.load(layout)
+    assert (found.layers, list(found.publishes)) == (EndedLayers(), ["OK"])
+
+
+def test_a_layer_counts_by_what_was_left_in_it() -> None:
+    assert EndedLayers().with_layer(0).with_layer(8192).with_layer(4096) == EndedLayers(1, 2, 12288)
+
+
 def test_without_a_file_nothing_was_counted(layout: Layout) -> None:
-    assert counters.load(layout) == {}
+    assert counters.load(layout) == NodeCounters()
 
 
 @pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.001, 0), (0.0011, 1), (10.0, 11), (10.1, 12), (1e9, 12)])
@@ -98,6 +110,11 @@ HISTOGRAM = ("publish", "OK")
         _changed(*HISTOGRAM, "seconds", to="1"),
         _changed(*HISTOGRAM, "seconds", to=True),
         _changed(*HISTOGRAM, "seconds", to=10**400),
+        _changed("layers", to=[]),
+        _changed("layers", to={"ml-apps/llama": 1}),
+        _changed("layers", to={"empty": -1}),
+        _changed("layers", to={"written": True}),
+        _changed("layers", to={"written_bytes": 1 << 53}),
     ],
 )
 def test_an_invalid_file_is_refused_with_its_path(layout: Layout, value: dict[str, Any]) -> None:
@@ -145,6 +162,6 @@ def test_a_file_instead_of_its_directory_is_refused(layout: Layout) -> None:
 def test_a_file_with_every_code_is_within_the_limit(layout: Layout) -> None:
     most = Histogram(tuple([(1 << 53) - 1] * (len(BUCKET_BOUNDS) + 1)), 123456789.123456789)
 
-    counters.save(layout, dict.fromkeys(CODES, most))
+    counters.save(layout, NodeCounters(dict.fromkeys(CODES, most)))
 
-    assert len(counters.load(layout)) == len(CODES)
+    assert len(counters.load(layout).publishes) == len(CODES)

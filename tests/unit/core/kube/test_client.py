@@ -101,3 +101,21 @@ def test_only_the_start_of_an_endless_error_is_read(server: Server, monkeypatch:
         with pytest.raises(ApiError) as caught:
             api.get(GKMCACHES, "x", "a")
         assert (caught.value.not_found, caught.value.message) == (True, "not here")
+
+
+def test_a_server_that_repeats_a_page_is_no_endless_list(server: Server) -> None:
+    page = {"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []}
+    server.answer = lambda _: (200, json.dumps(page).encode())
+    with pytest.raises(ApiError, match="repeats a page of gkmcaches"):
+        list(server.api().list_pages(GKMCACHES))
+    assert len(server.asked) == 2
+
+
+def test_a_body_that_trickles_is_bounded_in_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_READ_BYTES", 10)
+    server.answer = lambda _: (200, json.dumps(a_cache(1)).encode())
+    assert server.api().get(GKMCACHES, "x1", "default").metadata.name == "x1"
+    monkeypatch.setattr(client, "BODY_SECONDS", -1.0)
+    with pytest.raises(ApiError, match="takes more than -1 seconds") as caught:
+        server.api().get(GKMCACHES, "x1", "default")
+    assert caught.value.status == 0

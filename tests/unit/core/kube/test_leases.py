@@ -1,19 +1,15 @@
 """Leader election: the rules, and a candidate on an API in memory with a fake clock."""
 
 import time
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import Event
 
 import pytest
 from gkm.api.meta import ObjectMeta
-from gkm.kube.elector import Elector, boottime_seconds
+from gkm.kube.elector import boottime_seconds
 from gkm.kube.errors import ApiError, from_body
-from gkm.kube.leases import LEASES, Lease, LeaseSpec, LeaseTiming, ObservedLease, can_acquire, renewed_spec
-from support.kube.fake_api import FakeApi
-
-TERMS = LeaseTiming(duration=15, deadline=10, retry=2)
-MOMENT = datetime(2026, 11, 21, 12, 30, 15, 5, tzinfo=UTC)
+from gkm.kube.leases import Lease, LeaseSpec, ObservedLease, can_acquire, renewed_spec
+from support.kube.lease_scene import MOMENT, TERMS, Scene
 
 
 def observed(holder: str | None, *, at: float = 0, duration: int | None = 15) -> ObservedLease:
@@ -54,29 +50,6 @@ def test_a_transition_is_counted_and_a_renewal_keeps_the_acquire_time() -> None:
     assert renewed_spec(old, "a", TERMS, MOMENT)["leaseTransitions"] == 3
     assert renewed_spec(old, "b", TERMS, MOMENT)["leaseTransitions"] == 4
     assert renewed_spec(old, "b", TERMS, MOMENT)["acquireTime"] == "2026-11-21T12:30:15.000005Z"
-
-
-@dataclass
-class Scene:
-    api: FakeApi = field(default_factory=FakeApi)
-    now: float = 0.0
-    """The monotonic clock of all candidates."""
-    day: timedelta = timedelta()
-    """The offset of the time of day."""
-
-    def candidate(self, identity: str) -> Elector:
-        return Elector(
-            self.api,
-            "gkm-system",
-            "gkm",
-            identity,
-            timing=TERMS,
-            clock=lambda: self.now,
-            now=lambda: MOMENT + timedelta(seconds=self.now) + self.day,
-        )
-
-    def spec(self) -> LeaseSpec:
-        return self.api.get(LEASES, "gkm", "gkm-system").spec
 
 
 @pytest.fixture
@@ -291,47 +264,3 @@ def test_no_response_ends_the_renewing_thread(scene: Scene, asked: str) -> None:
     scene.api.fault = lambda _verb, _plural: from_body(429, b"", asked)
     assert not one.try_acquire_or_renew()
     assert one.is_leader
-
-
-def test_a_leader_succeeds_another_unless_that_released_the_lease() -> None:
-    """Requests of one that has not can still arrive; it may have had the same identity."""
-    scene = Scene()
-    first, second, third = scene.candidate("a"), scene.candidate("b"), scene.candidate("b")
-    assert first.try_acquire_or_renew()
-    assert first.succeeds, "a lease that was missing may have been deleted"
-    first.release()
-    assert second.try_acquire_or_renew()
-    assert not second.succeeds
-    assert third.try_acquire_or_renew()
-    assert third.succeeds
-    scene.now += 30
-    fourth = scene.candidate("c")
-    fourth.try_acquire_or_renew()
-    scene.now += 30
-    assert fourth.try_acquire_or_renew()
-    assert fourth.succeeds
-
-
-def test_a_deleted_lease_is_not_taken_while_its_holder_may_lead(scene: Scene) -> None:
-    one, two = scene.candidate("one"), scene.candidate("two")
-    one.try_acquire_or_renew()
-    two.try_acquire_or_renew()
-    scene.api.delete(LEASES, "gkm", "gkm-system")
-    scene.now = 2.0
-    assert not two.try_acquire_or_renew()
-    assert one.try_acquire_or_renew()
-    scene.api.delete(LEASES, "gkm", "gkm-system")
-    scene.now = 15.0
-    assert (one.is_leader, two.try_acquire_or_renew()) == (False, True)
-    assert two.succeeds
-
-
-def test_a_leader_that_sees_another_holder_leads_no_more(scene: Scene) -> None:
-    """Its lease was deleted, and a replica that has never seen it created another one."""
-    one, two = scene.candidate("one"), scene.candidate("two")
-    one.try_acquire_or_renew()
-    scene.api.delete(LEASES, "gkm", "gkm-system")
-    assert (two.try_acquire_or_renew(), two.succeeds) == (True, True)
-    scene.now = 2.0
-    assert not one.try_acquire_or_renew()
-    assert (one.is_leader, two.is_leader) == (False, True)

@@ -262,3 +262,11 @@ def test_an_object_to_write_may_be_a_struct_or_json() -> None:
     cache = decoding.single_object(GKMCACHES, json.dumps(made).encode())
     assert decoding.plain(made) is made
     assert {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache"}.items() <= decoding.plain(cache).items()
+
+
+@pytest.mark.parametrize("name", ["p\udcff", "\ud800"])
+def test_a_name_of_any_bytes_has_a_path(name: str) -> None:
+    """The arguments of a command line may be no UTF-8; the API server has no object of that name."""
+    path = GKMCACHES.path("team", name)
+    assert path.startswith("/apis/gkm.io/v1alpha1/namespaces/team/gkmcaches/")
+    assert path.isascii()

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from gkm.api import crds
+from gkm.api.features import Feature, install
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, PODCLIQUESETS, Json
+from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, DEFINITIONS, PODCLIQUESETS, Json
 from gkm_operator.computedomains.presence import Presence, observe
 from gkm_operator.preconditions import check
 from gkm_operator.preconditions.check import MNNVLMissing, RightsMissing
-from gkm_operator.preconditions.crds import DEFINITIONS
 from support.kube.fake_api import FakeApi
 
 LEASE = ("gkm-system", "gkm-controllers")
@@ -151,7 +151,7 @@ def test_a_missing_right_is_a_condition(plural: str) -> None:
     api.fault = lambda _, asked: ApiError(403, "Forbidden", f"no {plural}") if asked == plural else None
     found = observe(api, "grove:system:grove-operator", Presence())
     assert (found.available, found.reason) == (False, "RightsMissing")
-    assert found.message == f"no {plural}: apply deploy/components/domains"
+    assert found.message == f"no {plural}: {install(Feature.DOMAINS)}"
 
 
 def test_a_look_that_finds_nothing_new_keeps_the_time() -> None:

@@ -18,7 +18,7 @@ from gkm.images.signatures.rekor import ENTRIES, Rekor
 from gkm.images.signatures.signature_formats import SignatureForm
 from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signatures.verify import Verdict, Verifier
-from gkm.images.signing import keyless, sign
+from gkm.images.signing import attest, keyless, sign
 from gkm.images.signing.forms import ImageSigner
 from support.images.cache_registry import client_of
 from support.images.matrix import LAYER
@@ -208,3 +208,15 @@ def test_an_entry_of_another_signature_is_detected_and_nothing_is_stored(place: 
     error = place.not_signed(replace(place.signer(), log=_OtherEntry(place.service)))
     assert error.reason is Reason.SIGNATURE_INVALID
     assert "about another signature" in str(error)
+
+
+def test_a_statement_of_the_same_identity_is_attached_once_though_each_signer_has_a_new_certificate(
+    place: Place,
+) -> None:
+    kind = "https://statement.test/v1"
+
+    def attested(person: Person) -> str:
+        return attest.attest(place.client, place.ref, kind, {"a": 1}, place.signer(person))
+
+    assert attested(ALICE) == attested(ALICE) != attested(BOB)
+    assert len(attest.attestations(place.client, place.ref, kind)) == 2

@@ -1,0 +1,240 @@
+"""The caches of `gkm exec` on this machine: the layout of the agent's store, in a directory of its own.
+
+The agent's own store is never used: it belongs to the agent's budget and garbage collection. Several runs of one user
+may use one directory at once, also from several machines that share it. Entries are verified when they are fetched and
+not again, so a directory that another user owns or may write is refused.
+"""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from gkm.hoststate import files, locks, trees
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.locks import LockBusy
+from gkm.images.pulling import entry
+from gkm.images.pulling.entry import StoreEntry
+from gkm.mounts.relocation import tree_store
+from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
+
+from gkm_cli.cache.execution.retries import retried_while_busy
+from gkm_cli.cache_directory import cache_directory
+from gkm_cli.output import UsageError
+
+MAX_BYTES = 64 << 30
+"""Content of all caches without store.maxBytes in the configuration: as much as one image may have."""
+
+
+_ANY_DIGEST = f"sha256:{'0' * 64}"
+
+
+def default_directory(environment: Mapping[str, str]) -> Path:
+    """Return the directory of root, or that of a user."""
+    if os.geteuid() == 0:
+        return Path("/var/cache/gkm/exec")
+    return cache_directory(environment) / "exec"
+
+
+class RunStore:
+    """The caches below one directory."""
+
+    def __init__(self, root: Path) -> None:
+        """Take a directory, by any path.
+
+        Raises:
+            UsageError: programs cannot have a cache at paths in it.
+        """
+        # The paths of caches are those that the kernel shows: absolute, without links and `..`.
+        state = Path("/" + os.path.realpath(root).lstrip("/"))
+        self.layout = Layout(state, state / "run")
+        try:
+            MountPath(f"{self.view(_ANY_DIGEST)}/{entry.CONTENT}")  # the longest of them
+        except InvalidMountPath as error:
+            raise UsageError(f"the store cannot be there: {error}", "name another directory with --store") from error
+
+    @property
+    def mounts(self) -> Path:
+        """Return the directory of mount points, one for each cache: an empty directory outside of the programs."""
+        return self.layout.state / "mounts"
+
+    @property
+    def views(self) -> Path:
+        """Return the directory of caches for reading without mounts."""
+        return self.layout.state / "views"
+
+    def view(self, digest: str) -> Path:
+        """Return the directory of such a cache; another one for each path of the store, because the files name it."""
+        return (
+            self.views / self.layout.entry(digest).name / sha256(str(self.views).encode("utf-8", "replace")).hexdigest()
+        )
+
+    def trees(self, digest: str) -> Path:
+        """Return the directory of relocated trees of this boot of this machine: another machine's are in use there."""
+        return self.layout.relocated(digest) / tree_store.boot_id()
+
+    @property
+    def _all_trees(self) -> Path:
+        return self.layout.relocated(_ANY_DIGEST).parent
+
+    @property
+    def copies(self) -> Path:
+        """Return the directory of private copies, one for each program."""
+        return self.layout.state / "copies"
+
+    def make(self) -> None:
+        """Make the directories, and remove what killed runs left.
+
+        Raises:
+            UsageError: the directory is another user's, or others may write in it.
+            OSError: the directory cannot be written.
+        """
+        self.layout.state.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+        _check_own(self.layout.state)
+        self.layout.make_directories()
+        own = (self.mounts, self.views, self.copies, self.layout.blobs, self._all_trees, self.layout.run / "layer")
+        for directory in own:
+            directory.mkdir(parents=True, exist_ok=True)
+        for directory in (*own, self._building.parent, self.layout.store, self.layout.work, self.layout.trash):
+            _check_own(directory)
+        with suppress(LockBusy), locks.exclusive(self._building):
+            # No run extracts or builds now.
+            for directory in (self.layout.work, self.layout.trash):
+                for leftover in directory.iterdir():
+                    trees.remove(leftover)
+            self._remove_unused_locks()
+        self._remove_copies()
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Hold off the removal of unfinished work.
+
+        Raises:
+            CommandFailed: another run takes too long.
+        """
+        with ExitStack() as stack:
+            retried_while_busy(lambda: stack.enter_context(locks.shared(self._building)))
+            yield
+
+    def use(self, digest: str) -> None:
+        """Hold the entry of a digest until this process ends, whatever program it becomes.
+
+        Raises:
+            CommandFailed: another run takes too long.
+        """
+        path = self.layout.entry_lock(digest)
+        self._remove_earlier_trees(digest)
+        retried_while_busy(lambda: locks.shared_beyond_exec(path))
+        os.utime(path)
+
+    def evict(self, max_bytes: int) -> None:
+        """Remove the least recently used caches that no program uses, until all have `max_bytes` together at most.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.free(sum(found.size_bytes for found in self._entries()) - max_bytes)
+
+    def free(self, wanted_bytes: int) -> int:
+        """Remove the least recently used caches that no program uses, `wanted_bytes` together; return their bytes.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        freed = 0
+        for found in sorted(self._entries(), key=lambda found: _last_use(self.layout.entry_lock(found.digest))):
+            if freed >= wanted_bytes:
+                break
+            with suppress(LockBusy), locks.exclusive(self.layout.entry_lock(found.digest)):
+                self._remove(found.digest)
+                freed += found.size_bytes
+        return freed
+
+    def discard(self, path: Path) -> None:
+        """Remove a tree: by one rename first, so that a run that is killed here leaves no part of it in its place.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        gone = self.layout.trash / secrets.token_hex(8)
+        with suppress(FileNotFoundError):
+            path.rename(gone)
+            trees.remove(gone)
+
+    @property
+    def _building(self) -> Path:
+        return self.layout.state / "locks" / "building"
+
+    def _entries(self) -> Iterator[StoreEntry]:
+        for path in self.layout.store.iterdir():
+            # A damaged entry has no known size; a pull of its digest names it.
+            with suppress(ValueError):
+                if found := entry.find(self.layout, f"sha256:{path.name}"):
+                    yield found
+
+    def _remove(self, digest: str) -> None:
+        name = self.layout.entry(digest).name
+        for path in (self.views / name, self.layout.relocated(digest), self.layout.entry(digest)):
+            self.discard(path)
+        with suppress(OSError):
+            (self.mounts / name).rmdir()
+        self.layout.entry_lock(digest).unlink()
+
+    def new_copy(self, digest: str) -> Path:
+        """Return the path of a new private copy, which lasts as long as this process, whatever program it becomes.
+
+        Raises:
+            CommandFailed: another run takes too long.
+        """
+        path = self.copies / f"{self.layout.entry(digest).name[:12]}-{secrets.token_hex(8)}"
+        retried_while_busy(lambda: locks.shared_beyond_exec(path.with_name(f"{path.name}.lock")))
+        return path
+
+    def _remove_earlier_trees(self, digest: str) -> None:
+        """Remove the trees of earlier boots, unless a program on any machine uses the cache."""
+        trees_of_boots = self.layout.relocated(digest)
+        present = list(trees_of_boots.iterdir()) if trees_of_boots.is_dir() else []
+        if earlier := [path for path in present if path != self.trees(digest)]:
+            with suppress(LockBusy), locks.exclusive(self.layout.entry_lock(digest)):
+                for path in earlier:
+                    self.discard(path)
+
+    def _remove_unused_locks(self) -> None:
+        """Remove the locks of caches that were refused, or whose pull failed."""
+        for lock in self._building.parent.iterdir():
+            if lock != self._building and not (self.layout.store / lock.name).exists():
+                with suppress(LockBusy), locks.exclusive(lock):
+                    lock.unlink()
+
+    def _remove_copies(self) -> None:
+        """Remove the copies whose programs have ended: their locks are free."""
+        for lock in self.copies.glob("*.lock"):
+            with suppress(LockBusy), locks.exclusive(lock):
+                self.discard(lock.with_suffix(""))
+                lock.unlink()
+
+
+def _check_own(directory: Path) -> None:
+    """Refuse a directory that another user could have filled.
+
+    Raises:
+        UsageError: it is not this user's, or others may write in it.
+        OSError: it is a link, or no directory.
+    """
+    with files.closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as descriptor:
+        status = os.fstat(descriptor)
+    hint = "name a directory of your own with --store"
+    if status.st_uid != os.geteuid():
+        raise UsageError(f"the store {directory} belongs to user {status.st_uid}, who could change caches in it", hint)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UsageError(f"other users may write in the store {directory}", f"chmod go-w {directory}, or {hint}")
+
+
+def _last_use(lock: Path) -> float:
+    try:
+        return lock.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

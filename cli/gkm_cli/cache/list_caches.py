@@ -1,0 +1,106 @@
+"""`gkm cache list`: the caches of a cluster, and what is wrong with them."""
+
+from typing import Annotated, Any
+
+import typer
+from gkm.api.caches import Cache, ClusterGKMCache
+from gkm.api.meta import Condition
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
+
+from gkm_cli.clusters.connection import connected
+from gkm_cli.clusters.options import ClusterOptions, NamespaceOption
+from gkm_cli.clusters.reads import listed
+from gkm_cli.output import CommandFailed, Output, OutputOption, line, show, table
+
+MAX_NAMES = 5
+AllNamespacesOption = Annotated[
+    bool, typer.Option("-A", "--all-namespaces", help="List the caches of all namespaces, and the cluster-wide ones.")
+]
+
+
+def list_caches(
+    cluster: ClusterOptions,
+    *,
+    namespace: NamespaceOption = "",
+    all_namespaces: AllNamespacesOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the caches of a namespace, or of the cluster: image, nodes that have it, signature, pods that use it."""
+    connection = connected(cluster, "" if all_namespaces else namespace)
+    where = "" if all_namespaces else namespace or connection.namespace
+    found, damaged = _read(connection.api, where, with_cluster=all_namespaces)
+    show([_entry(cache) for cache in found], output, lambda: _print(found, where, is_complete=not damaged))
+    if damaged:
+        names = ", ".join(damaged[:MAX_NAMES]) + (", …" if len(damaged) > MAX_NAMES else "")
+        caches = "1 cache" if len(damaged) == 1 else f"{len(damaged)} caches"
+        raise CommandFailed(f"{caches} cannot be read: {names}; correct or delete them")
+
+
+def _read(api: Api, namespace: str, *, with_cluster: bool) -> tuple[list[Cache], list[str]]:
+    own, damaged = listed(api, GKMCACHES, ListSelector(namespace=namespace))
+    found: list[Cache] = [*own]
+    if with_cluster:
+        shared, others = listed(api, CLUSTERGKMCACHES, ListSelector())
+        found += shared
+        damaged += others
+    return found, damaged
+
+
+def _entry(cache: Cache) -> dict[str, Any]:
+    status, verified, cause = cache.status, cache.status.condition("Verified"), _cause(cache)
+    return {
+        "kind": _kind(cache),
+        "namespace": cache.metadata.namespace,
+        "name": cache.metadata.name,
+        "image": cache.spec.image,
+        "digest": status.resolved_digest,
+        "ok": cause is None,
+        "verified": verified.status if verified else "Unknown",
+        "readyNodes": status.ready_nodes,
+        "totalNodes": status.total_nodes,
+        "failedNodes": status.failed_nodes,
+        "podsUsing": status.pods_using,
+        "sizeBytes": status.size_bytes,
+        "failedNodeConditions": status.failed_node_conditions,
+        "reason": cause.reason if cause else "",
+        "detail": cause.message if cause else "",
+    }
+
+
+def _kind(cache: Cache) -> str:
+    return "ClusterGKMCache" if isinstance(cache, ClusterGKMCache) else "GKMCache"
+
+
+def _cause(cache: Cache) -> Condition | None:
+    """Return the condition that says what is wrong; None if all is well."""
+    for kind in ("Verified", "Ready"):
+        condition = cache.status.condition(kind)
+        if condition is None:
+            return Condition(kind, "Unknown", "NotReported", "the controllers have not reported it yet", "")
+        if condition.status != "True":
+            return condition
+    return None
+
+
+def _print(caches: list[Cache], namespace: str, *, is_complete: bool) -> None:
+    if not caches:
+        if not is_complete:
+            return
+        line(f"no caches in the namespace {namespace}; -A lists all" if namespace else "no caches in the cluster")
+        return
+    rows = []
+    for cache in sorted(caches, key=lambda one: (one.metadata.namespace, one.metadata.name)):
+        verified, cause = cache.status.condition("Verified"), _cause(cache)
+        rows.append(
+            (
+                cache.metadata.namespace or "(cluster)",
+                cache.metadata.name,
+                cache.status.ready or "",
+                verified.status if verified else "Unknown",
+                cache.status.pods_using,
+                cause.reason if cause else "",
+                cache.spec.image,
+            )
+        )
+    table(("namespace", "name", "ready", "verified", "in use", "reason", "image"), rows)

@@ -1,0 +1,24 @@
+"""The options that name a cluster and a namespace, as kubectl has them."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Which cluster to read."""
+
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            "--kubeconfig", metavar="FILE", help="The kubeconfig; without it $KUBECONFIG, ~/.kube/config, or the pod."
+        ),
+    ] = None
+    context: Annotated[str | None, typer.Option("--context", help="The context of the kubeconfig.")] = None
+
+
+NamespaceOption = Annotated[
+    str, typer.Option("-n", "--namespace", help="The namespace; without it that of the context, or default.")
+]

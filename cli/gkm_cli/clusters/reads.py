@@ -1,0 +1,84 @@
+"""Bounded reads of single objects and lists, with errors that name a missing right. They never write."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import Resource
+
+from gkm_cli.output import CommandFailed
+
+T = TypeVar("T")
+
+MAX_OBJECTS = 50_000
+"""Objects in a list: 200 requests of one page. 50,000 pods take about 100 MiB, as reduced as checks need them."""
+RIGHTS_HINT = "ask an administrator to bind the ClusterRole gkm-reader to your account (docs/reference/rights.md)"
+_FORBIDDEN = 403
+
+
+class Unreadable(CommandFailed):
+    """The cluster does not show what a command needs: `why`, and what to do next."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(f"{why}; {hint}")
+        self.why = why
+        self.hint = hint
+
+
+class NotServed(Unreadable):
+    """The API server does not serve the resource in this version."""
+
+
+def get(api: Api, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
+    """Return an object, None if it does not exist, or its kind does not.
+
+    Raises:
+        Unreadable: it cannot be read.
+    """
+    try:
+        return api.get(resource, name, namespace)
+    except ApiError as error:
+        if error.not_found:
+            return None
+        raise _unreadable("get", resource, name, namespace or "", error) from error
+
+
+def listed(api: Api, resource: Resource[T], selector: ListSelector) -> tuple[list[T], list[str]]:
+    """Return the objects of a list, and the names of those that cannot be read.
+
+    Raises:
+        NotServed: the API server does not serve this kind or version.
+        Unreadable: they cannot be listed, or are more than MAX_OBJECTS.
+    """
+    found: list[T] = []
+    damaged: list[str] = []
+    try:
+        for page in api.list_pages(resource, selector):
+            found += (entry.value for entry in page.entries)
+            damaged += ("/".join(filter(None, key)) for key in page.unreadable)
+            if len(found) + len(damaged) > MAX_OBJECTS:
+                raise Unreadable(f"there are more than {MAX_OBJECTS} {resource.plural}", "name a namespace with -n")
+    except ApiError as error:
+        if error.not_found:
+            served = f"the API server does not serve {resource.plural} of {resource.api_version}"
+            raise NotServed(served, "see gkm doctor: the checks kinds/missing and domains/version") from error
+        raise _unreadable("list", resource, "", selector.namespace, error) from error
+    return found, damaged
+
+
+def merged(failures: Sequence[Unreadable]) -> Unreadable:
+    """Return several failures as one; each text occurs once."""
+    return Unreadable(
+        "; ".join(dict.fromkeys(failure.why for failure in failures)),
+        "; ".join(dict.fromkeys(failure.hint for failure in failures)),
+    )
+
+
+def _unreadable(verb: str, resource: Resource[Any], name: str, namespace: str, error: ApiError) -> Unreadable:
+    group, separator, _ = resource.api_version.partition("/")
+    what = resource.plural + (f".{group}" if separator else "") + (f"/{name}" if name else "")
+    if error.status != _FORBIDDEN:
+        return Unreadable(f"cannot {verb} {what}: {error.message}", "run the command again when the API server is well")
+    where = f" in the namespace {namespace}" if namespace else " in all namespaces" if resource.namespaced else ""
+    return Unreadable(f"missing right: {verb} {what}{where}", RIGHTS_HINT)

@@ -1,0 +1,144 @@
+"""The caches: their images are trusted and can be fetched, and no node fails at them. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+
+from gkm.api.caches import Cache
+from gkm.api.config import Config
+from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import TRUE
+from gkm.images.reference import Reference
+from gkm.images.signatures.verify import covers
+
+from gkm_cli.doctor.findings import Finding, Severity, command, some
+from gkm_cli.doctor.installation.observed import Observed, cache_name
+from gkm_cli.doctor.json_values import moment
+
+SIGNATURES = frozenset({Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID, Reason.IDENTITY_MISMATCH})
+ELSEWHERE = SIGNATURES | {Reason.UNAUTHORIZED, Reason.DISK_FULL}
+"""Reasons of a node that other checks name."""
+STUCK = timedelta(minutes=30)
+"""A pull of 64 GiB at 100 MB/s takes 11 minutes."""
+_IN_PROGRESS = frozenset({"Pending", "Downloading", "Extracting"})
+
+
+def no_policy(observed: Observed) -> Iterator[Finding]:
+    """Yield the caches whose image no policy covers; without any policy, that is one finding of the configuration."""
+    config = observed.config
+    if not isinstance(config, Config) or config.verification.mode != "enforce" or not config.verification.policies:
+        return
+    for cache in observed.caches:
+        if not _is_covered(cache, config):
+            yield Finding(
+                Severity.PROBLEM,
+                cache_name(cache),
+                f"no policy covers {cache.spec.image}",
+                "verification.mode is enforce: an image without a policy is refused",
+                "add a policy with a glob for it to verification.policies, or correct spec.image",
+            )
+
+
+def signature(observed: Observed) -> Iterator[Finding]:
+    """Yield the caches whose image has no signature that counts, though a policy covers it."""
+    config = observed.config
+    for cache in observed.caches:
+        reason, message = _unverified(cache)
+        if reason in SIGNATURES and isinstance(config, Config) and _is_covered(cache, config):
+            verify = command("gkm", "cache", "verify", cache.spec.image, "--config", "FILE")
+            hint = f"{verify} says why each signature does not count"
+            why = "it is unsigned, another key signed it, or the policy names the wrong key"
+            yield Finding(Severity.PROBLEM, cache_name(cache), f"{reason}: {message}", why, hint)
+
+
+def credentials(observed: Observed) -> Iterator[Finding]:
+    """Yield the caches whose registry wants other credentials, or whose pull secret is not there."""
+    for cache in observed.caches:
+        reason, message = _unverified(cache)
+        if reason == Reason.UNAUTHORIZED:
+            why = "the pull secret does not exist, GKM may not read it, or the registry refuses what is in it"
+            hint = "see spec.imagePullSecrets, deploy/samples/pull-secret.yaml and registries.hosts in gkm-config"
+            yield Finding(Severity.PROBLEM, cache_name(cache), message, why, hint)
+
+
+def refused(observed: Observed) -> Iterator[Finding]:
+    """Yield the caches that the controllers refuse, or cannot verify, for any other reason."""
+    for cache in observed.caches:
+        condition = cache.status.condition("Verified")
+        reason, message = _unverified(cache)
+        if condition is None or reason in {"", *SIGNATURES, Reason.UNAUTHORIZED}:
+            continue
+        if condition.last_transition_time <= observed.cutoff:
+            severity = Severity.PROBLEM if condition.status == "False" else Severity.WARNING
+            hint = "docs/reference/reasons.md explains this reason"
+            yield Finding(severity, cache_name(cache), f"{reason}: {message}", "it is not verified", hint)
+
+
+def failed(observed: Observed) -> Iterator[Finding]:
+    """Yield the caches at which nodes fail."""
+    for cache, reasons in _on_nodes(observed):
+        for reason, (nodes, message) in sorted(reasons.items()):
+            if reason not in ELSEWHERE:
+                detail = f"{reason} on {some(nodes)}: {message}"
+                hint = "docs/reference/reasons.md explains this reason; the agent tries again by itself"
+                yield Finding(Severity.PROBLEM, cache, detail, "these nodes do not serve it to pods", hint)
+
+
+def stuck(observed: Observed) -> Iterator[Finding]:
+    """Yield the caches that nodes have been fetching for too long."""
+    late, unverified = observed.now - STUCK, _not_verified(observed)
+    for report in observed.reports:
+        for name, found in report.status.caches.items():
+            if (report.metadata.namespace, name) in unverified:
+                continue
+            since = moment(found.last_updated)
+            if found.state in _IN_PROGRESS and since is not None and since <= late:
+                kind = "GKMCache" if report.metadata.namespace else "ClusterGKMCache"
+                where = f"{report.metadata.namespace}/" if report.metadata.namespace else ""
+                yield Finding(
+                    Severity.PROBLEM,
+                    f"{kind} {where}{name}",
+                    f"{report.spec.node_name} has been {found.state} since {found.last_updated}, at {found.progress} %",
+                    found.message or "the agent waits for the registry, for disk space, or for other pulls",
+                    "read the log of gkm-agent on this node",
+                )
+
+
+def _unverified(cache: Cache) -> tuple[str, str]:
+    """Return reason and message of the condition Verified unless it is True."""
+    condition = cache.status.condition("Verified")
+    return (condition.reason, condition.message) if condition and condition.status != "True" else ("", "")
+
+
+def _not_verified(observed: Observed) -> set[tuple[str, str]]:
+    """Return namespace and name of the caches that the controllers have not verified.
+
+    The agents repeat the reason of a refusal, or wait: the condition Verified is the finding, not what follows from it.
+    """
+    return {
+        (cache.metadata.namespace, cache.metadata.name)
+        for cache in observed.caches
+        if (condition := cache.status.condition("Verified")) is None or condition.status != TRUE
+    }
+
+
+def _is_covered(cache: Cache, config: Config) -> bool:
+    try:
+        image = Reference.parse(cache.spec.image)
+    except GKMError:
+        return True  # another reason than the policies
+    return any(covers(policy, image, cache.metadata.namespace or None) for policy in config.verification.policies)
+
+
+def _on_nodes(observed: Observed) -> Iterator[tuple[str, Mapping[str, tuple[list[str], str]]]]:
+    """Yield each cache with its failures: the reason, with the nodes and the message of one of them."""
+    found: dict[str, dict[str, tuple[list[str], str]]] = defaultdict(dict)
+    unverified = _not_verified(observed)
+    for report in observed.reports:
+        for name, cache in report.status.caches.items():
+            if cache.state == "Failed" and (report.metadata.namespace, name) not in unverified:
+                space = report.metadata.namespace
+                key = f"GKMCache {space}/{name}" if space else f"ClusterGKMCache {name}"
+                nodes, _ = found[key].setdefault(cache.reason, ([], cache.message))
+                nodes.append(report.spec.node_name)
+    yield from sorted(found.items())

@@ -1,0 +1,100 @@
+"""The configuration: it can be used, its keys can be read, and what it switches on has its rights. Pure."""
+
+from collections.abc import Iterator
+
+from gkm.api.config import Config, ConfigInvalid
+from gkm.api.errors import GKMError
+from gkm.api.features import Feature, install
+from gkm.api.installation import CONFIG_MAP, NAMESPACE
+from gkm.api.policies import is_pem
+from gkm.images.signatures import keys
+
+from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.installation.observed import INSTALL, Observed, problem
+from gkm_cli.doctor.json_values import text_at
+
+_OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)
+MOUNT = "/etc/gkm/"
+"""Where pods of GKM have the files of the ConfigMap."""
+
+
+def invalid(observed: Observed) -> Iterator[Finding]:
+    """Yield why the configuration cannot be used."""
+    if isinstance(observed.config, ConfigInvalid):
+        hint = INSTALL if observed.config_map is None else "correct it: gkm-operator --check-config --config FILE"
+        why = "every process of GKM reads it at its start, and ends"
+        yield Finding(Severity.PROBLEM, _OBJECT, str(observed.config), why, hint)
+
+
+def trust(observed: Observed) -> Iterator[Finding]:
+    """Yield a configuration that no image satisfies."""
+    config = observed.config
+    if isinstance(config, Config) and config.verification.mode == "enforce" and not config.verification.policies:
+        # As long as there are no caches, it is what a new installation has.
+        severity = Severity.PROBLEM if observed.caches else Severity.WARNING
+        why = "verification.mode is enforce, and no policy names a key or an identity"
+        hint = "add a policy to verification.policies (docs/reference/configuration.md), or sign and try with mode warn"
+        yield Finding(severity, _OBJECT, "no image is trusted: every cache is refused", why, hint)
+
+
+def keys_readable(observed: Observed) -> Iterator[Finding]:
+    """Yield the keys of policies that cannot be used. Files of other volumes than the ConfigMap are not known."""
+    config = observed.config
+    policies = config.verification.policies if isinstance(config, Config) else []
+    for number, policy in enumerate(policies):
+        for index, key in enumerate(policy.keys):
+            at = f"verification.policies[{number}].keys[{index}]"
+            pem = key if is_pem(key) else text_at(observed.config_map, "data", key.removeprefix(MOUNT))
+            if not is_pem(key) and (not key.startswith(MOUNT) or "/" in key.removeprefix(MOUNT)):
+                continue
+            why = "no signature can be compared with it, so the images of this policy are refused"
+            try:
+                if not pem:
+                    hint = "add the file to the ConfigMap: configFiles of the chart"
+                    yield Finding(Severity.PROBLEM, _OBJECT, f"{at} names {key}, which is not there", why, hint)
+                else:
+                    # A text that is no PEM would count as the path of a file on this machine.
+                    keys.load(pem if is_pem(pem) else f"-----BEGIN\n{pem}")
+            except GKMError as error:
+                yield Finding(Severity.PROBLEM, _OBJECT, f"{at}: {error.message}", why, error.hint)
+
+
+def rights(observed: Observed) -> Iterator[Finding]:
+    """Yield the features that are switched on, and whose rights are not installed."""
+    for switch, feature in needed(observed.config):
+        if observed.bindings.get(feature.binding) is None:
+            yield Finding(
+                Severity.PROBLEM,
+                _OBJECT,
+                f"{switch} is on, and the ClusterRoleBinding {feature.binding} does not exist",
+                "the controllers lack the rights of this feature, and end at their start or report it",
+                f"{install(feature)}; or switch it off",
+            )
+
+
+def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
+    """Return the switches of a configuration that are on, each with the feature that it needs."""
+    if isinstance(config, ConfigInvalid):
+        return []
+    topology = config.topology
+    switches = (
+        (config.network.auto_mnnvl_enabled, "network.autoMNNVLEnabled", Feature.DOMAINS),
+        (config.task_groups.enabled, "taskGroups.enabled", Feature.TASK_GROUPS),
+        (topology.hyper_nodes.enabled, "topology.hyperNodes.enabled", Feature.TOPOLOGY),
+        (bool(topology.kueue), "topology.kueue", Feature.TOPOLOGY),
+        (bool(topology.kai), "topology.kai", Feature.TOPOLOGY),
+        (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
+        (config.grove.built_in_controllers, "grove.builtInControllers", Feature.CLIQUES),
+    )
+    return [(switch, feature) for on, switch, feature in switches if on]
+
+
+def account_bindings(observed: Observed) -> Iterator[Finding]:
+    """Yield the processes whose rights are not bound."""
+    for name in ("gkm-agent", "gkm-controllers", "gkm-admission"):
+        found = observed.bindings.get(name)
+        role = text_at(found, "roleRef", "name")
+        if found is None or role != name:
+            detail = f"it binds the ClusterRole {role}" if found else "it does not exist"
+            why = f"the API server denies the requests of {name}"
+            yield problem("ClusterRoleBinding", name, detail, why, INSTALL)

@@ -1,0 +1,60 @@
+"""The controllers: they are installed, and one of them leads. Pure."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from gkm.api.installation import ADMISSION, CONTROLLERS, NAMESPACE
+
+from gkm_cli.doctor.findings import Finding
+from gkm_cli.doctor.installation.objects import first_image
+from gkm_cli.doctor.installation.observed import INSTALL, Observed, problem
+from gkm_cli.doctor.json_values import moment, text_at
+
+LATE = timedelta(seconds=60)
+"""A new leader follows a killed one within 18 seconds (gkm.kube.leases); clocks differ."""
+
+
+def missing(observed: Observed) -> Iterator[Finding]:
+    """Yield the Deployments that do not exist."""
+    for name in (CONTROLLERS, ADMISSION):
+        if observed.deployments.get(name) is None:
+            why = "no cache is verified or counted" if name == CONTROLLERS else "the API server refuses every new cache"
+            yield problem("Deployment", name, "it does not exist", why, INSTALL, namespace=NAMESPACE)
+
+
+def leader(observed: Observed) -> Iterator[Finding]:
+    """Yield that no controllers lead."""
+    deployment = observed.deployments.get(CONTROLLERS)
+    if deployment is None or (
+        observed.lease is None and not observed.is_settled(text_at(deployment, "metadata", "creationTimestamp"))
+    ):
+        return
+    renewed = text_at(observed.lease, "spec", "renewTime")
+    holder = text_at(observed.lease, "spec", "holderIdentity")
+    last = moment(renewed)
+    # Without a holder as well: one replica has released it, and another one follows.
+    if last is not None and observed.now - last <= LATE:
+        return
+    detail = f"{holder} has not renewed it since {renewed}" if holder and renewed else "it has no holder"
+    if observed.lease is None:
+        detail = "it does not exist: the controllers have never led"
+    waiting = next((pod.waits_for for pod in observed.pods_of(CONTROLLERS) if not pod.is_ready), "")
+    why = "no cache is verified, counted or reported" + (f"; a pod waits: {waiting}" if waiting else "")
+    hint = f"kubectl logs -n {NAMESPACE} -l app.kubernetes.io/name={CONTROLLERS}: the last line says what is missing"
+    yield problem("Lease", CONTROLLERS, detail, why, hint, namespace=NAMESPACE)
+
+
+def versions(observed: Observed) -> Iterator[Finding]:
+    """Yield that the programs of GKM are of several versions. Images by digest are not compared."""
+    tags: dict[str, list[str]] = {}
+    for name, found in (*observed.daemon_sets.items(), *observed.deployments.items()):
+        _, _, last = first_image(found).rpartition("/")
+        _, separator, tag = last.partition(":")
+        if separator and "@" not in last:
+            tags.setdefault(tag, []).append(name)
+    if len(tags) > 1:
+        detail = "; ".join(f"{tag}: {', '.join(sorted(names))}" for tag, names in sorted(tags.items()))
+        why = "an upgrade was not finished, or one image was changed by hand; they share files and kinds of one version"
+        yield problem(
+            "Namespace", NAMESPACE, f"several versions run: {detail}", why, "upgrade the whole chart to one version"
+        )

@@ -1,0 +1,111 @@
+"""The CSI driver, and the two DaemonSets: they are there, ours, and run where they must. Pure."""
+
+from collections.abc import Iterator
+
+from gkm.api.installation import AGENT, CSI, DRIVER, NAMESPACE, driver_differences, is_our_daemon_set
+
+from gkm_cli.doctor.findings import Finding, some
+from gkm_cli.doctor.installation.observed import INSTALL, Observed, number, problem
+from gkm_cli.doctor.json_values import text_at
+
+_HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
+
+
+def driver_missing(observed: Observed) -> Iterator[Finding]:
+    """Yield that the CSIDriver does not exist."""
+    if observed.driver is None:
+        why = "kubelet then treats the volume as one that must be attached, and pods wait forever"
+        yield problem("CSIDriver", DRIVER, "it does not exist", why, INSTALL)
+
+
+def driver_settings(observed: Observed) -> Iterator[Finding]:
+    """Yield a CSIDriver with other settings than ours."""
+    if observed.driver is not None and (differences := driver_differences(observed.driver)):
+        why = "kubelet refuses inline volumes, changes a shared cache, or hides the pod's namespace"
+        hint = f"kubectl delete csidriver {DRIVER}, then {INSTALL}: its fields cannot be changed"
+        yield problem("CSIDriver", DRIVER, "; ".join(differences), why, hint)
+
+
+def not_registered(observed: Observed) -> Iterator[Finding]:
+    """Yield the nodes whose kubelet does not know the driver that runs there."""
+    drivers = {found.metadata.name: found.drivers for found in observed.csi_nodes}
+    ready = {pod.spec.node_name for pod in observed.pods_of(CSI) if pod.is_ready and observed.is_settled(pod.changed)}
+    for node in sorted(ready):
+        if DRIVER not in drivers.get(node, frozenset()):
+            why = "kubelet looks for drivers in another directory than gkm-csi uses, or does not run"
+            hint = "set hostPaths.kubelet of the chart to kubelet's --root-dir on the node (docs/reference/chart.md)"
+            yield problem("CSINode", node, f"kubelet has not registered {DRIVER}", why, hint)
+
+
+def agent_missing(observed: Observed) -> Iterator[Finding]:
+    """Yield that the agent's DaemonSet does not exist, or is not ours."""
+    return _missing(observed, AGENT)
+
+
+def csi_missing(observed: Observed) -> Iterator[Finding]:
+    """Yield that the CSI driver's DaemonSet does not exist, or is not ours."""
+    return _missing(observed, CSI)
+
+
+def agent_not_ready(observed: Observed) -> Iterator[Finding]:
+    """Yield agents that are not Ready."""
+    return _not_ready(observed, AGENT)
+
+
+def csi_not_ready(observed: Observed) -> Iterator[Finding]:
+    """Yield CSI drivers that are not Ready."""
+    return _not_ready(observed, CSI)
+
+
+def agent_absent(observed: Observed) -> Iterator[Finding]:
+    """Yield that the agent has no pod on nodes on which it should run, as the controller of DaemonSets counts them.
+
+    It knows taints, terms and limits; only nodes within the grace period are not expected to have their pod yet.
+    """
+    new = [
+        node
+        for node in observed.nodes
+        if not observed.is_settled(node.metadata.creation_timestamp) and node.metadata.name not in observed.agents
+    ]
+    daemon_set = observed.daemon_sets.get(AGENT)
+    if observed.without_agent > len(new) and observed.is_settled(text_at(daemon_set, "metadata", "creationTimestamp")):
+        hint = f"kubectl describe daemonset {AGENT} -n {NAMESPACE}: its Events name what forbids the pod"
+        detail = f"it has no pod on {observed.without_agent} of {number(daemon_set, 'desiredNumberScheduled')} nodes"
+        yield problem("DaemonSet", AGENT, detail, "caches do not reach these nodes", hint, namespace=NAMESPACE)
+
+
+def runtime_class(observed: Observed) -> Iterator[Finding]:
+    """Yield the RuntimeClasses that the pods name and that do not exist."""
+    for name, found in observed.runtime_classes.items():
+        if found is None:
+            why = "the API server refuses the agent's pods"
+            hint = "install NVIDIA's GPU operator or container toolkit, or set agent.driverRoot of the chart instead"
+            yield problem("RuntimeClass", name, "it does not exist, and the agent names it", why, hint)
+
+
+def priority_class(observed: Observed) -> Iterator[Finding]:
+    """Yield the PriorityClasses that the pods name and that do not exist."""
+    for name, found in observed.priority_classes.items():
+        if found is None:
+            hint = "create it, or set agent.priorityClassName, csi.priorityClassName or operator.priorityClassName"
+            yield problem(
+                "PriorityClass", name, "it does not exist, and pods of GKM name it", "the API server refuses them", hint
+            )
+
+
+def _missing(observed: Observed, name: str) -> Iterator[Finding]:
+    found = observed.daemon_sets.get(name)
+    if found is None or not is_our_daemon_set(found, name):
+        detail = "it is not the one that GKM ships" if found else "it does not exist"
+        yield problem("DaemonSet", name, detail, _HARM[name], INSTALL, namespace=NAMESPACE)
+
+
+def _not_ready(observed: Observed, name: str) -> Iterator[Finding]:
+    found = observed.daemon_sets.get(name)
+    pods = [pod for pod in observed.pods_of(name) if not pod.is_ready and observed.is_settled(pod.changed)]
+    if found is None or not pods or number(found, "numberReady") >= number(found, "desiredNumberScheduled"):
+        return
+    nodes = some(pod.spec.node_name or "no node" for pod in pods)
+    detail = f"{len(pods)} of its pods are not ready: {nodes}"
+    hint = f"kubectl describe pods -n {NAMESPACE} -l app.kubernetes.io/name={name}"
+    yield problem("DaemonSet", name, detail, pods[0].waits_for, hint, namespace=NAMESPACE)

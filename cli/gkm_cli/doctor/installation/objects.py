@@ -1,0 +1,182 @@
+"""The objects of a cluster that come in great number, reduced to the fields that decide."""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from gkm_cli.doctor.json_values import at, items_at, text_at
+
+NAME_LABEL = "app.kubernetes.io/name"
+OUR_LABEL = "gkm.io/gpu"
+"""The label by which an administrator says where GKM runs, beside those of the vendors."""
+NVIDIA_GPUS = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.*)", re.ASCII)
+AMD_GPUS = re.compile(r"amd\.com/(gpu|[sdqc]px_nps\d)", re.ASCII)
+"""The resources of the device plugins: whole GPUs, shared ones, and parts of them."""
+
+
+class ManagedField(Struct, frozen=True):
+    """An entry of managedFields, with the time at which the API server wrote it."""
+
+    time: str | None = None
+
+
+class Metadata(Struct, frozen=True, rename="camel"):
+    """The metadata of an object."""
+
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    managed_fields: tuple[ManagedField, ...] = ()
+
+
+class _Condition(Struct, frozen=True, rename="camel"):
+    type: str
+    status: str
+    last_transition_time: str | None = None
+
+
+class _NodeInfo(Struct, frozen=True, rename="camel"):
+    kubelet_version: str = ""
+
+
+class _NodeStatus(Struct, frozen=True, rename="camel"):
+    capacity: dict[str, str] = field(default_factory=dict)
+    conditions: tuple[_Condition, ...] = ()
+    node_info: _NodeInfo = _NodeInfo()
+
+
+class Node(Struct, frozen=True):
+    """A Node."""
+
+    metadata: Metadata
+    status: _NodeStatus = field(default_factory=_NodeStatus)
+
+    def is_true(self, condition: str) -> bool:
+        """Return whether a condition holds."""
+        return any(one.type == condition and one.status == "True" for one in self.status.conditions)
+
+    def has(self, gpus: re.Pattern[str]) -> bool:
+        """Return whether a device plugin has announced GPUs of this form."""
+        return any(count != "0" and gpus.fullmatch(name) for name, count in self.status.capacity.items())
+
+
+class _Container(Struct, frozen=True):
+    name: str = ""
+    image: str = ""
+
+
+class _Waiting(Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class _State(Struct, frozen=True):
+    waiting: _Waiting | None = None
+
+
+class _ContainerStatus(Struct, frozen=True, rename={"image_id": "imageID"}):
+    name: str = ""
+    image_id: str = ""
+    state: _State = _State()
+
+
+class _PodSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    containers: tuple[_Container, ...] = ()
+
+
+class _PodStatus(Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    conditions: tuple[_Condition, ...] = ()
+    container_statuses: tuple[_ContainerStatus, ...] | None = ()
+
+
+class Pod(Struct, frozen=True):
+    """A pod of GKM."""
+
+    metadata: Metadata
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def program(self) -> str:
+        """Return the program that runs in it: gkm-agent."""
+        return self.metadata.labels.get(NAME_LABEL, "")
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it is Ready, and not being deleted."""
+        ready = any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+        return ready and self.metadata.deletion_timestamp is None
+
+    @property
+    def changed(self) -> str:
+        """Return when it was created, deleted, or became Ready or unready last: the latest of these timestamps."""
+        times = [one.last_transition_time or "" for one in self.status.conditions if one.type == "Ready"]
+        return max([*times, self.metadata.creation_timestamp or "", self.metadata.deletion_timestamp or ""])
+
+    @property
+    def waits_for(self) -> str:
+        """Return why a container waits, as kubelet states it; the phase of the pod if none does."""
+        waiting = [one.state.waiting for one in self.status.container_statuses or () if one.state.waiting]
+        texts = [f"{one.reason}: {one.message}" if one.message else one.reason for one in waiting]
+        return texts[0] if texts else self.status.phase or "no status"
+
+
+class _Driver(Struct, frozen=True):
+    name: str = ""
+
+
+class _CSINodeSpec(Struct, frozen=True):
+    drivers: tuple[_Driver, ...] | None = None
+
+
+class CSINode(Struct, frozen=True):
+    """The CSI drivers that the kubelet of a node has registered."""
+
+    metadata: Metadata
+    spec: _CSINodeSpec = _CSINodeSpec()
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        """Return their names."""
+        return frozenset(one.name for one in self.spec.drivers or ())
+
+
+class _LeaseSpec(Struct, frozen=True, rename="camel"):
+    renew_time: str | None = None
+
+
+class NodeLease(Struct, frozen=True):
+    """The Lease by which a kubelet states that its node is there."""
+
+    metadata: Metadata
+    spec: _LeaseSpec = _LeaseSpec()
+
+
+def node_labels(daemon_set: object) -> frozenset[str]:
+    """Return the labels by which a DaemonSet finds its nodes; none if it wants every node."""
+    affinity = at(daemon_set, "spec", "template", "spec", "affinity", "nodeAffinity")
+    terms = items_at(affinity, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    return frozenset(text_at(one, "key") for term in terms for one in items_at(term, "matchExpressions"))
+
+
+def gpus_of(daemon_set: object) -> re.Pattern[str]:
+    """Return the form of the GPU resources of the agent's vendor: AMD's agent mounts ROCm from the node."""
+    volumes = items_at(daemon_set, "spec", "template", "spec", "volumes")
+    return AMD_GPUS if any(at(one, "name") == "rocm" for one in volumes) else NVIDIA_GPUS
+
+
+def named_classes(workloads: Iterable[object], name: str) -> list[str]:
+    """Return the classes that the pods of workloads name in a field of their spec."""
+    names = {text_at(one, "spec", "template", "spec", name) for one in workloads}
+    return sorted(names - {""})
+
+
+def first_image(workload: object) -> str:
+    """Return the image of the first container of a workload."""
+    containers = items_at(workload, "spec", "template", "spec", "containers")
+    return text_at(containers[0], "image") if containers else ""

@@ -1,0 +1,97 @@
+"""What the checks of an installation decide on: values that `observation` has read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from gkm.api.caches import Cache
+from gkm.api.config import Config, ConfigInvalid, parse
+from gkm.api.installation import AGENT, CONFIG_KEY, CONFIG_MAP, NAMESPACE
+from gkm.api.nodes import CacheNode
+from gkm.kube.resources import Json
+
+from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.installation.objects import CSINode, Node, NodeLease, Pod
+from gkm_cli.doctor.json_values import at
+
+INSTALL = "install GKM (docs/reference/chart.md): helm upgrade --install gkm deploy/chart/gkm"
+Objects = Mapping[str, Json | None]
+"""Objects by their names; None for one that does not exist."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The values that one check requested; the others are empty. `cutoff` is the end of the grace period."""
+
+    now: datetime
+    cutoff: str
+    definitions: Objects = field(default_factory=dict)
+    config_map: Json | None = None
+    webhook: Json | None = None
+    certificate: Json | None = None
+    """The Certificate of cert-manager."""
+    slices: Sequence[Json] = ()
+    """The EndpointSlices of the Service gkm-admission."""
+    driver: Json | None = None
+    csi_nodes: Sequence[CSINode] = ()
+    daemon_sets: Objects = field(default_factory=dict)
+    deployments: Objects = field(default_factory=dict)
+    bindings: Objects = field(default_factory=dict)
+    """ClusterRoleBindings."""
+    runtime_classes: Objects = field(default_factory=dict)
+    """The RuntimeClasses, and below the PriorityClasses, that the pods of GKM name."""
+    priority_classes: Objects = field(default_factory=dict)
+    lease: Json | None = None
+    node_leases: Sequence[NodeLease] = ()
+    pods: Sequence[Pod] = ()
+    nodes: Sequence[Node] = ()
+    caches: Sequence[Cache] = ()
+    reports: Sequence[CacheNode] = ()
+
+    @cached_property
+    def config(self) -> Config | ConfigInvalid:
+        """Return the configuration, or why it cannot be used."""
+        text = at(self.config_map, "data", CONFIG_KEY)
+        if not isinstance(text, str):
+            where = f"ConfigMap {NAMESPACE}/{CONFIG_MAP}"
+            return ConfigInvalid(f"{where} has no key {CONFIG_KEY}" if self.config_map else f"there is no {where}")
+        try:
+            return parse(text)
+        except ConfigInvalid as error:
+            return error
+
+    def pods_of(self, program: str) -> list[Pod]:
+        """Return the pods of a program."""
+        return [pod for pod in self.pods if pod.program == program]
+
+    @cached_property
+    def agents(self) -> frozenset[str]:
+        """Return the nodes on which an agent has a pod."""
+        return frozenset(pod.spec.node_name for pod in self.pods_of(AGENT))
+
+    @cached_property
+    def without_agent(self) -> int:
+        """Return on how many nodes of the agent's DaemonSet no agent is, which its controller has counted."""
+        found = self.daemon_sets.get(AGENT)
+        return number(found, "desiredNumberScheduled") - number(found, "currentNumberScheduled")
+
+    def is_settled(self, since: str | None) -> bool:
+        """Return whether a timestamp of the API server lies before the grace period."""
+        return (since or "") <= self.cutoff
+
+
+def number(daemon_set: Json | None, field: str) -> int:
+    """Return a count in the status of a DaemonSet; 0 if there is none."""
+    value = at(daemon_set, "status", field)
+    return value if isinstance(value, int) else 0
+
+
+def problem(kind: str, name: str, detail: str, why: str, hint: str, *, namespace: str = "") -> Finding:
+    """Return a problem of an object."""
+    return Finding(Severity.PROBLEM, named(kind, namespace, name), detail, why, hint)
+
+
+def cache_name(cache: Cache) -> str:
+    """Return kind and name of a cache."""
+    return named(type(cache).__name__, cache.metadata.namespace, cache.metadata.name)

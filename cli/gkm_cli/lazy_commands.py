@@ -1,0 +1,63 @@
+"""Commands that are imported when they run: a help text, and every other command, must not wait for their imports.
+
+A table states name, place and help of each command, so that `gkm --help` imports none of them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gkm_cli.option_groups import with_groups
+from gkm_cli.output import PROGRAM
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command, or a group of commands (a Typer), in a module.
+
+    `example` is a command line with {program} for the name of the program; `context` are settings of the parser.
+    """
+
+    module: str
+    attribute: str
+    help: str
+    example: str = ""
+    context: Mapping[str, Any] | None = None
+
+    def load(self, name: str) -> Any:  # noqa: ANN401 -- the commands of typer have no public base class
+        """Return the command."""
+        found: typer.Typer | Callable[..., None] = getattr(import_module(self.module), self.attribute)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
+        app = typer.Typer(add_completion=False)
+        epilog = f"Example: {self.example.replace('{program}', PROGRAM)}" if self.example else None
+        app.command(name, help=self.help, epilog=epilog, context_settings=dict(self.context or {}))(with_groups(found))
+        return typer.main.get_command(app)
+
+
+def lazy_group(table: Mapping[str, LazyCommand]) -> type[TyperGroup]:
+    """Return the class of a group, for `typer.Typer(cls=…)`, whose commands are those of the table, in its order."""
+
+    class LazyGroup(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 -- typer's
+            super().__init__(**attributes)
+            # What a list of commands needs of them.
+            self.commands = {name: TyperCommand(name, help=lazy.help) for name, lazy in table.items()}
+            self._load = cache(lambda name: table[name].load(name))
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 -- typer's
+            """Return name, command and arguments of the command to run."""
+            name, command, rest = super().resolve_command(ctx, args)
+            return name, self._load(name) if command is not None else None, rest
+
+    return LazyGroup
+
+
+def load_all(table: Mapping[str, LazyCommand]) -> dict[str, Any]:
+    """Return all commands of a table."""
+    return {name: lazy.load(name) for name, lazy in table.items()}

@@ -1,0 +1,294 @@
+"""The observed state of one volume of a pod: values that `observation` read, and `links` decide on. Pure.
+
+Texts come from the cluster: whoever prints them must escape them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
+
+from gkm.api.caches import Cache
+from gkm.api.meta import ObjectMeta
+from gkm.api.nodes import CacheNode, NodeCacheStatus
+from msgspec import Meta, Struct, field
+
+from gkm_cli.clusters.reads import Unreadable
+
+T_co = TypeVar("T_co", covariant=True)
+
+READ_ONLY_ERROR = "Read-only file system"
+
+
+class CSIVolume(Struct, frozen=True, rename="camel"):
+    """The csi volume of a pod."""
+
+    driver: str = ""
+    volume_attributes: dict[str, str] | None = None
+
+
+class Volume(Struct, frozen=True):
+    """A volume of a pod; `csi` is None for volumes of other kinds."""
+
+    name: str
+    csi: CSIVolume | None = None
+
+
+class VolumeMount(Struct, frozen=True, rename="camel"):
+    """The place of a volume in a container."""
+
+    name: str
+    mount_path: str = ""
+    sub_path: str = ""
+    sub_path_expr: str = ""
+
+
+class Variable(Struct, frozen=True):
+    """A variable of a container; the value is "" for one that Kubernetes fills from elsewhere."""
+
+    name: str
+    value: str = ""
+
+
+class Container(Struct, frozen=True, rename="camel"):
+    """A container, or an init container."""
+
+    name: str = ""
+    volume_mounts: tuple[VolumeMount, ...] | None = None
+    env: tuple[Variable, ...] | None = None
+
+
+class PodSpec(Struct, frozen=True, rename="camel"):
+    """The fields of a pod that lead to its cache."""
+
+    node_name: str = ""
+    volumes: tuple[Volume, ...] | None = None
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+
+
+class Terminated(Struct, frozen=True, rename="camel"):
+    """The end of a container."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(Struct, frozen=True):
+    """The state of a container: it waits, runs, or has ended."""
+
+    running: dict[str, str] | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True, rename="camel"):
+    """What kubelet says about a container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodCondition(Struct, frozen=True):
+    """A condition of a pod."""
+
+    type: str
+    status: str
+    message: str = ""
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
+    """What kubelet and the scheduler say about a pod."""
+
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(Struct, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """Return all containers, init containers first."""
+        return (self.spec.init_containers or ()) + (self.spec.containers or ())
+
+    @property
+    def statuses(self) -> tuple[ContainerStatus, ...]:
+        """Return the statuses of all containers."""
+        return (self.status.init_container_statuses or ()) + (self.status.container_statuses or ())
+
+    def mounts(self, volume: str) -> Iterator[tuple[Container, VolumeMount]]:
+        """Yield the places of a volume in containers."""
+        for container in self.containers:
+            for mount in container.volume_mounts or ():
+                if mount.name == volume:
+                    yield container, mount
+
+
+class CSINodeDriver(Struct, frozen=True):
+    """A driver that kubelet has registered."""
+
+    name: str
+
+
+class _CSINodeSpec(Struct, frozen=True):
+    drivers: tuple[CSINodeDriver, ...] | None = None
+
+
+class CSINode(Struct, frozen=True):
+    """The drivers of a node (storage.k8s.io/v1)."""
+
+    spec: _CSINodeSpec = _CSINodeSpec()
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        """Return their names."""
+        return frozenset(driver.name for driver in self.spec.drivers or ())
+
+
+class Event(Struct, frozen=True, rename="camel"):
+    """An event (core/v1)."""
+
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+
+
+class _VolumeUsage(Struct, frozen=True, rename="camel"):
+    name: str
+    used_bytes: Annotated[int, Meta(ge=0)] | None = None
+
+
+class _PodUsage(Struct, frozen=True, rename="camel"):
+    pod_ref: ObjectMeta
+    volume: tuple[_VolumeUsage, ...] | None = None
+
+
+class KubeletSummary(Struct, frozen=True):
+    """The usage of the volumes of a node (kubelet, /stats/summary)."""
+
+    pods: tuple[_PodUsage, ...] = ()
+
+    def used_bytes(self, pod_uid: str, volume: str) -> int | None:
+        """Return the usage of a volume, None if kubelet has not measured it yet."""
+        pods = (pod for pod in self.pods if pod.pod_ref.uid == pod_uid)
+        return next((one.used_bytes for pod in pods for one in pod.volume or () if one.name == volume), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheName:
+    """The cache that a volume names; `namespace` is None for a ClusterGKMCache."""
+
+    namespace: str | None
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the object."""
+        return "GKMCache" if self.namespace is not None else "ClusterGKMCache"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace is not None else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed(Generic[T_co]):
+    """What was read: a value, None for an object that does not exist, or why it could not be read."""
+
+    found: T_co | None = None
+    unreadable: Unreadable | None = None
+
+    @property
+    def value(self) -> T_co | None:
+        """Return what was read.
+
+        Raises:
+            Unreadable: it could not be read.
+        """
+        if self.unreadable is not None:
+            raise self.unreadable
+        return self.found
+
+
+def _is_refused_write(message: str, directory: str) -> bool:
+    """Return whether a message of a program names the error and a path in this directory."""
+    below = re.compile(rf"{re.escape(directory.rstrip('/'))}(?![\w.-])")
+    return READ_ONLY_ERROR in message and below.search(message) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A volume of a pod, and every object on the way to its kernels."""
+
+    pod: Pod
+    volume: Volume
+    has_driver: Observed[object] = Observed()
+    """The CSIDriver object."""
+    csi_node: Observed[CSINode] = Observed()
+    cache_name: CacheName | None = None
+    """None if the attributes name no cache, or several."""
+    cache: Observed[Cache] = Observed()
+    node: Observed[CacheNode] = Observed()
+    layer_bytes: Observed[int] = Observed()
+    """Bytes that the program has written into the private layer, as kubelet measured them at most a minute ago."""
+    events: Observed[tuple[Event, ...]] = Observed()
+    """FailedMount events of the pod, the latest first."""
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Return the volume attributes."""
+        return (self.volume.csi.volume_attributes if self.volume.csi else None) or {}
+
+    @property
+    def is_private(self) -> bool:
+        """Return whether the volume has a layer of its own, which the pod can write."""
+        return self.attributes.get("readOnly") == "false"
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Return the containers that ended because they could not add a kernel to the volume."""
+        if self.is_private:
+            return ()
+        paths = {container.name: mount.mount_path for container, mount in self.pod.mounts(self.volume.name)}
+        ends = [
+            (status.name, state.terminated.message)
+            for status in self.pod.statuses
+            for state in (status.state, status.last_state)
+            if state.terminated
+        ]
+        return tuple(name for name, message in ends if name in paths and _is_refused_write(message, paths[name]))
+
+    @property
+    def existing_cache(self) -> Cache:
+        """Return the cache, for links behind the one that finds it.
+
+        Raises:
+            Unreadable: it could not be read.
+        """
+        if (cache := self.cache.value) is None:
+            raise LookupError(f"there is no {self.named}")
+        return cache
+
+    @property
+    def named(self) -> str:
+        """Return kind and name of the cache."""
+        return str(self.cache_name)
+
+    @property
+    def on_node(self) -> NodeCacheStatus | None:
+        """Return the cache on the pod's node, None if the agent does not report it.
+
+        Raises:
+            Unreadable: the node object could not be read.
+        """
+        node = self.node.value
+        return node.status.caches.get(self.cache_name.name) if node and self.cache_name else None

@@ -1,0 +1,38 @@
+"""Parts of GKM that an administrator may leave out, and how messages say to install one.
+
+A part has two names: a value of the Helm chart, and a directory for kustomize. Messages name both.
+"""
+
+from enum import StrEnum
+
+
+class Feature(StrEnum):
+    """A value below `features` of the chart."""
+
+    DOMAINS = "domains"
+    TASK_GROUPS = "taskGroups"
+    TOPOLOGY = "topology"
+    TOPOLOGY_LABELS = "topologyLabels"
+    TOPOLOGY_HYGIENE = "topologyHygiene"
+    CLIQUES = "cliques"
+
+    @property
+    def component(self) -> str:
+        """Return the directory for kustomize, relative to the repository."""
+        words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in self.value)
+        return f"deploy/components/{words}"
+
+    @property
+    def binding(self) -> str:
+        """Return the ClusterRoleBinding that gives the controllers the rights of the feature."""
+        words = self.component.rpartition("/")[2]
+        return "gkm-cliques" if self is Feature.CLIQUES else f"gkm-controllers-{words}"
+
+
+INSTALL = "apply deploy/base, or install the Helm chart"
+RESTORE_RIGHTS = "apply deploy/base/controllers.yaml, or upgrade the Helm chart: both have the rule"
+
+
+def install(feature: Feature) -> str:
+    """Return the instruction that installs a feature with its rights, for the end of a message."""
+    return f"apply {feature.component}, or set features.{feature}=true in the Helm chart"

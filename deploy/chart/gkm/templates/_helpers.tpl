@@ -1,0 +1,222 @@
+{{/* The reference of an image: (list $ "agent"). */}}
+{{- define "gkm.image" -}}
+{{- $image := (index . 0).Values.image -}}
+{{- $digest := index $image.digests (index . 1) -}}
+{{- with $image.registry }}{{ . }}/{{ end -}}
+gkm-{{ index . 1 }}{{ if $digest }}@{{ $digest }}{{ else }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* Always written: without it Kubernetes takes Always for the tag "latest". */}}
+{{- define "gkm.pullPolicy" -}}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- end }}
+
+{{- define "gkm.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . | quote }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A process reads the configuration at its start. */}}
+{{- define "gkm.configChecksum" -}}
+{{- if or .Values.config .Values.configFiles }}
+gkm.io/config: {{ toJson (list .Values.config .Values.configFiles) | sha256sum }}
+{{- end }}
+{{- end }}
+
+{{- define "gkm.scraped" -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: "8081"
+prometheus.io/path: /metrics
+{{- end }}
+
+{{- define "gkm.gpuLabels" -}}
+{{- if eq .Values.nodes.gpuVendor "amd" -}}
+feature.node.kubernetes.io/amd-gpu: "true"
+amd.com/gpu.device-id: ""
+amd.com/gpu.family: ""
+feature.node.kubernetes.io/pci-1002.present: "true"
+feature.node.kubernetes.io/pci-0300_1002.present: "true"
+feature.node.kubernetes.io/pci-0380_1002.present: "true"
+feature.node.kubernetes.io/pci-1200_1002.present: "true"
+{{- else -}}
+nvidia.com/gpu.present: "true"
+feature.node.kubernetes.io/pci-10de.present: "true"
+feature.node.kubernetes.io/pci-0300_10de.present: "true"
+feature.node.kubernetes.io/pci-0302_10de.present: "true"
+{{- end }}
+gkm.io/gpu: "true"
+{{- end }}
+
+{{/* The terms are alternatives: a node needs one of them. */}}
+{{- define "gkm.nodeAffinity" -}}
+{{- if or .Values.nodes.terms (eq .Values.nodes.select "gpu") }}
+# Any of these labels; the same for the agent and the CSI driver.
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        {{- if .Values.nodes.terms }}
+        {{- toYaml .Values.nodes.terms | nindent 8 }}
+        {{- else }}
+        {{- range $key, $value := include "gkm.gpuLabels" . | fromYaml }}
+        - matchExpressions:
+            - key: {{ $key }}
+              {{- if $value }}
+              operator: In
+              values: [{{ quote $value }}]
+              {{- else }}
+              operator: Exists
+              {{- end }}
+        {{- end }}
+        {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where pods of the operator run: (list $ "admission"). */}}
+{{- define "gkm.onOperatorNodes" -}}
+{{- $root := index . 0 -}}
+{{- $own := index $root.Values (index . 1) -}}
+{{- with $root.Values.operator.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+nodeSelector:
+  {{- toYaml (merge (dict "kubernetes.io/os" "linux") $own.nodeSelector) | nindent 2 }}
+{{- if or $own.tolerations $root.Values.operator.controlPlane }}
+tolerations:
+  {{- if $root.Values.operator.controlPlane }}
+  - key: node-role.kubernetes.io/control-plane
+    operator: Exists
+    effect: NoSchedule
+  {{- end }}
+  {{- with $own.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+# Apart is not required: a cluster of one node has all there.
+affinity:
+  {{- if $root.Values.operator.controlPlane }}
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions:
+            - key: node-role.kubernetes.io/control-plane
+              operator: Exists
+  {{- end }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              app.kubernetes.io/name: gkm-{{ index . 1 }}
+{{- end }}
+
+{{/* The headless Service of a program's metrics: (list $ "agent"). */}}
+{{- define "gkm.metricsService" -}}
+{{- if (index . 0).Values.metrics.services }}
+apiVersion: v1
+kind: Service
+metadata:
+  name: gkm-{{ index . 1 }}-metrics
+  namespace: gkm-system
+  labels:
+    app.kubernetes.io/name: gkm-{{ index . 1 }}
+    app.kubernetes.io/part-of: gkm
+spec:
+  clusterIP: None
+  selector:
+    app.kubernetes.io/name: gkm-{{ index . 1 }}
+  ports:
+    - name: metrics
+      port: 8081
+      targetPort: health
+{{- end }}
+{{- end }}
+
+{{/* Where the agent and the CSI driver run: on the same nodes, with any of the labels. */}}
+{{- define "gkm.onNodes" -}}
+nodeSelector:
+  kubernetes.io/os: linux
+{{- include "gkm.nodeAffinity" . }}
+{{- with .Values.nodes.tolerations }}
+# On both: a node that mounts caches, and has no agent to fetch them, helps no pod.
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "gkm.aggregate" -}}
+{{- if (index . 0).Values.rbac.aggregate }}
+labels:
+  rbac.authorization.k8s.io/aggregate-to-{{ index . 1 }}: "true"
+{{- end }}
+{{- end }}
+
+{{/* A switch of the configuration without the rights that it needs would only be found by a process at its start. */}}
+{{- define "gkm.check" -}}
+{{- $features := .Values.features -}}
+{{- $config := .Values.config -}}
+{{- $topology := $config.topology | default dict -}}
+{{- $hyperNodes := ($topology.hyperNodes | default dict).enabled -}}
+{{- range list
+  (list "domains" "network.autoMNNVLEnabled" ($config.network | default dict).autoMNNVLEnabled)
+  (list "taskGroups" "taskGroups.enabled" ($config.taskGroups | default dict).enabled)
+  (list "cliques" "grove.builtInControllers" ($config.grove | default dict).builtInControllers)
+  (list "topology" "topology.hyperNodes.enabled" $hyperNodes)
+  (list "topology" "topology.kueue" $topology.kueue)
+  (list "topology" "topology.kai" $topology.kai)
+  (list "topologyLabels" "topology.nodeLabels" $topology.nodeLabels)
+}}
+{{- if and (index . 2) (not (index $features (index . 0))) }}
+{{- fail (printf "config.%s is set and features.%s is not: set features.%s=true, which grants the rights for it" (index . 1) (index . 0) (index . 0)) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.agent.driverRoot .Values.agent.runtimeClassName }}
+{{- fail "agent.driverRoot and agent.runtimeClassName are both set: set agent.runtimeClassName=\"\" to take the driver from agent.driverRoot" }}
+{{- end }}
+{{- end }}
+
+{{/*
+Helm installs kinds once and never changes them. Where it asks a cluster, refuse to go on with those of another product
+or version: the controllers would end at their start.
+*/}}
+{{- define "gkm.checkKinds" -}}
+{{- $apply := "gkm crds --apply (without gkm: kubectl apply --server-side --force-conflicts -f crds/)" }}
+{{- range $path, $_ := .Files.Glob "crds/*.yaml" }}
+{{- $ours := $.Files.Get $path | fromYaml }}
+{{- $name := $ours.metadata.name }}
+{{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name }}
+{{- if $there }}
+{{- $action := "It is another product's: docs/how-to/migrate-from-upstream.md" }}
+{{- if eq (dig "metadata" "labels" "app.kubernetes.io/part-of" "" $there) "gkm" }}
+{{- $action = printf "It is of an earlier version: %s" $apply }}
+{{- end }}
+{{- $properties := dict }}
+{{- range $there.spec.versions }}
+{{- if eq .name (first $ours.spec.versions).name }}
+{{- $properties = ((.schema | default dict).openAPIV3Schema | default dict).properties | default dict }}
+{{- end }}
+{{- end }}
+{{- $missing := list }}
+{{- range $part, $schema := pick (first $ours.spec.versions).schema.openAPIV3Schema.properties "spec" "status" }}
+{{- range $field, $_ := $schema.properties }}
+{{- if not (hasKey ((index $properties $part | default dict).properties | default dict) $field) }}
+{{- $missing = append $missing (printf "%s.%s" $part $field) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $missing }}
+{{- fail (printf "CustomResourceDefinition %s is not that of this chart, it lacks %s. %s" $name (join ", " $missing) $action) }}
+{{- end }}
+{{- else if $.Release.IsUpgrade }}
+{{- if lookup "v1" "Namespace" "" "kube-system" }}
+{{- fail (printf "CustomResourceDefinition %s is missing, and Helm installs none in an upgrade: %s" $name $apply) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,244 @@
+"""The panels of the Grafana dashboard: what each shows, and by which expressions of PromQL."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+WIDTH = 24
+
+
+RATE = "$__rate_interval"
+
+
+NODE = 'node=~"$node"'
+
+
+OURS = 'namespace="gkm-system"'
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: what each expression draws, by its legend. `unit` is a name of Grafana's units."""
+
+    title: str
+    about: str
+    series: Mapping[str, str]
+    unit: str = "short"
+    kind: str = "timeseries"
+    width: int = 8
+    height: int = 7
+
+
+def _stat(title: str, expression: str, about: str, unit: str = "short") -> Panel:
+    return Panel(title, about, {"": expression}, unit, "stat", width=4, height=4)
+
+
+def _quantiles(metric: str, by: str, where: str = "") -> dict[str, str]:
+    """Return median and 99th percentile of a histogram, by a label."""
+    legend = f" {{{{{by}}}}}" if by else ""
+    labels = f"le, {by}" if by else "le"
+    rate = f"sum by ({labels}) (rate({metric}_bucket{where}[{RATE}]))"
+    return {f"p{share}{legend}": f"histogram_quantile(0.{share}, {rate})" for share in (50, 99)}
+
+
+ROWS: Mapping[str, tuple[Panel, ...]] = {
+    "At a glance": (
+        _stat(
+            "Caches ready", 'sum(gkm_cache_state{state="Ready"})', "Caches that pods can mount, counted on each node."
+        ),
+        _stat("Failed", 'sum(gkm_cache_state{state="Failed"})', "Caches that failed, counted on each node."),
+        _stat("Mounted", "sum(gkm_mounts)", "Volumes of pods."),
+        _stat("Agents", "count(gkm_store_bytes)", "Nodes whose agent answers."),
+        _stat("Leaders", "count(max by (pod) (gkm_leader) == 1) or vector(0)", "Must be 1."),
+        _stat("Alerts", 'count(ALERTS{alertname=~"GKM.*"}) or vector(0)', "Pending and firing alerts of GKM."),
+    ),
+    "Caches": (
+        Panel(
+            "Caches by state",
+            "Counted on each node.",
+            {"{{state}}": f"sum by (state) (gkm_cache_state{{{NODE}}})"},
+        ),
+        Panel(
+            "Not ready, by reason",
+            "Failed and Incompatible caches, and those that wait for something. Reasons: docs/reference/reasons.md.",
+            {"{{state}} {{reason}}": f"sum by (state, reason) (gkm_cache_not_ready{{{NODE}}}) > 0"},
+        ),
+        Panel(
+            "Preflight: caches that fit no GPU",
+            "New results of the comparison of images with GPUs, by reason; each counts once.",
+            {"{{reason}}": f"sum by (reason) (increase(gkm_incompatible_total{{{NODE}}}[{RATE}]))"},
+        ),
+        Panel(
+            "Time of a pull's stages",
+            "Pulls that failed count, too.",
+            _quantiles("gkm_pull_seconds", "stage", f"{{{NODE}}}"),
+            "s",
+        ),
+        Panel(
+            "From registries",
+            "Bytes of blobs, also those of pulls that failed.",
+            {"{{node}}": f"sum by (node) (rate(gkm_pull_bytes_total{{{NODE}}}[{RATE}]))"},
+            "Bps",
+        ),
+        Panel(
+            "Signature checks",
+            "Nodes and admission; `remembered` and `off` checked nothing.",
+            {"{{result}}": f"sum by (result) (increase(gkm_verify_seconds_count[{RATE}]))"},
+        ),
+    ),
+    "Store": (
+        Panel(
+            "Store",
+            "Bytes of the entries of each node.",
+            {"{{node}}": f"sum by (node) (gkm_store_bytes{{{NODE}}})"},
+            "bytes",
+        ),
+        Panel(
+            "Evicted",
+            "Bytes of entries that were removed: unused ones, and for space.",
+            {"{{node}}": f"sum by (node) (increase(gkm_gc_bytes_total{{{NODE}}}[{RATE}]))"},
+            "bytes",
+        ),
+        Panel(
+            "Failed calls of the GPU driver",
+            "One for each reading.",
+            {"{{node}} {{call}}": f"sum by (node, call) (increase(gkm_nvml_errors_total{{{NODE}}}[{RATE}]))"},
+        ),
+    ),
+    "Mounts": (
+        Panel(
+            "Time of a mount",
+            "From kubelet's request to the mounted volume.",
+            _quantiles("gkm_publish_seconds", "", f'{{code="OK", {NODE}}}'),
+            "s",
+        ),
+        Panel(
+            "Mounts that did not succeed",
+            "UNAVAILABLE: the cache is not ready yet, and kubelet tries again.",
+            {
+                "{{code}}": f'sum by (code) (increase(gkm_publish_seconds_count{{code!="OK", {NODE}}}[{RATE}]))',
+            },
+        ),
+        Panel(
+            "Mounted volumes",
+            "Private volumes hold what a pod compiled beyond its cache.",
+            {"{{mode}}": f"sum by (mode) (gkm_mounts{{{NODE}}})"},
+        ),
+        Panel(
+            "Private volumes that ended",
+            "wrote no: the program compiled nothing into the volume: each kernel hit, or it never looked there. "
+            "wrote yes: it compiled some, or wrote other files. gkm why POD shows a running one.",
+            {"wrote {{wrote}}": f"sum by (wrote) (increase(gkm_private_layers_total{{{NODE}}}[{RATE}]))"},
+        ),
+        Panel(
+            "Bytes written beside the cache",
+            "What programs left in their private layers: kernels that missed, and other files.",
+            {"{{node}}": f"sum by (node) (increase(gkm_private_layer_bytes_total{{{NODE}}}[{RATE}]))"},
+            "bytes",
+        ),
+    ),
+    "Controllers": (
+        Panel(
+            "Reconciles",
+            "again: for a passing reason. failed: a defect.",
+            {"{{result}}": f"sum by (result) (rate(gkm_reconcile_seconds_count[{RATE}]))"},
+            "reqps",
+        ),
+        Panel("Time of a reconcile", "By controller.", _quantiles("gkm_reconcile_seconds", "controller"), "s"),
+        Panel(
+            "Queues",
+            "Objects that are due now or later.",
+            {"{{pod}} {{controller}}": "sum by (pod, controller) (gkm_queue_depth)"},
+        ),
+        Panel(
+            "Requests to the Kubernetes API",
+            "Of all processes; none: no answer.",
+            {"{{verb}} {{code}}": f"sum by (verb, code) (rate(gkm_api_requests_total[{RATE}]))"},
+            "reqps",
+        ),
+        Panel("Leader", "Which replica leads.", {"{{pod}}": "max by (pod) (gkm_leader) > 0"}),
+        Panel(
+            "Installed",
+            "1: installed and ours. The leader looks each minute.",
+            {"{{part}}": "max by (part) (gkm_installed)"},
+        ),
+    ),
+    "Admission and plans": (
+        Panel(
+            "Reviews",
+            "By kind of object and result; late: the image was not checked in time.",
+            {"{{kind}} {{result}}": f"sum by (kind, result) (increase(gkm_admission_seconds_count[{RATE}]))"},
+        ),
+        Panel("Time of a review", "API servers wait for 10 s.", _quantiles("gkm_admission_seconds", "kind"), "s"),
+        Panel(
+            "Plans",
+            "Runs that were planned or refused, with the reason.",
+            {"{{result}} {{reason}}": f"sum by (result, reason) (increase(gkm_plan_total[{RATE}]))"},
+        ),
+    ),
+    "Domains and task groups": (
+        Panel("ComputeDomains", "By state.", {"{{state}}": "max by (state) (gkm_computedomains)"}),
+        Panel("TaskGroups", "By phase.", {"{{phase}}": "max by (phase) (gkm_task_groups)"}),
+        Panel(
+            "Objects of TaskGroups",
+            "leaked: found after their group was gone, and deleted.",
+            {"{{result}}": f"sum by (result) (increase(gkm_task_group_objects_total[{RATE}]))"},
+        ),
+    ),
+    "Topology": (
+        Panel(
+            "Nodes",
+            "Of plans (located, quarantined, bare), and of the tree for schedulers (placed, own, contradictory).",
+            {
+                "plans: {{state}}": "max by (state) (gkm_topology_nodes)",
+                "tree: {{state}}": "max by (state) (gkm_topology_tree_nodes)",
+            },
+        ),
+        Panel("Domains of the tree", "By level.", {"{{level}}": "max by (level) (gkm_topology_domains)"}),
+        Panel(
+            "Writes",
+            "A steady cluster has none.",
+            {"{{kind}} {{action}}": f"sum by (kind, action) (increase(gkm_topology_changes_total[{RATE}]))"},
+        ),
+        Panel(
+            "Providers",
+            "Which state each provider has.",
+            {"{{provider}} {{state}}": "max by (provider, state) (gkm_topology_provider_state) > 0"},
+        ),
+        Panel(
+            "Age of the data",
+            "0 while a watch shows every change.",
+            {"{{provider}}": "max by (provider) (gkm_topology_provider_lag_seconds)"},
+            "s",
+        ),
+        Panel(
+            "Guard and conflicts",
+            "Changes that had to be confirmed, and HyperNodes of other sources in the way.",
+            {
+                "held changes": f"sum(increase(gkm_topology_guard_trips_total[{RATE}]))",
+                "conflicts": "max(gkm_topology_conflicts)",
+            },
+        ),
+    ),
+    "Processes": (
+        Panel("Memory", "Resident.", {"{{pod}}": f"process_resident_memory_bytes{{{OURS}}}"}, "bytes"),
+        Panel("CPU", "Cores.", {"{{pod}}": f"rate(process_cpu_seconds_total{{{OURS}}}[{RATE}])"}),
+        Panel("Open files", "Of each process.", {"{{pod}}": f"process_open_fds{{{OURS}}}"}),
+        Panel(
+            "Scraped and ready",
+            "1: answers scrapes; is ready.",
+            {"{{pod}} scraped": f"up{{{OURS}}}", "{{pod}} ready": "min by (pod) (gkm_ready)"},
+        ),
+        Panel(
+            "Since the last success",
+            "Tasks without work have old times.",
+            {"{{pod}} {{task}}": "time() - max by (pod, task) (gkm_last_success_timestamp_seconds)"},
+            "s",
+        ),
+        Panel(
+            "Versions",
+            "Processes of each version.",
+            {"{{program}} {{version}}": "count by (program, version) (gkm_build_info)"},
+            kind="bargauge",
+        ),
+    ),
+}

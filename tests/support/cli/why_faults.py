@@ -1,0 +1,141 @@
+"""Faults in the objects between a pod and its kernels: the link that each breaks, and the command that mends it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from support.cli.why_site import DIGEST, OTHER, Json, condition
+
+
+def attributes(made: dict[str, Json]) -> dict[str, str]:
+    found: dict[str, str] = made["pod"]["spec"]["volumes"][0]["csi"]["volumeAttributes"]
+    return found
+
+
+def container(made: dict[str, Json]) -> Json:
+    found: Json = made["pod"]["spec"]["containers"][0]
+    return found
+
+
+def on_node(made: dict[str, Json], **values: Any) -> None:  # noqa: ANN401 -- JSON
+    """Replace the report about the cache."""
+    made["report"]["status"]["caches"]["llama"] = {"state": "Ready", "digest": DIGEST, **values}
+
+
+def not_started(made: dict[str, Json]) -> None:
+    made["pod"]["status"] = {"phase": "Pending"}
+    made["report"]["status"]["caches"]["llama"]["pods"] = []
+
+
+def unverified(made: dict[str, Json], reason: str, *, resolved: bool = True) -> None:
+    status = made["cache"]["status"]
+    status["conditions"] = [
+        condition("Verified", "False", reason, "the cause"),
+        condition("Ready", "False", "NotVerified"),
+    ]
+    if not resolved:
+        del status["resolvedDigest"]
+
+
+def failed_mount(made: dict[str, Json]) -> None:
+    not_started(made)
+
+
+def restarted(made: dict[str, Json]) -> None:
+    ended = {"exitCode": 1, "reason": "Error", "message": "OSError: [Errno 30] Read-only file system: '/cache/X'"}
+    made["pod"]["status"]["containerStatuses"][0]["lastState"] = {"terminated": ended}
+
+
+def no_mount_path(made: dict[str, Json]) -> None:
+    restarted(made)
+    del attributes(made)["mountPath"]
+
+
+FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
+    "no volume": (
+        "volume",
+        lambda made: made["pod"]["spec"].update(volumes=[], containers=[{"name": "server", "image": "i"}]),
+        "deploy/samples/pod.yaml",
+    ),
+    "two caches": ("volume", lambda made: attributes(made).update(clusterCacheName="llama"), "name it by cacheName"),
+    "a foreign namespace": (
+        "volume",
+        lambda made: attributes(made).update(cacheNamespace="default"),
+        "name it by cacheName",
+    ),
+    "no container": ("volume", lambda made: container(made).update(volumeMounts=[]), "volumeMounts"),
+    "no node": ("node", lambda made: made["pod"]["spec"].pop("nodeName"), "free a node"),
+    "no CSIDriver": ("driver", lambda made: made.pop("driver"), "install GKM"),
+    "no CSINode": ("driver", lambda made: made.pop("csinode"), "gkm-csi"),
+    "not registered": ("driver", lambda made: made["csinode"]["spec"].update(drivers=[]), "gkm-csi"),
+    "no object": ("object", lambda made: made.pop("cache"), "kubectl get gkmcaches -n ml-apps"),
+    "another name": ("object", lambda made: attributes(made).update(cacheName="lama"), "correct the name"),
+    "no controller": ("digest", lambda made: made["cache"].pop("status"), "kubectl get pods -n gkm-system"),
+    "not resolved": (
+        "digest",
+        lambda made: unverified(made, "RegistryUnavailable", resolved=False),
+        "registries.hosts",
+    ),
+    "an image of before": (
+        "digest",
+        lambda made: made["cache"]["status"].update(image="registry.example/old:1"),
+        "wait",
+    ),
+    "no signature": ("signature", lambda made: unverified(made, "SignatureMissing"), "gkm cache sign"),
+    "another identity": ("signature", lambda made: unverified(made, "IdentityMismatch"), "policy"),
+    "no report": ("report", lambda made: made.pop("report"), "gkm-agent"),
+    "a report without it": ("report", lambda made: made["report"]["status"].update(caches={}), "gkm-agent"),
+    "another node selector": (
+        "report",
+        lambda made: (made["cache"]["spec"].update(nodeSelector={"pool": "b"}), made.pop("report")),
+        "pool=b",
+    ),
+    "another GPU": (
+        "preflight",
+        lambda made: on_node(
+            made,
+            state="Incompatible",
+            reason="ArchitectureMismatch",
+            incompatibleGPUs=[{"ids": [0], "reason": "ArchitectureMismatch", "message": "built for sm_90, not sm_80"}],
+        ),
+        "build the cache for these GPUs",
+    ),
+    "a driver too old": (
+        "preflight",
+        lambda made: on_node(made, state="Incompatible", reason="DriverTooOld", message="CUDA 13 needs 580"),
+        "upgrade the GPU driver",
+    ),
+    "downloading": ("store", lambda made: on_node(made, state="Downloading", progress=40), "wait"),
+    "a full disk": (
+        "store",
+        lambda made: on_node(made, state="Failed", reason="DiskFull", message="none free"),
+        "free space",
+    ),
+    "the digest of before": ("store", lambda made: on_node(made, digest=OTHER), "wait"),
+    "not mounted": ("mount", failed_mount, "kubelet retries"),
+    "mounted before": (
+        "mount",
+        lambda made: made["report"]["status"]["caches"]["llama"]["pods"][0].update(digest=OTHER),
+        "kubectl delete pod server -n ml-apps",
+    ),
+    "an empty volume": (
+        "mount",
+        lambda made: (
+            attributes(made).update(ifUnavailable="empty"),
+            made["report"]["status"]["caches"]["llama"].update(pods=[]),
+        ),
+        "kubectl delete pod server -n ml-apps",
+    ),
+    "no mount path": (
+        "mount-path",
+        no_mount_path,
+        "add mountPath: /cache",
+    ),
+    "another mount path": ("mount-path", lambda made: attributes(made).update(mountPath="/kernels"), "the same path"),
+    "a sub path": ("mount-path", lambda made: container(made)["volumeMounts"][0].update(subPath="a"), "remove subPath"),
+    "another variable": (
+        "mount-path",
+        lambda made: container(made)["env"][0].update(value="/tmp/triton"),
+        "set it to /cache",
+    ),
+    "a miss on a read-only volume": ("hits", restarted, 'readOnly: "false"'),
+}

@@ -1,0 +1,140 @@
+"""A kubeconfig that cannot be used, and what it leads to: one line that names the cause, and nothing of the file."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from gkm_cli.clusters.connection import connected
+from gkm_cli.clusters.options import ClusterOptions
+from support.cli.command import gkm
+
+SECRET = "s3cr3t-t0k3n"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """An API server that accepts no credentials."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized", "code": 401}).encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def config(path: Path, server: str, user: dict[str, Any]) -> Path:
+    content = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def failed(path: Path) -> str:
+    """Return the line of a command with a kubeconfig."""
+    done = gkm("cache", "list", "--kubeconfig", path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert SECRET not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (f"token: &a [*a {SECRET}", "it is no YAML (line 1)"),
+        (f"contexts:\n\t- {SECRET}", "it is no YAML (line 2)"),
+        (f"clusters: 5\nusers: {SECRET}\ncontexts: {{a: 1}}\n", "not the form of a kubeconfig"),
+        ("", "kubeconfig"),
+        ("\x00\xff", "no YAML"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_one_line_without_its_content(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    assert words in failed(path)
+
+
+def test_a_directory_is_named_with_the_cause(tmp_path: Path) -> None:
+    assert f"{tmp_path}: Is a directory" in failed(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (
+            "printf 'no such \\033[31mprofile\\nat all' >&2; exit 3",
+            "process returned 3. no such \\x1b[31mprofile at all",
+        ),
+        ("exit 4", "process returned 4"),
+        ("echo nothing", "failed to decode process output"),
+        ("head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", "process returned 1. xxx"),
+    ],
+)
+def test_a_credential_program_that_fails_is_the_cause_of_a_refusal(
+    tmp_path: Path, refusing: str, script: str, words: str
+) -> None:
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script]}
+    line = failed(config(tmp_path / "config", refusing, {"exec": program}))
+    assert words in line
+    assert "the program that the kubeconfig names" in line
+    assert len(line) < 600
+
+
+def test_refused_credentials_without_such_a_program_ask_for_a_login(tmp_path: Path, refusing: str) -> None:
+    assert "log in again" in failed(config(tmp_path / "config", refusing, {"token": SECRET}))
+
+
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("date", "ahead"),
+    [
+        (lambda: formatdate(time.time() + DAY.total_seconds(), usegmt=True), DAY),
+        (lambda: formatdate(time.time() - DAY.total_seconds(), usegmt=True), -DAY),
+        (lambda: "soon", timedelta(0)),
+        (lambda: "Mon, 99 Nov 99999 99:99:99 GMT", timedelta(0)),
+        (lambda: "Mon, 23 Nov 2026 10:00:00 -0000", timedelta(0)),
+    ],
+)
+def test_the_time_of_the_api_server_counts(tmp_path: Path, date: Callable[[], str], ahead: timedelta) -> None:
+    class Dated(Refusing):
+        def do_GET(self) -> None:
+            self.send_response_only(200)
+            self.send_header("Date", date())
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Dated)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        path = config(tmp_path / "config", f"http://127.0.0.1:{server.server_port}", {"token": SECRET})
+        connection = connected(ClusterOptions(kubeconfig=str(path), context=None))
+    finally:
+        server.shutdown()
+        server.server_close()
+    # The header has whole seconds.
+    assert abs(connection.ahead - ahead) < timedelta(minutes=1)

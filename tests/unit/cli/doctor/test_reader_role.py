@@ -1,0 +1,60 @@
+"""The ClusterRole gkm-reader has each right that `gkm doctor` needs, and none that no command of readers uses."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import yaml
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import DAEMON_SETS, VALIDATING_WEBHOOKS
+from gkm_cli.doctor.checks import CHECKS
+from gkm_cli.doctor.reader import ClusterReader
+from gkm_cli.doctor.runner import run_checks
+from support.cli.doctor_lists import CUTOFF
+from support.kube.fake_api import FakeApi
+
+ROLES = Path(__file__).parents[4] / "deploy" / "base" / "users.yaml"
+BY_OTHERS = {
+    # `gkm why` (tests/peers/cli/test_doctor_faults.py reads a pod with this role); the namespace is that of -n.
+    ("get", "pods"),
+    ("list", "events"),
+    ("get", "csinodes"),
+    ("get", "namespaces"),
+    *(("get", plural) for plural in ("gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes")),
+    # The check domains/switch, where network.autoMNNVLEnabled is on.
+    ("get", "clusterroles"),
+}
+POD = {"runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"}
+
+
+def granted() -> Iterator[tuple[str, str]]:
+    roles = list(yaml.safe_load_all(ROLES.read_text(encoding="utf-8")))
+    (rules,) = (role["rules"] for role in roles if role["metadata"]["name"] == "gkm-reader")
+    for rule in rules:
+        yield from ((verb, resource) for verb in rule["verbs"] for resource in rule["resources"])
+
+
+def working(_name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def test_doctor_asks_for_exactly_the_rights_of_readers() -> None:
+    asked: set[tuple[str, str]] = set()
+
+    def record(verb: str, plural: str) -> ApiError | None:
+        asked.add((verb, plural))
+        return None
+
+    api = FakeApi()
+    metadata = {"name": "gkm-agent", "namespace": "gkm-system"}
+    api.create(DAEMON_SETS, {"metadata": metadata, "spec": {"template": {"spec": POD}}})
+    injected = {"cert-manager.io/inject-ca-from": "gkm-system/gkm-admission"}
+    api.create(VALIDATING_WEBHOOKS, {"metadata": {"name": "gkm-caches", "annotations": injected}, "webhooks": []})
+    api.fault = record
+    list(run_checks(CHECKS, ClusterReader(api, cutoff=CUTOFF), working))
+    assert asked - set(granted()) == set()
+    assert set(granted()) - asked - BY_OTHERS - OF_CACHES == set()
+
+
+OF_CACHES = {("list", plural) for plural in ("gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes")}
+"""Read where the kinds are ours; they are not in this API."""

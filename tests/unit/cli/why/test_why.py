@@ -1,0 +1,226 @@
+"""`gkm why` without a cluster: remedies for all reasons, names of caches, and the page."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
+from gkm.api.errors import Reason
+from gkm.api.meta import Condition, ObjectMeta
+from gkm.api.nodes import GKMCacheNode, NodeCacheStatus, NodeSpec, NodeStatus, PodUse
+from gkm.kube import decoding
+from gkm.kube.errors import ApiError
+from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.why.facts import (
+    CacheName,
+    Container,
+    ContainerState,
+    ContainerStatus,
+    CSINode,
+    CSIVolume,
+    Facts,
+    Observed,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Terminated,
+    Volume,
+    VolumeMount,
+)
+from gkm_cli.why.links import hits
+from gkm_cli.why.observation import PODS, cache_name, observe
+from gkm_cli.why.remedies import remedy
+from gkm_cli.why.walk import LINKS, State, walk
+from msgspec.json import decode
+from support.kube.fake_api import FakeApi
+
+T = TypeVar("T")
+
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "why.md"
+GOOD = {Reason.COSIGN_SUCCESS, Reason.NOT_REQUIRED, Reason.UPDATE_REFUSED}
+NOW = "2026-11-23T00:00:00Z"
+ELSEWHERE = remedy("SomethingNew")
+
+
+@pytest.mark.parametrize("reason", sorted(set(Reason) - GOOD))
+def test_every_reason_of_a_failure_has_a_remedy(reason: str) -> None:
+    assert remedy(reason) != ELSEWHERE
+
+
+def test_the_page_describes_every_link_in_order_and_no_other() -> None:
+    assert re.findall(r"^\| `([\w-]+)` \|", PAGE.read_text(), re.MULTILINE) == list(LINKS)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"cacheName": "a"}, CacheName("team", "a")),
+        ({"cacheName": "a", "cacheNamespace": "team"}, CacheName("team", "a")),
+        ({"cacheName": "a", "cacheNamespace": "other"}, None),
+        ({"clusterCacheName": "a"}, CacheName(None, "a")),
+        ({"csi.gkm.io/GKMCache": "a", "csi.gkm.io/namespace": "team"}, CacheName("team", "a")),
+        ({"csi.gkm.io/GKMCache": "a"}, CacheName(None, "a")),
+        ({"csi.gkm.io/GKMCache": "a", "csi.gkm.io/namespace": "other"}, None),
+        ({"cacheName": "a", "clusterCacheName": "a"}, None),
+        ({}, None),
+    ],
+)
+def test_a_volume_names_the_cache_that_the_driver_would_mount(
+    attributes: dict[str, str], expected: CacheName | None
+) -> None:
+    assert cache_name(attributes, "team") == expected
+
+
+def healthy(
+    attributes: dict[str, str],
+    *,
+    message: str = "",
+    ended: str = "server",
+    has_driver: Observed[object] = Observed({}),  # noqa: B008 -- frozen
+) -> Facts:
+    """Return a pod whose server has the volume and whose sidecar has not; one of them may have ended."""
+    digest, spec = f"sha256:{'a' * 64}", {"cacheName": "a", "mountPath": "/cache"} | attributes
+    containers = (Container("server", (VolumeMount("kernels", "/cache"),)), Container("sidecar"))
+    end = ContainerState(terminated=Terminated(1, "Error", message)) if message else ContainerState({})
+    status = PodStatus("Running", container_statuses=(ContainerStatus(ended, last_state=end),))
+    verified = Condition("Verified", "True", "CosignSuccess", "", NOW)
+    cache = GKMCache(
+        metadata=ObjectMeta(name="a", namespace="team"),
+        spec=CacheSpec(image="r.example/a:1"),
+        status=CacheStatus(image="r.example/a:1", resolved_digest=digest, conditions=[verified]),
+    )
+    use = PodUse(namespace="team", name="p", volume_id="v", digest=digest)
+    report = NodeCacheStatus(state="Ready", digest=digest, pods=[use])
+    return Facts(
+        pod=Pod(ObjectMeta(name="p", namespace="team"), PodSpec("n", containers=containers), status),
+        volume=Volume("kernels", CSIVolume("csi.gkm.io", {name: value for name, value in spec.items() if value})),
+        has_driver=has_driver,
+        csi_node=Observed(decode(b'{"spec": {"drivers": [{"name": "csi.gkm.io"}]}}', type=CSINode)),
+        cache_name=CacheName("team", "a"),
+        cache=Observed(cache),
+        node=Observed(GKMCacheNode(ObjectMeta(name="n"), NodeSpec("n"), NodeStatus(caches={"a": report}))),
+    )
+
+
+READ_ONLY = "OSError: [Errno 30] Read-only file system: "
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message", "ended", "broken"),
+    [
+        ({}, f"{READ_ONLY}'/cache/X'", "server", "hits"),
+        ({}, f"{READ_ONLY}'/etc/x'", "server", ""),
+        ({}, f"{READ_ONLY}'/cache2/x'", "server", ""),
+        ({}, f"{READ_ONLY}'/cache/X'", "sidecar", ""),
+        ({}, "OSError: '/cache/X' is another error", "server", ""),
+        ({"readOnly": "false"}, f"{READ_ONLY}'/cache/X'", "server", ""),
+        ({"mountPath": ""}, "", "server", ""),
+        ({"mountPath": ""}, f"{READ_ONLY}'/cache/X'", "server", "mount-path"),
+        ({"mountPath": "", "readOnly": "false"}, f"{READ_ONLY}'/etc/X'", "server", ""),
+    ],
+)
+def test_the_cache_is_blamed_for_what_failed_in_its_volume_only(
+    attributes: dict[str, str], message: str, ended: str, broken: str
+) -> None:
+    steps = walk(healthy(attributes, message=message, ended=ended))
+    assert [step.link for step in steps if step.state is not State.OK][:1] == ([broken] if broken else [])
+
+
+def test_without_a_mount_path_the_detail_has_the_doubt() -> None:
+    steps = {step.link: step for step in walk(healthy({"mountPath": ""}))}
+    assert "only if the cache was built at /cache" in steps["mount-path"].detail
+
+
+def test_a_mounted_volume_proves_the_driver_that_could_not_be_read() -> None:
+    unread: Observed[object] = Observed(unreadable=Unreadable("missing right: get csidrivers", "ask for it"))
+    steps = {step.link: step for step in walk(healthy({}, has_driver=unread))}
+    assert {step.state for step in steps.values()} == {State.OK}
+    assert "is mounted" in steps["driver"].detail
+    waiting = replace(healthy({}, has_driver=unread), node=Observed(unreadable=Unreadable("missing right", "ask")))
+    states = {step.link: step.state for step in walk(waiting)}
+    assert (states["driver"], states["mount"]) == (State.NOT_CHECKED, State.NOT_CHECKED)
+
+
+def test_behind_a_link_that_could_not_be_read_the_walk_goes_on() -> None:
+    mounts = (Container("server", (VolumeMount("kernels", "/cache"),)),)
+    facts = Facts(
+        pod=Pod(ObjectMeta(name="p", namespace="team"), PodSpec(node_name="n", containers=mounts)),
+        volume=Volume("kernels", CSIVolume("csi.gkm.io", {"cacheName": "a"})),
+        cache_name=CacheName("team", "a"),
+        has_driver=Observed(unreadable=Unreadable("missing right: get csidrivers", "ask for it")),
+    )
+    steps = {step.link: step for step in walk(facts)}
+    assert (steps["driver"].state, steps["driver"].hint) == (State.NOT_CHECKED, "ask for it")
+    assert steps["object"].state is State.BROKEN
+    assert steps["digest"].state is State.SKIPPED
+
+
+class ApiWithKubelet(FakeApi):
+    """An API server that passes kubelet's answer on."""
+
+    def __init__(self, answer: bytes | ApiError) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def discover(self, path: str, document: type[T]) -> T:
+        self.calls.append(("discover", path, ""))
+        if isinstance(self._answer, ApiError):
+            raise self._answer
+        return decoding.document(path, self._answer, document)
+
+
+def hits_of(answer: bytes | ApiError, *, read_only: str = "false", phase: str = "Running") -> tuple[str, list[str]]:
+    """Return the detail of the link for a pod with one volume, and the paths that were read."""
+    api = ApiWithKubelet(answer)
+    csi = {"driver": "csi.gkm.io", "volumeAttributes": {"cacheName": "a", "readOnly": read_only}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "team", "uid": "u-1"},
+        "spec": {"nodeName": "node-a", "volumes": [{"name": "kernels", "csi": csi}], "containers": []},
+    }
+    api.create(PODS, pod)
+    api.merge(PODS, "p", {"status": {"phase": phase}}, "team", subresource="status")
+    (facts,) = observe(api, "p", "team")
+    return hits.decide(facts).detail, [path for verb, path, _ in api.calls if verb == "discover"]
+
+
+def summary(used: int, uid: str = "u-1") -> bytes:
+    volumes = [{"name": "other", "usedBytes": 7}, {"name": "kernels", "usedBytes": used, "inodesUsed": 5}]
+    pod = {"podRef": {"name": "p", "namespace": "team", "uid": uid}, "volume": volumes}
+    without = {"podRef": {"name": "q", "namespace": "team", "uid": "u-0"}}
+    return json.dumps({"node": {"nodeName": "node-a"}, "pods": [without, pod]}).encode()
+
+
+def test_what_a_program_wrote_into_its_layer_is_a_miss() -> None:
+    path = ["/api/v1/nodes/node-a/proxy/stats/summary"]
+    assert hits_of(summary(0)) == (
+        "no failure; the program has compiled nothing into the volume: each kernel hit, or it has not looked there",
+        path,
+    )
+    detail, paths = hits_of(summary(12288))
+    assert "written 12288 bytes that the cache lacks" in detail
+    assert paths == path
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (summary(5, uid="of-another-pod-of-that-name"), "size is not known"),
+        (ApiError(403, "Forbidden", "nodes is forbidden"), "nodes is forbidden"),
+        (ApiError(503, "ServiceUnavailable", "no kubelet"), "no kubelet"),
+        (b'{"pods": 1}', "size is not known"),
+        (b"<html>", "size is not known"),
+    ],
+)
+def test_a_layer_that_cannot_be_read_is_no_broken_link(answer: bytes | ApiError, words: str) -> None:
+    detail, _ = hits_of(answer)
+    assert words in detail
+
+
+@pytest.mark.parametrize(("read_only", "phase"), [("true", "Running"), ("false", "Pending"), ("false", "Succeeded")])
+def test_kubelet_is_read_for_running_pods_with_a_layer_only(read_only: str, phase: str) -> None:
+    assert hits_of(summary(0), read_only=read_only, phase=phase)[1] == []

@@ -1,0 +1,46 @@
+"""README and the quickstart have one block of commands, of at most twelve, from a clone to a ready cache.
+
+tests/e2e/product_images/test_lifecycle.py runs them.
+"""
+
+import subprocess
+
+from support.docs.shell_blocks import blocks, commands
+from support.e2e import reader
+
+MOST_COMMANDS = 12
+
+
+def quickstart() -> str:
+    return blocks("docs/quickstart.md", "Quickstart")[0]
+
+
+def test_readme_has_the_commands_of_the_quickstart() -> None:
+    assert blocks("README.md", "Install") == [quickstart()]
+
+
+def test_a_clone_needs_few_commands_to_a_ready_cache() -> None:
+    typed = commands(quickstart())
+    assert len(typed) <= MOST_COMMANDS
+    assert typed[0].startswith("export ")
+    assert typed[-1].startswith("kubectl get gkmc")
+
+
+def test_the_commands_are_those_of_a_shell() -> None:
+    done = subprocess.run(["bash", "-n"], input=quickstart(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_command_that_a_machine_of_tests_changes_is_one_of_the_page() -> None:
+    assert set(reader.SUBSTITUTES) <= set(quickstart().split())
+
+
+def test_the_policy_for_caches_does_not_cover_the_unsigned_images_of_gkm() -> None:
+    words = quickstart().replace("{", " ").replace("}", " ").split()
+    assert "$REGISTRY/caches/*" in words
+    assert not {"*", "$REGISTRY/*"} & set(words)
+
+
+def test_continued_lines_and_here_documents_belong_to_their_command() -> None:
+    text = "first \\\n  second\nthird <<END\nfourth\nfifth \\\nEND\nsixth\n"
+    assert commands(text) == ["first \\\n  second", "third <<END\nfourth\nfifth \\\nEND", "sixth"]
