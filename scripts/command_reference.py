@@ -20,7 +20,11 @@ Each command has `--help`, and a man page: `man gkm-cache-build`. As `kubectl-gk
 def page() -> str:
     """Return the page."""
     codes = "".join(f"| {code} | {text} |\n" for _, rows in man_pages.SECTIONS for code, text in rows)
-    commands = [(words, command) for words, command in man_pages.commands() if not man_pages.names(command)]
+    commands = [
+        (words, command)
+        for words, command in man_pages.commands()
+        if not man_pages.names(command) or man_pages.is_command_too(command)
+    ]
     return "\n".join(
         [INTRODUCTION + codes, *(line for words, command in commands for line in _section(words, command))]
     )

@@ -174,6 +174,16 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Runs that were planned or refused, with the reason.",
             {"{{result}} {{reason}}": f"sum by (result, reason) (increase(gkm_plan_total[{RATE}]))"},
         ),
+        Panel(
+            "GPUs for new runs",
+            "Free, of all nodes and of the place of each level with the most; usable is less what the groups of "
+            "packing.mix could not use; largest group: that fits into one domain.",
+            {
+                "free: {{level}}": "max by (level) (gkm_free_gpus)",
+                "usable: all": 'max(gkm_free_gpus{level="all"}) - max(gkm_unusable_gpus{level="all"})',
+                "largest group": "max(gkm_largest_group_gpus)",
+            },
+        ),
     ),
     "Domains and task groups": (
         Panel("ComputeDomains", "By state.", {"{{state}}": "max by (state) (gkm_computedomains)"}),

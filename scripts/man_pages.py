@@ -100,7 +100,14 @@ def _sentence(command: Any) -> str:  # noqa: ANN401 -- as above
 def pieces(command: Any) -> list[str]:  # noqa: ANN401 -- as above
     """Return what follows the name of a command in its synopsis."""
     arguments = [_metavar(one) for one in command.params if one.param_type_name == "argument"]
+    if is_command_too(command):
+        return ["[OPTIONS]", "[COMMAND]"]
     return ["[OPTIONS]", *(["COMMAND"] if names(command) else arguments)]
+
+
+def is_command_too(command: Any) -> bool:  # noqa: ANN401 -- as above
+    """Return whether a group does something without a command, as `gkm plan`; `gkm` itself only prints its version."""
+    return getattr(command, "invoke_without_command", False) and command.name != "gkm"
 
 
 def _metavar(parameter: Any) -> str:  # noqa: ANN401 -- as above

@@ -58,9 +58,8 @@ COMMANDS = {
     ),
     "plan": LazyCommand(
         "gkm_cli.plan.command",
-        "plan",
-        "Plan offline where the groups of runs go, and explain it; exit 3 if a run does not fit.",
-        "kubectl get nodes -o json | {program} plan --nodes - --pods pods.json --run llama.yaml",
+        "app",
+        "Plan where the groups of runs go, and explain it; exit 3 if a run does not fit.",
     ),
     "why": LazyCommand(
         "gkm_cli.why.command",

@@ -62,6 +62,21 @@ PLAN_SECONDS: Final = Histogram(
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10),
     registry=REGISTRY,
 )
+FREE_GPUS: Final = Gauge(
+    "gkm_free_gpus",
+    "GPUs free for new Runs, pods and plans counted: of all nodes, and of the place of each level with the most.",
+    ["level"],
+    registry=REGISTRY,
+)
+UNUSABLE_GPUS: Final = Gauge(
+    "gkm_unusable_gpus",
+    "Free GPUs that the groups of packing.mix could not use: of all nodes, and of the place of each level with most.",
+    ["level"],
+    registry=REGISTRY,
+)
+LARGEST_GROUP: Final = Gauge(
+    "gkm_largest_group_gpus", "GPUs of the largest group that fits into one domain.", registry=REGISTRY
+)
 TOPOLOGY_NODES: Final = Gauge(
     "gkm_topology_nodes",
     "Nodes of the last survey for plans: located, quarantined (contradictory labels), bare (without GPUs).",
@@ -171,6 +186,12 @@ def record_survey(located: int, quarantined: int, bare: int) -> None:
     """Record a survey of all nodes."""
     for state, count in (("located", located), ("quarantined", quarantined), ("bare", bare)):
         TOPOLOGY_NODES.labels(state).set(count)
+
+
+def record_fragmentation(level: str, free: int, unusable: float) -> None:
+    """Record free GPUs, and those that the mix of groups could not use, of a level."""
+    FREE_GPUS.labels(level).set(free)
+    UNUSABLE_GPUS.labels(level).set(unusable)
 
 
 def record_tree(domains: Mapping[str, int], placed: int, own: int, contradictory: int) -> None:

@@ -1,9 +1,9 @@
 """Bounded reads of single objects and lists, with errors that name a missing right. They never write."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from gkm.kube.api import Api, ListSelector
+from gkm.kube.api import Api, ListPage, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
@@ -53,18 +53,37 @@ def listed(api: Api, resource: Resource[T], selector: ListSelector) -> tuple[lis
     """
     found: list[T] = []
     damaged: list[str] = []
+    for page in pages(api, resource, selector):
+        found += (entry.value for entry in page.entries)
+        damaged += ("/".join(filter(None, key)) for key in page.unreadable)
+    return found, damaged
+
+
+def pages(
+    api: Api,
+    resource: Resource[T],
+    selector: ListSelector,
+    most: int | None = None,
+    hint: str = "name a namespace with -n",
+) -> Iterator[ListPage[T]]:
+    """Yield a list in pages, for a caller that reduces each; `hint` is for a list of more than `most` (MAX_OBJECTS).
+
+    Raises:
+        NotServed: the API server does not serve this kind or version.
+        Unreadable: they cannot be listed, or are too many.
+    """
+    count, limit = 0, MAX_OBJECTS if most is None else most
     try:
         for page in api.list_pages(resource, selector):
-            found += (entry.value for entry in page.entries)
-            damaged += ("/".join(filter(None, key)) for key in page.unreadable)
-            if len(found) + len(damaged) > MAX_OBJECTS:
-                raise Unreadable(f"there are more than {MAX_OBJECTS} {resource.plural}", "name a namespace with -n")
+            count += len(page.entries) + len(page.unreadable)
+            if count > limit:
+                raise Unreadable(f"there are more than {limit} {resource.plural}", hint)
+            yield page
     except ApiError as error:
         if error.not_found:
             served = f"the API server does not serve {resource.plural} of {resource.api_version}"
             raise NotServed(served, "see gkm doctor: the checks kinds/missing and domains/version") from error
         raise _unreadable("list", resource, "", selector.namespace, error) from error
-    return found, damaged
 
 
 def merged(failures: Sequence[Unreadable]) -> Unreadable:

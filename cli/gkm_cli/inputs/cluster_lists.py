@@ -1,13 +1,14 @@
 """Read nodes, pods and NodeFabrics from files, as commands that need no cluster do."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from gkm.api.grammar import count_of
 from gkm.topology import lists
 from gkm.topology.lists import FabricList, NodeList
+from gkm.topology.nodes import Node
 from gkm.topology.usage import Usage, usage
 
 from gkm_cli.inputs import files
@@ -20,13 +21,15 @@ ALL_FREE = "no --pods are given: every GPU counts as free"
 def read_nodes(paths: Iterable[Path]) -> NodeList:
     """Return the nodes of several lists as one, for instance of several clusters.
 
+    A node that is listed again without a difference, as in lists that overlap, is one node.
+
     Raises:
         OSError: a file cannot be read.
         UsageError: a file is no list of nodes.
     """
     found = [_listed(lists.parse_nodes, path, "nodes") for path in paths]
     return NodeList(
-        tuple([node for each in found for node in each.nodes]),
+        tuple(_distinct(node for each in found for node in each.nodes)),
         tuple([entry for each in found for entry in each.unread]),
     )
 
@@ -62,6 +65,14 @@ def unlisted_node_notes(used: Usage, known: Collection[str]) -> tuple[str, ...]:
     return (
         f"pods take {count_of(unlisted.total(), 'GPU')} of {nodes} that --nodes does not list, such as {min(unlisted)}",
     )
+
+
+def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes but those equal to the first of their name. Nodes that differ from it remain, and are quarantined."""
+    first: dict[str, Node] = {}
+    for node in nodes:
+        if first.setdefault(node.name, node) is node or first[node.name] != node:
+            yield node
 
 
 def _listed(parse: Callable[[Iterable[bytes]], T], path: Path, kind: str) -> T:

@@ -5,13 +5,12 @@ from typing import Any
 
 import msgspec
 from gkm.api.node_names import fold_sorted
-from gkm.api.plans import PlanFragmentation
 from gkm.packing.explaining import Explanation
-from gkm.packing.fragmentation import Fragmentation
+from gkm.packing.fragmentation import Fragmentation, Row
 from gkm.packing.inventory_of import Usable
 from gkm.packing.replanning.values import Replanned
-from gkm.packing.values import Fix, Level, Metrics, Plan, Refusal
-from gkm.packing.written import written
+from gkm.packing.values import Fix, Level, Location, Metrics, Plan, Refusal
+from gkm.packing.written import fragmentation_written, written
 from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.run_batch import BatchDecision, RefusedRun
@@ -32,6 +31,8 @@ def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
             result["explanation"] = _explanation(explanation)
         if decision.replanned:
             result["replanned"] = _replanned(decision.replanned)
+        if decision.fragmentation:
+            result["remaining"] = _remaining(decision.fragmentation)
     return result | _unused(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
 
 
@@ -51,7 +52,8 @@ def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
             {"priority": one.priority, "asked": one.asked, "admitted": one.admitted, "bound": one.bound}
             for one in batch.reached
         ],
-        "fragmentation": msgspec.to_builtins(_fragmentation(queue.fragmentation)),
+        "fragmentation": msgspec.to_builtins(fragmentation_written(queue.fragmentation)),
+        "remaining": _remaining(queue.fragmentation),
     }
     if queue.what_if:
         changed = queue.what_if
@@ -93,13 +95,24 @@ def _counts(usable: Usable) -> Json:
 
 
 def _spec(run: ParsedRun, plan: Plan, fragmentation: Fragmentation | None = None) -> Json:
-    plan_spec = written(plan, run.spec.flavor, _fragmentation(fragmentation) if fragmentation else None)
+    plan_spec = written(plan, run.spec.flavor, fragmentation_written(fragmentation) if fragmentation else None)
     spec: Json = msgspec.to_builtins(msgspec.structs.replace(plan_spec, labels=run.spec.labels))
     return spec
 
 
-def _fragmentation(fragmentation: Fragmentation) -> PlanFragmentation:
-    return PlanFragmentation(fragmentation.expected_unusable_gpus, fragmentation.largest_group)
+def _remaining(fragmentation: Fragmentation) -> Json:
+    """Return the fragmentation of every place, by level."""
+
+    def row(found: Row) -> Json:
+        return {
+            **dict(zip(Location._fields, found.place, strict=False)),
+            "freeGPUs": found.free_gpus,
+            "expectedUnusableGPUs": found.expected_unusable_gpus,
+            "largestGroup": found.largest_group,
+        }
+
+    levels = ("regions", "clusters", "blocks", "domains")
+    return {level: [row(each) for each in getattr(fragmentation, level)] for level in levels}
 
 
 def _refusal(refusal: Refusal) -> Json:

@@ -1,13 +1,33 @@
 """The options of `gkm plan`."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from gkm.packing.values import Policy
 
-from gkm_cli.output import ManifestOutput
+
+class PlanOutput(StrEnum):
+    """The output formats of `gkm plan`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    MANIFESTS = "manifests"
+    SVG = "svg"
+    HTML = "html"
+
+
+class UnfoldOutput(StrEnum):
+    """The output formats of `gkm plan unfold`."""
+
+    LIST = "list"
+    JSON = "json"
+    YAML = "yaml"
+    HOSTFILE = "hostfile"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,17 +35,28 @@ class PlanOptions:
     """Their values; `previous_plan` and `pods_pending` are --standing and --standing-waits."""
 
     nodes: Annotated[
-        list[Path],
-        typer.Option("--nodes", metavar="FILE", help="The output of `kubectl get nodes -o json`; - is standard input."),
-    ]
+        list[Path] | None,
+        typer.Option(
+            "--nodes",
+            metavar="FILE",
+            help="The output of `kubectl get nodes -o json`; - is standard input. Without it, nodes, pods and plans of "
+            "the cluster are read.",
+        ),
+    ] = None
     runs: Annotated[
-        list[Path],
-        typer.Option("--run", metavar="FILE", help="Manifests of Runs, or the output of `kubectl get runs -o json`."),
-    ]
+        list[Path] | None,
+        typer.Option(
+            "--run",
+            metavar="FILE",
+            help="Manifests of Runs, or the output of `kubectl get runs -o json`. Without it, --gpus describes a run.",
+        ),
+    ] = None
     pods: Annotated[
         list[Path] | None,
         typer.Option(
-            "--pods", metavar="FILE", help="The output of `kubectl get pods -A -o json`; without it, all GPUs are free."
+            "--pods",
+            metavar="FILE",
+            help="The output of `kubectl get pods -A -o json`, for --nodes; without it, all GPUs of these are free.",
         ),
     ] = None
     policy: Annotated[
@@ -59,4 +90,57 @@ class PlanOptions:
         typer.Option("--seconds", min=0.1, max=600, help="The time to search for a better batch of several runs."),
     ] = 5.0
     image: Annotated[str, typer.Option("--image", help="The image in the Jobs of -o manifests.")] = "replace-me"
-    output: Annotated[ManifestOutput, typer.Option("-o", "--output", help="The output format.")] = ManifestOutput.TABLE
+    output: Annotated[
+        PlanOutput,
+        typer.Option(
+            "-o", "--output", help="The output format; svg is a picture, html a page with picture and tables."
+        ),
+    ] = PlanOutput.TABLE
+
+    @property
+    def files(self) -> list[Path | None]:
+        """Return the files of all options."""
+        several = (self.nodes, self.pods, self.runs)
+        return [*(path for paths in several for path in paths or ()), self.config, self.previous_plan, self.what_if]
+
+
+_flag = partial(typer.Option, rich_help_panel="A run from flags, without a file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """A run from flags: the fields of a Run's spec."""
+
+    gpus: Annotated[int | None, _flag("--gpus", help="Plan a run of so many GPUs, without spares.")] = None
+    group: Annotated[
+        int | None, _flag("--group", help="GPUs of one group, all in one domain; default: those of a pod.")
+    ] = None
+    pod: Annotated[int | None, _flag("--pod", help="GPUs of one pod, all on one node; default: 8.")] = None
+    spares: Annotated[int | None, _flag("--spares", help="Spare pods for each group; default: 0.")] = None
+    flavor: Annotated[
+        str | None, _flag("--flavor", help="The model of the GPUs; default: that of all nodes, if it is one.")
+    ] = None
+    selector: Annotated[
+        str | None,
+        _flag(
+            "--selector",
+            metavar="KEY=VALUE,…",
+            help="Only these nodes: region and cluster are those of the topology, other keys are labels.",
+        ),
+    ] = None
+    scopes: Annotated[
+        list[str] | None,
+        _flag(
+            "--scope",
+            metavar="NAME=GPUS,KEY=VALUE,…",
+            help="A budget: at most so many GPUs, spares included, on these nodes. Each group is in one scope.",
+        ),
+    ] = None
+    one_domain: Annotated[bool, _flag("--one-domain", help="All groups and their spares in one domain.")] = False
+    step_gpus: Annotated[
+        int | None, _flag("--step-gpus", help="If the run does not fit, reduce it by multiples of this.")
+    ] = None
+    min_gpus: Annotated[int | None, _flag("--min-gpus", help="The size below which it is not reduced.")] = None
+    name: Annotated[
+        str | None, _flag("--name", help="The name of the run, for the names of its Jobs; default: run.")
+    ] = None

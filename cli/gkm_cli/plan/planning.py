@@ -1,33 +1,44 @@
 """The steps of `gkm plan`: read files, decide, print."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from gkm.api.grammar import count_of
+from gkm.api.topology_settings import Topology
 from gkm.hoststate.escaping import escape
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Refusal
 
+from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
-from gkm_cli.output import ManifestOutput, NegativeResult, Output, UsageError, print_manifests, show
+from gkm_cli.output import CommandFailed, NegativeResult, Output, UsageError, print_manifests, show
 from gkm_cli.plan import (
+    flags,
     json_output,
     manifests,
-    previous_plan,
+    plan_files,
     render,
     render_batch,
     run_batch,
     runs,
     single_run,
     snapshot,
+    svg,
 )
-from gkm_cli.plan.options import PlanOptions
+from gkm_cli.plan.drawing import Drawing, drawing
+from gkm_cli.plan.options import PlanOptions, PlanOutput, RunFlags
+from gkm_cli.plan.page import Page
 from gkm_cli.plan.runs import ParsedRun
+from gkm_cli.plan.sheet import Sheet
 from gkm_cli.plan.snapshot import ClusterSnapshot
 from gkm_cli.progress import waiting
+from gkm_cli.terminal import Terminal
+
+_DRAWN = (PlanOutput.SVG, PlanOutput.HTML)
 
 
-def print_plan(options: PlanOptions) -> None:
+def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions) -> None:
     """Print the plans of the runs.
 
     Raises:
@@ -37,20 +48,25 @@ def print_plan(options: PlanOptions) -> None:
         CommandFailed: a run and the nodes together are too large for an exact solution.
         UsageError: a file does not hold what its option needs.
     """
-    single = (options.config, options.previous_plan, options.what_if)
-    files.check_stdin_once([*options.nodes, *(options.pods or []), *options.runs, *single])
+    files.check_stdin_once(options.files)
+    flags.check(run_flags, with_files=bool(options.runs))
+    if options.pods and not options.nodes:
+        raise UsageError("--pods is given without --nodes", "give both, or none of them to read the cluster")
     if not options.image.strip() or options.image != options.image.strip():
         raise UsageError("--image is empty, or has spaces around it", "name an image")
     configured = files.configured(options.config)
-    parsed_runs = runs.read(options.runs, configured.packing.policy, options.policy)
+    parsed_runs = runs.read(options.runs or [], configured.packing.policy, options.policy)
     extra = _extra(options, configured.packing.policy, parsed_runs)
-    previous = previous_plan.read(options.previous_plan) if options.previous_plan else None
+    previous = plan_files.read(options.previous_plan) if options.previous_plan else None
     if previous and (len(parsed_runs) > 1 or extra):
         raise UsageError("--standing is the plan of one run", "give that run alone")
-    cluster = snapshot.read(options.nodes, options.pods or [], configured.topology)
+    cluster = _snapshot(options, where, [*parsed_runs, *([extra] if extra else [])], configured.topology)
+    if run_flags.gpus is not None:
+        described = flags.manifest(run_flags, cluster.flavors)
+        parsed_runs = (runs.parse(described, configured.packing.policy, options.policy),)
     mix = kinds(configured.packing.mix)
     if len(parsed_runs) == 1 and extra is None:
-        if previous and not options.pods_pending:
+        if previous and not options.pods_pending and not cluster.own_is_free:
             cluster = cluster.with_freed_gpus(previous.groups)
         decision = single_run.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains)
         _print_run(decision, cluster, options)
@@ -58,6 +74,24 @@ def print_plan(options: PlanOptions) -> None:
         with waiting("planning"):
             batch = run_batch.decide(parsed_runs, extra, cluster, mix, options)
         _print_batch(batch, cluster, options)
+
+
+def _snapshot(
+    options: PlanOptions, where: ClusterOptions, own: Iterable[ParsedRun], settings: Topology
+) -> ClusterSnapshot:
+    """Return the snapshot of the lists, or of the cluster without any."""
+    if options.nodes:
+        return snapshot.read(options.nodes, options.pods or [], settings)
+    from gkm_cli.clusters.connection import connected  # noqa: PLC0415 -- only with a cluster: it takes half a second
+    from gkm_cli.plan import live  # noqa: PLC0415 -- as above
+
+    with waiting("reading the cluster"):
+        try:
+            cluster = connected(where)
+        except CommandFailed as error:
+            raise CommandFailed(f"{error}; or give lists with --nodes and --pods") from error
+        names = {live.RunName(run.namespace or cluster.namespace, run.name) for run in own}
+        return live.read(cluster, names, settings)
 
 
 def _extra(options: PlanOptions, default: str, parsed_runs: Iterable[ParsedRun]) -> ParsedRun | None:
@@ -76,9 +110,18 @@ def _extra(options: PlanOptions, default: str, parsed_runs: Iterable[ParsedRun])
 
 def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
     outcome = decision.outcome
-    if options.output is not ManifestOutput.MANIFESTS:
+    if options.output in _DRAWN:
+        groups = outcome.groups if isinstance(outcome, Plan) else ()
+        drawn = drawing(f"Plan of {decision.run.qualified_name}", cluster.survey, decision.inventory, groups)
+        _print_drawn(
+            drawn,
+            options.output,
+            render.captions(decision),
+            partial(render.render_run, decision=decision, notes=cluster.notes),
+        )
+    elif options.output is not PlanOutput.MANIFESTS:
         result = json_output.run_result(decision, cluster.notes)
-        show(result, Output(options.output.value), lambda: render.render_run(decision, cluster.notes))
+        show(result, Output(options.output.value), lambda: render.render_run(Terminal(), decision, cluster.notes))
     elif isinstance(outcome, Plan):
         print_manifests(manifests.jobs(decision.run, outcome, decision.inventory, options.image))
     else:
@@ -88,16 +131,41 @@ def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, optio
 
 
 def _print_batch(batch: run_batch.BatchDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
-    if options.output is ManifestOutput.MANIFESTS:
+    if options.output in _DRAWN:
+        groups = [group for _, plan in batch.admitted for group in plan.groups]
+        title = f"Plans of {count_of(len(batch.admitted), 'run')}"
+        drawn = drawing(title, cluster.survey, batch.inventory, groups)
+        _print_drawn(
+            drawn,
+            options.output,
+            render_batch.captions(batch),
+            partial(render_batch.render_batch, queue=batch, notes=cluster.notes),
+        )
+    elif options.output is PlanOutput.MANIFESTS:
         for run, plan in batch.admitted:
             print_manifests(manifests.jobs(run, plan, batch.inventory, options.image))
         for refused in batch.refused:
             _print_refusal(refused.run, refused.refusal)
     else:
         result = json_output.batch_result(batch, cluster.notes)
-        show(result, Output(options.output.value), lambda: render_batch.render_batch(batch, cluster.notes))
+        show(result, Output(options.output.value), lambda: render_batch.render_batch(Terminal(), batch, cluster.notes))
     if batch.refused:
         raise NegativeResult
+
+
+def _print_drawn(
+    drawn: Drawing, output: PlanOutput, captions: Sequence[str], print_text: Callable[[Sheet], None]
+) -> None:
+    """Print a picture, or a page with the picture and what the table has."""
+    if output is PlanOutput.SVG:
+        lines: Iterable[str] = svg.picture(drawn, captions)
+    else:
+        page = Page(drawn.box.title.partition(": ")[0])
+        page.picture(svg.picture(drawn, ()))
+        print_text(page)
+        lines = page.html()
+    for line in lines:
+        sys.stdout.write(line + "\n")
 
 
 def _print_refusal(run: ParsedRun, refusal: Refusal) -> None:

@@ -8,13 +8,15 @@ from gkm.packing.fragmentation import Fragmentation
 from gkm.packing.inventory_of import Usable
 from gkm.packing.replanning.values import Replanned
 from gkm.packing.values import Plan, Policy, Refusal
+from gkm.packing.written import fragmentation_written
 from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.render_domains import render_domains, render_groups
+from gkm_cli.plan.sheet import Sheet
 from gkm_cli.plan.single_run import RunDecision
-from gkm_cli.terminal import Terminal
 
 MAX_QUARANTINED = 8
+MAX_FRAGMENTED = 8
 _COMPARED = {
     Policy.FEWEST_DOMAINS: "uses fewer domains",
     Policy.FEWEST_BLOCKS: "uses fewer blocks",
@@ -22,9 +24,8 @@ _COMPARED = {
 }
 
 
-def render_run(decision: RunDecision, notes: Sequence[str]) -> None:
+def render_run(terminal: Sheet, decision: RunDecision, notes: Sequence[str]) -> None:
     """Print the result for one run."""
-    terminal = Terminal()
     outcome = decision.outcome
     if isinstance(outcome, Refusal):
         refusal(terminal, decision.run.qualified_name, outcome)
@@ -37,7 +38,31 @@ def render_run(decision: RunDecision, notes: Sequence[str]) -> None:
     render_notes(terminal, [*decision.omitted_fixes, *notes])
 
 
-def refusal(terminal: Terminal, name: str, refused: Refusal) -> None:
+def captions(decision: RunDecision) -> list[str]:
+    """Return the result for one run in sentences: its verdict, the other policies, or what would make it fit."""
+    outcome, name = decision.outcome, decision.run.qualified_name
+    if isinstance(outcome, Refusal):
+        fixes = [f"{number}. {fix.sentence}" for number, fix in enumerate(decision.fixes, 1)]
+        return [
+            f"{name} does not fit: {outcome.message}",
+            *(["Each of these alone would make it fit:"] if fixes else []),
+            *fixes,
+        ]
+    compared = decision.explanation.alternatives if decision.explanation else ()
+    return [f"{name} fits: {verdict(outcome, again=decision.replanned is not None)}", *map(_alternative, compared)]
+
+
+def _alternative(each: Alternative) -> str:
+    figures = each.metrics
+    if figures is None:
+        return f"{each.policy.value}: {each.problem}"
+    return (
+        f"{each.policy.value}{' (this plan)' if each.chosen else ''}: {count_of(figures.domains, 'domain')}, "
+        f"{count_of(figures.blocks, 'block')}, {count_of(figures.stranded_gpus, 'GPU')} stranded"
+    )
+
+
+def refusal(terminal: Sheet, name: str, refused: Refusal) -> None:
     """Print a refusal."""
     terminal.line(f"{name} does not fit: {refused.message}", "bold red")
     terminal.line(f"level {refused.level.value}; largest that fits: {count_of(refused.largest_groups, 'whole group')}")
@@ -57,7 +82,7 @@ def verdict(plan: Plan, *, again: bool = False) -> str:
     return f"{sizes}, {gpus}{smaller}{spares}, in {where}; {stranded} stranded; gap {figures.gap}{proof}"
 
 
-def render_quarantined(terminal: Terminal, entries: Sequence[Quarantined]) -> None:
+def render_quarantined(terminal: Sheet, entries: Sequence[Quarantined]) -> None:
     """Print the quarantined nodes with their reasons."""
     if entries:
         terminal.heading(f"Quarantined, {count_of(len(entries), 'node')}: no run uses them until this is corrected")
@@ -67,25 +92,40 @@ def render_quarantined(terminal: Terminal, entries: Sequence[Quarantined]) -> No
             terminal.line(f"... and {len(rows) - MAX_QUARANTINED} more nodes; -o json has all")
 
 
-def render_fragmentation(terminal: Terminal, fragmentation: Fragmentation) -> None:
+def render_fragmentation(terminal: Sheet, fragmentation: Fragmentation) -> None:
     """Print the free GPUs after the plan, and how many of them are usable."""
     free = f"{count_of(fragmentation.free_gpus, 'GPU')} {agree(fragmentation.free_gpus, 'is', 'are')} free"
     terminal.line(
         f"after this {free}; the usual groups could not use {fragmentation.expected_unusable_gpus:g} of "
         f"them, and the largest group that still fits has {count_of(fragmentation.largest_group, 'GPU')}"
     )
+    rows = [
+        (level.level, level.places, level.most_free_gpus, f"{level.most_unusable_gpus:g}", level.most_unusable)
+        for level in fragmentation_written(fragmentation).levels
+    ]
+    terminal.table(("level", "places", "most free in one", "most unusable in one", "where"), rows)
+    worst = sorted(fragmentation.domains, key=lambda row: (-row.expected_unusable_gpus, row.place))
+    fragmented = [row for row in worst if row.expected_unusable_gpus]
+    if fragmented:
+        terminal.heading("Domains with GPUs that the usual groups could not use")
+        found = [
+            ("/".join(row.place), row.free_gpus, f"{row.expected_unusable_gpus:g}", row.largest_group)
+            for row in fragmented
+        ]
+        terminal.table(("domain", "free", "unusable", "largest group"), found, "domains", MAX_FRAGMENTED)
 
 
-def render_notes(terminal: Terminal, notes: Sequence[str]) -> None:
+def render_notes(terminal: Sheet, notes: Sequence[str]) -> None:
     """Print notes about the lists."""
     for note in notes:
         terminal.line(f"note: {note}", "yellow")
 
 
-def _plan(terminal: Terminal, decision: RunDecision, plan: Plan) -> None:
+def _plan(terminal: Sheet, decision: RunDecision, plan: Plan) -> None:
     terminal.line(
         f"{decision.run.qualified_name} fits: {verdict(plan, again=decision.replanned is not None)}", "bold green"
     )
+    terminal.line(f"hash {plan.hash}")
     if decision.replanned:
         _changes(terminal, decision.replanned)
     render_domains(terminal, plan.groups, decision.inventory)
@@ -111,14 +151,14 @@ def _proof(plan: Plan, *, again: bool) -> str:
     return f" to the simple bound of {figures.lower_bound}, which leaves spares and scopes aside; the plan is the best"
 
 
-def _changes(terminal: Terminal, replanned: Replanned) -> None:
+def _changes(terminal: Sheet, replanned: Replanned) -> None:
     terminal.line(
         f"groups that stay: {len(replanned.kept)}, that stay in their domains with other nodes: "
         f"{len(replanned.repaired)}, that move: {len(replanned.moved)}; spare pods used: {replanned.spares_used}"
     )
 
 
-def _alternatives(terminal: Terminal, alternatives: Sequence[Alternative]) -> None:
+def _alternatives(terminal: Sheet, alternatives: Sequence[Alternative]) -> None:
     rows: list[tuple[str | int, ...]] = []
     for each in alternatives:
         figures = each.metrics
@@ -131,7 +171,7 @@ def _alternatives(terminal: Terminal, alternatives: Sequence[Alternative]) -> No
     terminal.table(("policy", "domains", "blocks", "stranded", "spares elsewhere", ""), rows)
 
 
-def _unused(terminal: Terminal, usable: Usable) -> None:
+def _unused(terminal: Sheet, usable: Usable) -> None:
     total = len(usable.nodes) + sum(usable.counts.values())
     counted = ", ".join(f"{why.value} {count}" for why, count in sorted(usable.counts.items()))
     terminal.heading(f"Nodes: {len(usable.nodes)} of {total} may be used{f'; not used: {counted}' if counted else ''}")

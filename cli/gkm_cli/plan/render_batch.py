@@ -7,15 +7,14 @@ from gkm.api.grammar import agree, count_of, listed
 from gkm_cli.plan.render import render_fragmentation, render_notes, render_quarantined
 from gkm_cli.plan.render_domains import render_domains
 from gkm_cli.plan.run_batch import BatchDecision
-from gkm_cli.terminal import Terminal
+from gkm_cli.plan.sheet import Sheet
 
 MAX_REFUSED = 16
 
 
-def render_batch(queue: BatchDecision, notes: Sequence[str]) -> None:
+def render_batch(terminal: Sheet, queue: BatchDecision, notes: Sequence[str]) -> None:
     """Print the result for several runs."""
-    terminal = Terminal()
-    _verdict(terminal, queue)
+    terminal.line(_verdict(queue), "bold red" if queue.batch.rejected else "bold green")
     _what_if(terminal, queue)
     if queue.admitted:
         _admitted(terminal, queue)
@@ -28,17 +27,22 @@ def render_batch(queue: BatchDecision, notes: Sequence[str]) -> None:
     render_notes(terminal, notes)
 
 
-def _verdict(terminal: Terminal, queue: BatchDecision) -> None:
+def captions(queue: BatchDecision) -> list[str]:
+    """Return the result for several runs in sentences."""
+    refused = [f"{each.run.qualified_name} is not admitted: {each.refusal.message}" for each in queue.refused]
+    return [_verdict(queue), *refused[:MAX_REFUSED]]
+
+
+def _verdict(queue: BatchDecision) -> str:
     batch = queue.batch
     runs = len(batch.admitted) + len(batch.rejected)
     proof = "no batch admits more" if not batch.gap else f"no batch admits more than {batch.bound}"
     late = "; the search ran out of time" if batch.cut_short else ""
     fitting = f"{len(batch.admitted)} of {count_of(runs, 'run')} {agree(runs, 'fits', 'fit')}"
-    verdict = f"{fitting}: {count_of(batch.objective, 'GPU')}; gap {batch.gap}: {proof}{late}"
-    terminal.line(verdict, "bold green" if not batch.rejected else "bold red")
+    return f"{fitting}: {count_of(batch.objective, 'GPU')}; gap {batch.gap}: {proof}{late}"
 
 
-def _what_if(terminal: Terminal, queue: BatchDecision) -> None:
+def _what_if(terminal: Sheet, queue: BatchDecision) -> None:
     changed = queue.what_if
     if changed is None:
         return
@@ -51,7 +55,7 @@ def _what_if(terminal: Terminal, queue: BatchDecision) -> None:
             terminal.line(f"{word}: {listed(names, MAX_REFUSED)}")
 
 
-def _admitted(terminal: Terminal, queue: BatchDecision) -> None:
+def _admitted(terminal: Sheet, queue: BatchDecision) -> None:
     terminal.heading("Admitted, in the order of planning")
     rows = [
         (
@@ -70,7 +74,7 @@ def _admitted(terminal: Terminal, queue: BatchDecision) -> None:
     terminal.table(columns, rows, "runs")
 
 
-def _refused(terminal: Terminal, queue: BatchDecision) -> None:
+def _refused(terminal: Sheet, queue: BatchDecision) -> None:
     if not queue.refused:
         return
     terminal.heading("Not admitted, after the others")

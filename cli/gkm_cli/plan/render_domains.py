@@ -10,7 +10,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location
 from rich.text import Text
 
-from gkm_cli.terminal import Terminal
+from gkm_cli.plan.sheet import Sheet
 
 BAR_WIDTH = 48
 _SIGNS = "#+=."
@@ -81,7 +81,7 @@ def cells(parts: DomainGpus, each: int) -> DomainGpus:
     return DomainGpus(*found)
 
 
-def render_domains(terminal: Terminal, groups: Sequence[Group], inventory: Inventory) -> None:
+def render_domains(terminal: Sheet, groups: Sequence[Group], inventory: Inventory) -> None:
     """Print a chart of the domains that groups use."""
     domains = domain_rows(groups, inventory)
     names = _names([row.place for row in domains])
@@ -104,7 +104,7 @@ def render_domains(terminal: Terminal, groups: Sequence[Group], inventory: Inven
     terminal.table(columns, rows, "domains")
 
 
-def render_groups(terminal: Terminal, groups: Sequence[Group]) -> None:
+def render_groups(terminal: Sheet, groups: Sequence[Group]) -> None:
     """Print the domain of each group; consecutive groups in one domain share a row."""
     names = _names([group.place for group in groups])
     terminal.heading("Groups")

@@ -43,7 +43,7 @@ def read(paths: Iterable[Path], default: str, override: Policy | None) -> tuple[
     """
     runs: list[ParsedRun] = []
     for path in paths:
-        runs += [_parse_run(found, default, override) for found in found_in(path, "Run", MAX_BYTES)]
+        runs += [parse(found, default, override) for found in found_in(path, "Run", MAX_BYTES)]
     if len(runs) > MAX_RUNS:
         raise UsageError(f"these are {len(runs)} runs", f"give at most {MAX_RUNS} at once")
     _check_distinct(runs)
@@ -58,7 +58,12 @@ def _check_distinct(runs: Iterable[ParsedRun]) -> None:
         names.add(run.qualified_name)
 
 
-def _parse_run(found: ParsedObject, default: str, override: Policy | None) -> ParsedRun:
+def parse(found: ParsedObject, default: str, override: Policy | None) -> ParsedRun:
+    """Return a run as a typed value; policies as for `read`.
+
+    Raises:
+        UsageError: it is invalid; the message says where and why.
+    """
     run, where = converted(found, Run, MAX_NAME), found.where
     if override:
         run = msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, policy=override.value))

@@ -1,8 +1,8 @@
-"""Read nodes and pods from files, and survey them once for all runs."""
+"""The nodes and used GPUs of a cluster, surveyed once for all runs; from files."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gkm.api.topology_settings import Topology
@@ -17,15 +17,26 @@ from gkm_cli.inputs.cluster_lists import ALL_FREE, read_nodes, read_usage, unlis
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The surveyed nodes and the GPUs that pods take. `notes` are sentences for the user."""
+    """The surveyed nodes and the GPUs that pods take. `notes` are sentences for the user.
+
+    `reserved` are GPUs by node that plans of other runs hold. With `own_is_free`, what the runs to be planned have
+    themselves is in none of the two.
+    """
 
     survey: TopologySurvey
     usage: Usage
     notes: tuple[str, ...] = ()
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    own_is_free: bool = False
+
+    @property
+    def flavors(self) -> frozenset[str]:
+        """Return the flavors of nodes with GPUs."""
+        return frozenset(located.flavor for located in self.survey.located if located.gpus and located.flavor)
 
     def usable(self, demand: Demand) -> Usable:
         """Return the nodes that a run may use."""
-        return inventory_of(self.survey, self.usage, demand)
+        return inventory_of(self.survey, self.usage, demand, self.reserved)
 
     def with_freed_gpus(self, groups: Iterable[Group]) -> "ClusterSnapshot":
         """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""

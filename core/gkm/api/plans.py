@@ -96,6 +96,21 @@ class PlanRequest(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Scopes of the run with their maximum of GPUs."""
 
 
+class PlanLevel(Struct, frozen=True, rename="camel"):
+    """The fragmentation of one level of the topology: its place with the most free GPUs, and the most fragmented."""
+
+    level: Annotated[str, Meta(max_length=63)]
+    """Level: region, cluster, block or domain."""
+    places: Count
+    """Number of places of this level with nodes that the run may use."""
+    most_free_gpus: Count = field(name="mostFreeGPUs")
+    """Free GPUs of the place with the most."""
+    most_unusable_gpus: float = field(name="mostUnusableGPUs")
+    """Free GPUs that the expected mix of groups cannot use, of the place with the most."""
+    most_unusable: str = ""
+    """Place with the most such GPUs, as region/cluster/block/domain; empty if every place has none."""
+
+
 class PlanFragmentation(Struct, frozen=True, rename="camel"):
     """Fragmentation after the plan: GPUs that the expected mix of groups cannot use, and the largest group."""
 
@@ -103,6 +118,10 @@ class PlanFragmentation(Struct, frozen=True, rename="camel"):
     """Free GPUs that the expected mix of groups cannot use."""
     largest_group: Count
     """GPUs of the largest group that would still fit into one domain."""
+    free_gpus: Count = field(default=0, name="freeGPUs")
+    """Free GPUs of the nodes that the run may use."""
+    levels: Annotated[list[PlanLevel], Meta(max_length=8)] = field(default_factory=list)
+    """Fragmentation by level, the widest first."""
 
 
 class PlanMetrics(Struct, frozen=True, rename="camel"):

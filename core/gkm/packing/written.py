@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gkm.api.node_names import fold, unfold
 from gkm.api.plans import (
     NodeShare,
     PlanFragmentation,
+    PlanLevel,
     PlanMetrics,
     PlannedGroup,
     PlanRequest,
@@ -30,6 +31,9 @@ from gkm.packing.values import (
     Share,
     Spare,
 )
+
+if TYPE_CHECKING:  # it imports numpy
+    from gkm.packing.fragmentation import Fragmentation, Row
 
 
 class PlanUnreadable(ValueError):
@@ -62,6 +66,24 @@ def written(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = N
         groups=[_written(alike) for alike in _runs(plan.groups)],
         metrics=_metrics(plan.metrics, fragmentation),
     )
+
+
+def fragmentation_written(found: "Fragmentation") -> PlanFragmentation:
+    """Return a fragmentation as it stands in a plan: in all, and by level."""
+    levels = {"region": found.regions, "cluster": found.clusters, "block": found.blocks, "domain": found.domains}
+    return PlanFragmentation(
+        found.expected_unusable_gpus,
+        found.largest_group,
+        found.free_gpus,
+        [_level(name, rows) for name, rows in levels.items() if rows],
+    )
+
+
+def _level(name: str, rows: Sequence["Row"]) -> PlanLevel:
+    worst = max(rows, key=lambda row: row.expected_unusable_gpus)
+    unusable = worst.expected_unusable_gpus
+    most = max(row.free_gpus for row in rows)
+    return PlanLevel(name, len(rows), most, unusable, "/".join(worst.place) if unusable else "")
 
 
 def request_of(spec: PlanSpec) -> Request:

@@ -65,7 +65,7 @@ def label_placements(nodes: Iterable[Node], settings: Topology) -> Placements:
     listed = list(nodes)
     reader = LabelPlaces(settings)
     repeated = {name for name, count in Counter(node.name for node in listed).items() if count > 1}
-    duplicate = "several nodes have this name"
+    duplicate = "several nodes have this name and differ: list one of them"
     quarantined = [Quarantined(name, QuarantineReason.DUPLICATE_NAME, duplicate) for name in repeated]
     places: dict[str, Place] = {}
     for node in listed:

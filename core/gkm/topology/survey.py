@@ -46,9 +46,8 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
     for node in listed:
         name = node.metadata.name
         if names[name] > 1:
-            quarantined.append(
-                Quarantined(name, QuarantineReason.DUPLICATE_NAME, f"{names[name]} nodes have this name")
-            )
+            message = f"{names[name]} nodes have this name and differ: list one of them"
+            quarantined.append(Quarantined(name, QuarantineReason.DUPLICATE_NAME, message))
             continue
         result = _read_node(node, read)
         if isinstance(result, Quarantined):

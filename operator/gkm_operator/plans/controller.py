@@ -11,10 +11,12 @@ from gkm.kube.api import Api
 from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
 from gkm.kube.secrets import DEFAULT_NAMESPACE
+from gkm.packing.asked import kinds
 
 from gkm_operator import metrics
 from gkm_operator.caches.nodes.liveness import WatchedNode
 from gkm_operator.plans.planner import Planner
+from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.reconciler import RunReconciler
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanIndex
@@ -61,7 +63,12 @@ class PlansController:
         index = PlanIndex()
         self.flavors = FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
         self._writer = PlanWriter(api, index, Recorder(api, "gkm.io/plans", instance or FIELD_MANAGER), leads)
-        self._reconciler = RunReconciler(self._writer, Planner(index, config.packing), grace=grace)
+        self._reconciler = RunReconciler(
+            self._writer,
+            Planner(index, config.packing),
+            grace=grace,
+            fragmentation=FragmentationMetrics(kinds(config.packing.mix)),
+        )
         self._watcher = ClusterWatcher(api, index, config.topology, self._changed.set)
         self._observe = metrics.reconcile_recorder(NAME)
         self._thread = Thread(target=self._work, name=NAME, daemon=True)

@@ -1,7 +1,8 @@
 """One reconcile pass over all runs: assess each one, plan those that need a plan, and write the results.
 
 The order of a pass is fixed: report the runs whose plan stays, plan the others by priority until PLANNING_SECONDS are
-used up, search for fixes of refused runs, delete old plans, and write the status of plans (docs/design/plans.md).
+used up, search for fixes of refused runs, delete old plans, measure fragmentation, and write the status of plans
+(docs/design/plans.md).
 """
 
 import logging
@@ -16,6 +17,7 @@ from gkm.kube.elector import NotLeading
 from gkm_operator.plans.planner import NewPlan, Planner
 from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment, assess
 from gkm_operator.plans.planning.decisions import ReplanLimit, RunAction
+from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanRecord
@@ -50,8 +52,10 @@ class RunReconciler:
         planner: Planner,
         clock: Callable[[], float] = time.monotonic,
         grace: GracePeriod | None = None,
+        fragmentation: FragmentationMetrics | None = None,
     ) -> None:
         self.grace = grace or GracePeriod()
+        self._fragmentation = fragmentation
         self._writer = writer
         self._planner = planner
         self._clock = clock
@@ -81,6 +85,10 @@ class RunReconciler:
         all_planned = self._plan_all(to_plan, capacity, snapshot)
         self._fix(to_plan, capacity, snapshot)
         self._delete_old(snapshot)
+        if self._fragmentation is not None:
+            state = snapshot.version, capacity.reservations.version
+            reserved = capacity.reservations.total
+            self._fragmentation.update(state, snapshot.nodes.survey, snapshot.pods.usage, reserved)
         all_reported = self._statuses.report_plans(cases, snapshot, self._created)
         waiting = sum(case.plan is None for case in to_plan)
         return ReconcileResult(waiting, more=not (all_planned and all_reported) or self._statuses.held_back)

@@ -89,6 +89,33 @@ def test_any_former_plan(workspace: PlanWorkspace, change: object, path: str) ->
 
 
 @settings(deadline=None, max_examples=100)
+@given(change=VALUES, path=st.sampled_from(["hash", "gpus", "groups", "request", "metrics", "policy"]))
+def test_any_plan_to_unfold(workspace: PlanWorkspace, change: object, path: str) -> None:
+    _, plan = workspace.plan()
+    file = workspace.write("unfold.json", plan | {path: change})
+    for form in ("list", "json", "hostfile"):
+        done = run_plan("unfold", file, "-o", form)
+        assert done.returncode in (0, 1, 2)
+        assert (done.stderr.count("\n"), done.stdout == "") == ((0, False) if done.returncode == 0 else (1, True))
+
+
+@settings(deadline=None, max_examples=100)
+@given(scope=st.text(max_size=20), selector=st.text(max_size=20), name=st.text(max_size=20), gpus=st.integers())
+def test_any_text_in_flags(workspace: PlanWorkspace, scope: str, selector: str, name: str, gpus: int) -> None:
+    for flags in (("--scope", scope), ("--selector", selector), ("--name", name), ("--flavor", name)):
+        answered("--nodes", workspace.nodes, f"--gpus={gpus % 100 + 1}", f"{flags[0]}={flags[1]}", "--pod=1")
+    answered("--nodes", workspace.nodes, f"--gpus={gpus}")
+
+
+@settings(deadline=None, max_examples=60)
+@given(items=st.lists(VALUES, max_size=4), gpus=st.integers(0, 2000), block=st.text("<>&\"' ab", max_size=20))
+def test_any_nodes_in_a_picture(workspace: PlanWorkspace, items: list[object], gpus: int, block: str) -> None:
+    nodes = {"kind": "List", "items": [*items, node("odd", "rack9", block, gpus=gpus), *racks(1)]}
+    for form in ("svg", "html"):
+        answered("--nodes", workspace.write("drawn.json", nodes), "--run", workspace.run, "-o", form)
+
+
+@settings(deadline=None, max_examples=100)
 @given(items=st.lists(VALUES, max_size=4), gpus=SCALARS)
 def test_any_items_among_nodes_and_pods(workspace: PlanWorkspace, items: list[object], gpus: object) -> None:
     nodes = {"kind": "List", "items": [*items, node("odd", "rack0", gpus=gpus), *racks(1)]}

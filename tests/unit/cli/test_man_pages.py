@@ -34,7 +34,7 @@ def test_a_page_has_every_option_of_its_command(page: Path) -> None:
 
 def test_every_command_of_a_help_text_has_a_page() -> None:
     names = {page.stem for page in PAGES}
-    for group in ((), ("cache",), ("node",), ("topology",), ("template",)):
+    for group in ((), ("cache",), ("node",), ("topology",), ("template",), ("plan",)):
         listed = gkm(*group, "--help").stdout.partition("Commands")[2]
         commands = re.findall(r"^│ ([a-z]+)  ", listed, re.MULTILINE)
         assert commands

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 from gkm.api.meta import API_VERSION, timestamp
-from gkm.api.plans import PlanFragmentation
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
 from gkm.packing.asked import kinds
@@ -20,7 +19,7 @@ from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import Replanned, Standing
 from gkm.packing.values import Group, Plan, Refusal, Request
-from gkm.packing.written import written
+from gkm.packing.written import fragmentation_written, written
 from gkm.topology.labels import flavor
 
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit
@@ -97,9 +96,8 @@ def make_draft(
     """Return the PlacementPlan of a run."""
     meta, reason = run.metadata, ". ".join(part for part in (occasion.reason, *found.reasons) if part)
     after = fragmentation(free.inventory, kinds(settings.mix), found.plan)
-    left = PlanFragmentation(after.expected_unusable_gpus, after.largest_group)
     spec = msgspec.structs.replace(
-        written(found.plan, flavor(run.spec.flavor), left),
+        written(found.plan, flavor(run.spec.flavor), fragmentation_written(after)),
         run=meta.name,
         run_generation=meta.generation,
         number=occasion.number,

@@ -21,6 +21,9 @@ BY_OTHERS = {
     ("get", "csinodes"),
     ("get", "namespaces"),
     *(("get", plural) for plural in ("gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes")),
+    # `gkm plan` and `gkm plan unfold` (tests/unit/cli/plan/test_live.py).
+    ("get", "placementplans"),
+    ("list", "placementplans"),
     # The check domains/switch, where network.autoMNNVLEnabled is on.
     ("get", "clusterroles"),
 }

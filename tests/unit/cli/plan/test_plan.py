@@ -60,6 +60,21 @@ def test_several_lists_are_one(workspace: PlanWorkspace) -> None:
     assert workspace.plan(run=wide)[0] == 3
 
 
+def test_a_node_that_is_listed_twice_without_a_difference_is_one_node(workspace: PlanWorkspace) -> None:
+    again = workspace.write("again.json", listed(*racks(), *shuffled(racks(), 1)))
+    _, once = workspace.plan()
+    _, twice = workspace.plan("--nodes", workspace.nodes, nodes=again)
+    assert twice["quarantined"] == []
+    assert twice == once
+
+
+def test_nodes_of_one_name_that_differ_are_quarantined_with_what_to_do(workspace: PlanWorkspace) -> None:
+    nodes = workspace.write("nodes.json", listed(*racks(), node("gpu-0-0", "rack0", "b0", gpus=4)))
+    _, result = workspace.plan(nodes=nodes)
+    why = {(entry["node"], entry["reason"], entry["message"]) for entry in result["quarantined"]}
+    assert why == {("gpu-0-0", "DuplicateName", "2 nodes have this name and differ: list one of them")}
+
+
 def test_standard_input_is_a_file_too(workspace: PlanWorkspace) -> None:
     done = workspace.run_plan("-o", "json", nodes=Path("-"))
     assert (done.returncode, "no list of nodes can be read" in done.stderr) == (2, True)

@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -45,6 +46,22 @@ def test_policies_are_compared_with_a_star_at_the_chosen_one(workspace: PlanWork
     text = workspace.run_plan("--policy", "least-waste").stdout
     assert [line.split()[1] for line in lines(text) if line.startswith("least-waste")] == ["*"]
     assert [line.split()[1] for line in lines(text) if line.startswith("fewest-")] != ["*", "*"]
+
+
+def test_the_second_line_is_the_hash_of_the_plan(workspace: PlanWorkspace) -> None:
+    _, result = workspace.plan()
+    assert lines(workspace.run_plan().stdout)[1] == f"hash {result['hash']}"
+
+
+def test_fragmentation_is_printed_by_level_and_for_the_worst_domains(workspace: PlanWorkspace) -> None:
+    config = workspace.write("config.yaml", "packing: {mix: [{gpus: 16, gpusPerPod: 8, weight: 1}]}\n")
+    run_file = workspace.write("r.json", run(gpus=8, groupGPUs=8))
+    text = lines(workspace.run_plan("--config", config, run=run_file).stdout)
+    rows = [line.split() for line in text]
+    # Four racks of 32 GPUs, two in a block. The run takes 8, so one rack keeps 24, of which a group of 16 leaves 8.
+    assert ["block", "2", "64", "8", "default/default/b0"] in rows
+    assert [row[:4] for row in rows if row[:1] == ["domain"] and len(row) > 4] == [["domain", "4", "32", "8"]]
+    assert any(row[1:] == ["24", "8", "24"] and row[0].endswith("/rack0") for row in rows if len(row) == 4)
 
 
 def test_of_many_domains_some_are_drawn_and_the_rest_is_counted(workspace: PlanWorkspace) -> None:
@@ -96,6 +113,8 @@ def test_planning_again_prints_unchanged_and_moved_groups(workspace: PlanWorkspa
     left = [item for item in racks() if item["metadata"]["labels"]["fabric.domain"] != gone]
     previous, nodes = workspace.write("standing.json", before), workspace.write("left.json", listed(*left))
     text = lines(workspace.run_plan("--standing", previous, nodes=nodes, run=wide).stdout)
-    assert text[1] == (
+    again = workspace.run_plan("--standing", previous, "-o", "json", nodes=nodes, run=wide)
+    assert text[1] == f"hash {json.loads(again.stdout)['hash']}"
+    assert text[2] == (
         "groups that stay: 1, that stay in their domains with other nodes: 0, that move: 1; spare pods used: 0"
     )

@@ -133,9 +133,8 @@ def test_a_missing_file_is_named(workspace: PlanWorkspace) -> None:
     assert done.stderr.startswith("error: /nowhere/nodes.json: No such file")
 
 
-def test_without_nodes_or_run_nothing_is_planned(workspace: PlanWorkspace) -> None:
+def test_without_a_run_nothing_is_planned(workspace: PlanWorkspace) -> None:
     assert run_plan("--nodes", workspace.nodes).returncode == 2
-    assert run_plan("--run", workspace.run).returncode == 2
 
 
 def test_a_problem_too_large_for_an_exact_solution_is_an_error(workspace: PlanWorkspace) -> None:

@@ -1,5 +1,7 @@
-"""The present plan of a run, from a file: a PlacementPlan, or the output of `gkm plan -o json`."""
+"""Plans from files: a PlacementPlan, or the output of `gkm plan -o json`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +16,40 @@ from gkm_cli.inputs.objects import ObjectsUnreadable, objects, single_mapping
 from gkm_cli.output import UsageError
 
 MAX_BYTES = 64 << 20
-_HINT = "give the run's PlacementPlan, or the output of `gkm plan -o json` for it"
+_HINT = "give a PlacementPlan (kubectl get placementplan NAME -o json), or the output of `gkm plan -o json` for one run"
 
 
 def read(path: Path) -> Standing:
-    """Return the plan in a file.
+    """Return the present plan of a run, the file of --standing.
 
     Raises:
         OSError: the file cannot be read.
         UsageError: the file holds no plan, several plans, or an invalid one.
     """
+    where = f"--standing {files.name(path)}"
+    with readable(where):
+        return Standing(groups_of(read_spec(path, where)))
+
+
+def read_spec(path: Path, where: str) -> PlanSpec:
+    """Return the spec of the plan in a file; `where` is for messages.
+
+    Raises:
+        OSError, UsageError: as `read`.
+    """
     text = files.read_all(path, MAX_BYTES)
+    with readable(where):
+        return msgspec.convert(_spec(text), type=PlanSpec)
+
+
+@contextmanager
+def readable(where: str) -> Iterator[None]:
+    """Turn what is wrong in a plan into a UsageError."""
     try:
-        spec = msgspec.convert(_spec(text), type=PlanSpec)
-        return Standing(groups_of(spec))
+        yield
     except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:
         problem = ascii(" ".join(str(error).split())[:300])[1:-1]
-        raise UsageError(f"--standing {files.name(path)}: {problem}", _HINT) from error
+        raise UsageError(f"{where}: {problem}", _HINT) from error
 
 
 def _spec(text: bytes) -> Any:  # noqa: ANN401 -- the caller converts it

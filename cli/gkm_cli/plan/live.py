@@ -1,0 +1,137 @@
+"""Read nodes, pods and plans of a cluster: what `gkm plan` plans with where no lists are given. It never writes.
+
+As in the controllers, the GPUs of a plan count as used until its pods use them or it expires, and what the runs to be
+planned have themselves counts as free (docs/design/plans.md).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from gkm.api.runs import RUN_LABEL
+from gkm.api.topology_settings import Topology
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
+from gkm.packing.written import PlanUnreadable, held
+from gkm.topology import pods
+from gkm.topology.nodes import Node
+from gkm.topology.quarantine import Quarantined, QuarantineReason
+from gkm.topology.survey import survey_nodes
+from gkm.topology.usage import Usage
+from msgspec import Struct, field
+
+from gkm_cli.clusters.connection import Connection
+from gkm_cli.clusters.reads import NotServed, listed, pages
+from gkm_cli.output import CommandFailed
+from gkm_cli.plan.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from gkm.api.plans import PlacementPlan
+
+MAX_PODS = 500_000
+"""Pods of a cluster, of which each page is reduced to GPUs by node: ten for each of 50,000 nodes."""
+_HINT = "give lists of them with --nodes and --pods"
+PLACED = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
+
+
+class _Metadata(Struct, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Pod(Struct, frozen=True):
+    metadata: _Metadata = field(default_factory=_Metadata)
+    spec: pods.KubePodSpec = field(default_factory=pods.KubePodSpec)
+    status: pods.KubePodStatus = field(default_factory=pods.KubePodStatus)
+
+
+PODS = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
+
+
+class RunName(NamedTuple):
+    """The namespace and name of a Run."""
+
+    namespace: str
+    name: str
+
+
+class _PodUsage(NamedTuple):
+    """The GPUs of nodes that pods use: those of all pods but the runs' own, and those of each run."""
+
+    others: Usage
+    by_run: Mapping[RunName, Mapping[str, int]]
+
+
+def read(cluster: Connection, own: Collection[RunName], settings: Topology) -> ClusterSnapshot:
+    """Return the snapshot of a cluster; `own` are the runs whose plans and pods count as free.
+
+    Raises:
+        CommandFailed: nodes, pods or plans cannot be read.
+    """
+    nodes, damaged = listed(cluster.api, NODES.of(Node), ListSelector())
+    unread = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in damaged]
+    used = _usage(cluster.api, own)
+    return ClusterSnapshot(
+        survey_nodes(nodes, settings, unread),
+        used.others,
+        reserved=_reserved(cluster.api, own, used.by_run, cluster.now()),
+        own_is_free=True,
+    )
+
+
+def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
+    others: Counter[str] = Counter()
+    by_run: dict[RunName, Counter[str]] = {}
+    faults: dict[str, str] = {}
+    for page in pages(api, PODS, PLACED, MAX_PODS, _HINT):
+        if page.unreadable:
+            name = "/".join(min(page.unreadable))
+            raise CommandFailed(
+                f"pod {name} cannot be read, so no node is known to have free GPUs; delete or correct it"
+            )
+        for pod in (entry.value for entry in page.entries):
+            request = pods.Pod(spec=pod.spec, status=pod.status)
+            if not pods.occupies_node(request):
+                continue
+            meta, node = pod.metadata, pod.spec.node_name
+            try:
+                gpus = pods.requested_gpus(request)
+            except ValueError as error:
+                faults[node] = min(f"pod {meta.namespace}/{meta.name} on it: {error}", faults.get(node, "\uffff"))
+                continue
+            run = RunName(meta.namespace, (meta.labels or {}).get(RUN_LABEL, ""))
+            if gpus and run.name:
+                by_run.setdefault(run, Counter())[node] += gpus
+            if gpus and run not in own:
+                others[node] += gpus
+    return _PodUsage(Usage(others, faults), by_run)
+
+
+def _reserved(
+    api: Api, own: Collection[RunName], by_run: Mapping[RunName, Mapping[str, int]], now: datetime
+) -> Counter[str]:
+    """Return the GPUs by node that live plans of other runs hold and whose pods do not run yet."""
+    newest: dict[RunName, PlacementPlan] = {}
+    try:
+        for page in pages(api, PLACEMENTPLANS, ListSelector(), hint=_HINT):
+            for plan in (entry.value for entry in page.entries):
+                run = RunName(plan.metadata.namespace, plan.spec.run)
+                is_named = plan.metadata.name == f"{run.name}-{plan.spec.number}"  # by the controllers
+                if is_named and run not in own and (run not in newest or newest[run].spec.number < plan.spec.number):
+                    newest[run] = plan
+    except NotServed:
+        return Counter()  # GKM's controllers are not installed, so there are no plans
+    reserved: Counter[str] = Counter()
+    for run, plan in newest.items():
+        try:
+            expires = plan.spec.expires_at
+            if expires is not None and datetime.fromisoformat(expires).astimezone(UTC) <= now:
+                continue
+            claims = held(plan.spec)
+        except (PlanUnreadable, ValueError, OverflowError):
+            continue  # as for the controllers, it reserves nothing
+        claims.subtract(by_run.get(run, {}))
+        reserved += claims  # only what is more than 0
+    return reserved

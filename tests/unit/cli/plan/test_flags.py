@@ -1,0 +1,110 @@
+"""A run from flags: the same plan as that of a file, and one line for every mistake."""
+
+from pathlib import Path
+
+import pytest
+from support.cli.plan_files import FLAVOR, PlanWorkspace, listed, node, racks, run, run_plan
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> PlanWorkspace:
+    return PlanWorkspace(tmp_path)
+
+
+def flags(workspace: PlanWorkspace, *arguments: object) -> tuple[int, str, str]:
+    done = run_plan("--nodes", workspace.nodes, *arguments)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "spec"),
+    [
+        (("--group", 16), {}),
+        (("--group", 16, "--pod", 4, "--spares", 1), {"gpusPerPod": 4, "spares": 1}),
+        (("--group", 16, "--one-domain"), {"allowCrossGroupSpread": False}),
+        (("--group", 16, "--selector", "region=default,block=b1"), {"selector": {"labels": {"block": "b1"}}}),
+        (
+            ("--group", 16, "--scope", "a=16,fabric.domain=rack3", "--scope", "b=32"),
+            {
+                "scopes": [
+                    {"name": "a", "maxGPUs": 16, "selector": {"labels": {"fabric.domain": "rack3"}}},
+                    {"name": "b", "maxGPUs": 32},
+                ]
+            },
+        ),
+        (("--group", 16, "--policy", "least-waste", "--flavor", FLAVOR.lower()), {"policy": "least-waste"}),
+    ],
+)
+def test_flags_give_the_plan_of_the_file(
+    workspace: PlanWorkspace, typed: tuple[object, ...], spec: dict[str, object]
+) -> None:
+    by_file = workspace.run_plan(
+        "-o", "json", run=workspace.write("r.json", run("llama", **{"flavor": FLAVOR.lower(), **spec}))
+    )
+    code, out, err = flags(workspace, "--gpus", 32, *typed, "-o", "json")
+    assert (code, err) == (0, "")
+    assert out == by_file.stdout
+
+
+def test_a_malleable_run_is_reduced_to_what_fits(workspace: PlanWorkspace) -> None:
+    code, out, _ = flags(workspace, "--gpus", 160, "--group", 16, "--step-gpus", 32, "--min-gpus", 64)
+    assert code == 0
+    assert "128 GPUs instead of 160" in out.splitlines()[0]
+
+
+def test_a_run_from_flags_that_does_not_fit_is_exit_3(workspace: PlanWorkspace) -> None:
+    code, out, _ = flags(workspace, "--gpus", 256, "--name", "big")
+    assert code == 3
+    assert out.startswith("big does not fit: ")
+
+
+def test_the_only_flavor_is_the_default_and_of_several_none_is_chosen(workspace: PlanWorkspace) -> None:
+    other = node("other", "rack9", "b9")
+    other["metadata"]["labels"]["gpu.flavor"] = "A100"
+    workspace.nodes = workspace.write("nodes.json", listed(*racks(), other))
+    code, _, err = flags(workspace, "--gpus", 32)
+    assert (code, err) == (2, "error: the nodes have GPUs of 2 flavors: a100, h100; choose one with --flavor\n")
+    assert flags(workspace, "--gpus", 8, "--flavor", "a100")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ((), "no run is given; name the file of a Run with --run, or describe one with --gpus"),
+        (("--group", 16), "--group describes a run without --gpus; add it"),
+        (("--scope", "a=8"), "--scope describes a run without --gpus; add it"),
+        (("--gpus", 12), "the options: 12 GPUs do not divide into pods of 8; correct its spec"),
+        (("--gpus", 0), "the options: "),
+        (("--gpus", 10**12), "the options: "),
+        (("--gpus", 8, "--name", "A B"), "metadata.name 'A B' is not a valid name"),
+        (("--gpus", 8, "--scope", "a"), "--scope 'a' has no number of GPUs"),
+        (("--gpus", 8, "--scope", "a=-1"), "--scope 'a=-1' has no number of GPUs"),
+        (("--gpus", 8, "--scope", "a=" + "9" * 5000), "has no number of GPUs"),
+        (("--gpus", 8, "--scope", "A B=8"), "the options: "),
+        (("--gpus", 8, "--scope", "a=8,x"), "--scope: 'x' is not KEY=VALUE"),
+        (("--gpus", 8, "--scope", "a=8", "--scope", "a=8"), "names each of its scopes once"),
+        (("--gpus", 8, "--selector", "x"), "--selector: 'x' is not KEY=VALUE"),
+        (("--gpus", 8, "--selector", "a=1,a=2"), "has a key twice"),
+        (("--gpus", 8, "--selector", "a=\x1b[31m"), "is not a valid label"),
+        (("--gpus", 8, "--step-gpus", 8), "the options: "),
+        (("--gpus", 8, "--min-gpus", 16, "--step-gpus", 8), "minGPUs is more than spec.gpus"),
+    ],
+)
+def test_a_mistake_is_one_line(workspace: PlanWorkspace, typed: tuple[object, ...], words: str) -> None:
+    code, out, err = flags(workspace, *typed)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+    assert "\x1b" not in err
+
+
+def test_flags_and_files_are_not_mixed(workspace: PlanWorkspace) -> None:
+    code, _, err = flags(workspace, "--gpus", 8, "--run", workspace.run)
+    assert (code, err) == (2, "error: --run and --gpus both give a run; give one of them\n")
+    done = run_plan("--gpus", 8, "--pods", workspace.nodes)
+    assert (done.returncode, "--pods is given without --nodes" in done.stderr) == (2, True)
+
+
+def test_the_help_says_what_each_policy_means() -> None:
+    text = " ".join(run_plan("--help").stdout.split())
+    for policy in ("fewest-domains: the fewest NVLink domains", "fewest-blocks: the fewest blocks", "least-waste: the"):
+        assert policy in text

@@ -1,0 +1,161 @@
+"""A cluster instead of lists: nodes, pods and live plans count as in the controllers. The API is in memory."""
+
+import copy
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gkm.api.runs import RUN_LABEL
+from gkm.api.topology_settings import Topology
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
+from gkm.topology.eligibility import Demand
+from gkm_cli.clusters.connection import Connection
+from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.output import CommandFailed
+from gkm_cli.plan import live
+from gkm_cli.plan.live import RunName
+from support.cli.plan_files import FLAVOR, Json, PlanWorkspace, node, pod, racks, run, run_plan
+from support.kube.fake_api import FakeApi
+
+SOON = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    """Two racks of four nodes with eight GPUs."""
+    made = FakeApi()
+    for each in racks(2):
+        add(made, NODES, each)
+    return made
+
+
+def add(api: FakeApi, resource: Resource[Any], item: Json) -> None:
+    """Create an object with its status, which a create leaves out, as on a real API server."""
+    api.create(resource, item)
+    meta, status = item["metadata"], {"status": item.get("status", {})}
+    api.merge(resource, meta["name"], status, meta.get("namespace"), subresource="status")
+
+
+def labeled(item: Json, name: str) -> Json:
+    found = copy.deepcopy(item)
+    found["metadata"]["labels"] = {RUN_LABEL: name}
+    return found
+
+
+def free(api: FakeApi, own: Collection[RunName] = ()) -> dict[str, int]:
+    """Return the free GPUs of each node of rack0."""
+    snapshot = live.read(Connection(api, "ml"), own, Topology())
+    return {each.name[-1]: each.free for each in snapshot.usable(Demand(FLAVOR)).nodes if "-0-" in each.name}
+
+
+def a_plan(directory: Path, expires: str | None = SOON, number: int = 1) -> Json:
+    """Return the plan of ml/llama, 32 GPUs: the four nodes of rack0."""
+    code, spec = PlanWorkspace(directory).plan()
+    assert code == 0
+    fields = ("hash", "inventoryVersion", "policy", "flavor", "gpus", "request", "groups", "metrics")
+    known = {key: spec[key] for key in fields} | {"run": "llama", "number": number}
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "PlacementPlan",
+        "metadata": {"name": f"llama-{number}", "namespace": "ml"},
+        "spec": known | ({"expiresAt": expires} if expires else {}),
+    }
+
+
+ALL = {"0": 8, "1": 8, "2": 8, "3": 8}
+NONE = dict.fromkeys(ALL, 0)
+
+
+def test_pods_that_run_take_gpus_and_others_do_not(api: FakeApi) -> None:
+    ended = pod("done", "gpu-0-1", 8)
+    ended["status"]["phase"] = "Succeeded"
+    waits = pod("waits", "", 8)
+    for each in (pod("a", "gpu-0-0", 3), ended, waits):
+        add(api, live.PODS, each)
+    assert free(api) == ALL | {"0": 5}
+
+
+@pytest.mark.parametrize(
+    ("expires", "expected"), [(SOON, NONE), (None, NONE), (LONG_AGO, ALL)], ids=["live", "endless", "expired"]
+)
+def test_a_plan_holds_its_gpus_until_it_expires(
+    api: FakeApi, tmp_path: Path, expires: str | None, expected: dict[str, int]
+) -> None:
+    add(api, PLACEMENTPLANS, a_plan(tmp_path, expires))
+    assert free(api) == expected
+
+
+def test_a_plan_and_its_pods_count_once(api: FakeApi, tmp_path: Path) -> None:
+    add(api, PLACEMENTPLANS, a_plan(tmp_path))
+    add(api, live.PODS, labeled(pod("p", "gpu-0-0", 8), "llama"))
+    assert free(api) == NONE
+    assert free(api, {RunName("ml", "llama")}) == ALL
+
+
+def test_what_a_run_of_another_name_has_is_not_free(api: FakeApi, tmp_path: Path) -> None:
+    add(api, PLACEMENTPLANS, a_plan(tmp_path))
+    assert free(api, {RunName("other", "llama"), RunName("ml", "other")}) == NONE
+
+
+def test_only_the_newest_plan_of_a_run_counts(api: FakeApi, tmp_path: Path) -> None:
+    add(api, PLACEMENTPLANS, a_plan(tmp_path))
+    add(api, PLACEMENTPLANS, a_plan(tmp_path, LONG_AGO, number=2))
+    assert free(api) == ALL
+
+
+def test_without_the_kinds_of_gkm_there_are_no_plans(api: FakeApi) -> None:
+    api.served = {("v1", "nodes"), ("v1", "pods")}
+    assert free(api) == ALL
+
+
+def test_a_missing_right_is_named(api: FakeApi) -> None:
+    def refuse(_verb: str, plural: str) -> ApiError | None:
+        return ApiError(403, "Forbidden", "no") if plural == "pods" else None
+
+    api.fault = refuse
+    with pytest.raises(Unreadable, match="missing right: list pods in all namespaces"):
+        free(api)
+
+
+def test_a_pod_that_cannot_be_read_stops_the_plan_since_its_gpus_would_seem_free(api: FakeApi) -> None:
+    wrong = pod("wrong", "gpu-0-0", 8)
+    wrong["spec"]["containers"] = "none"
+    add(api, live.PODS.of(dict), wrong)
+    with pytest.raises(CommandFailed, match="pod ml/wrong cannot be read"):
+        free(api)
+
+
+def test_a_node_that_cannot_be_read_and_an_impossible_request_are_quarantined(api: FakeApi) -> None:
+    wrong = node("wrong", "rack0", "b0")
+    wrong["metadata"]["labels"]["fabric.domain"] = "x" * 400
+    add(api, NODES, wrong)
+    odd = pod("odd", "gpu-0-3", 8)
+    odd["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1.5"
+    add(api, live.PODS.of(dict), odd)
+    snapshot = live.read(Connection(api, "ml"), (), Topology())
+    usable = snapshot.usable(Demand(FLAVOR))
+    assert [(entry.node, entry.why.value) for entry in usable.quarantined] == [
+        ("gpu-0-3", "PodInvalid"),
+        ("wrong", "Unreadable"),
+    ]
+
+
+def test_too_many_pods_end_the_reading(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MAX_PODS", 2)
+    for number in range(3):
+        add(api, live.PODS, pod(f"p{number}", "gpu-0-0", 1))
+    with pytest.raises(Unreadable, match="more than 2 pods; give lists of them with --nodes and --pods"):
+        free(api)
+
+
+def test_without_nodes_and_without_a_cluster_there_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(str(run()).replace("'", '"'))
+    done = run_plan("--run", file, "--kubeconfig", tmp_path / "none")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("error: the kubeconfig cannot be used: ")
+    assert done.stderr.endswith("; or give lists with --nodes and --pods\n")
