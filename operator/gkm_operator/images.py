@@ -18,11 +18,12 @@ from gkm.images.signatures.verify import VERIFY_SECONDS, Verdict, Verifier
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The statements of an image about itself: the bytes of its files (0: not stated) and its creation time."""
+    """The statements of an image about itself: the bytes of its files (0: not stated), creation time, and runtime."""
 
     size_bytes: int = 0
     created: datetime | None = None
     readable: bool = True
+    runtime: str = ""
 
 
 NO_CLAIMS = Claims()
@@ -67,4 +68,4 @@ class CheckedImages(RegistryImages):
     def claims(self, image: str, digest: str) -> Claims:
         """See ImageChecker."""
         described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
-        return Claims(described.size_bytes or 0, described.created)
+        return Claims(described.size_bytes or 0, described.created, runtime=described.format.value)

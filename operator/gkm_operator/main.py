@@ -155,6 +155,12 @@ def add_admission_flags(parser: Parser) -> None:
         default="off",
         type=_switch,
     )
+    parser.add_flag(
+        "--pod-caches",
+        "on: add caches to the pods that name them by labels (features.podCaches of the chart)",
+        default="off",
+        type=_switch,
+    )
     parser.add_flag("--budget", "seconds for one image", default="3", type=_budget)
 
 

@@ -3,24 +3,18 @@
 GKM owns three keys below gkm.io/ and every key below cache.gkm.io/. A patch never contains another key.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gkm.api.node_labels import CACHE_PREFIX, NAME, cache_label
 from gkm.hoststate.names import CacheRef
 
 from gkm_agent.fabric.nvlink import FabricVerdict
 
 DOMAIN, FLAVOR, HEALTH = "gkm.io/fabric-domain", "gkm.io/gpu-flavor", "gkm.io/fabric-health"
-CACHE_PREFIX = "cache.gkm.io/"
-CLUSTER_SCOPE = "cluster_scoped"
-"""In place of a namespace in the label of a ClusterGKMCache: valid in a label key, invalid as a namespace."""
 MAX_CACHES = 512
 """Labels of caches on one Node. The kubelet and every scheduler hold their Nodes in memory."""
 DIGITS = 12
-
-# The syntax of a key's name and of a value (Kubernetes, "Labels and Selectors"); a value may also be empty.
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 Labels = Mapping[str, str]
 
@@ -43,7 +37,7 @@ def wanted(verdict: FabricVerdict, ready: Mapping[CacheRef, str] | None) -> Want
     labels = {key: value for key, value in found.items() if value and not is_invalid_value(value)}
     count = 0
     for ref, digest in sorted((ready or {}).items(), key=lambda item: str(item[0])):
-        key = cache_key(ref)
+        key = cache_label(ref.namespace, ref.name)
         if key is None:
             skipped.append(f"{ref}: its namespace and name have more than 63 characters, too many for a label key")
         elif count == MAX_CACHES:
@@ -52,12 +46,6 @@ def wanted(verdict: FabricVerdict, ready: Mapping[CacheRef, str] | None) -> Want
             count += 1
             labels[key] = digest.removeprefix("sha256:")[:DIGITS]
     return WantedLabels(labels, tuple(skipped), ready is not None)
-
-
-def cache_key(ref: CacheRef) -> str | None:
-    """Return the label key of a cache, None if its name is no valid key. The namespace ends at the first dot."""
-    name = f"{ref.namespace or CLUSTER_SCOPE}.{ref.name}"
-    return CACHE_PREFIX + name if _NAME.fullmatch(name) else None
 
 
 def label_patch(current: Labels, wanted: WantedLabels) -> dict[str, str | None]:
@@ -73,7 +61,7 @@ def label_patch(current: Labels, wanted: WantedLabels) -> dict[str, str | None]:
 
 def is_invalid_value(value: str) -> bool:
     """Return whether a text is not a valid label value."""
-    return bool(value) and _NAME.fullmatch(value) is None
+    return bool(value) and NAME.fullmatch(value) is None
 
 
 def _of_fabric(key: str) -> bool:

@@ -3,7 +3,7 @@
 from gkm_cli.doctor import images
 from gkm_cli.doctor.domains import claims, cluster, compute_domains, readiness
 from gkm_cli.doctor.domains.reading import ListCheck, ReadingCheck
-from gkm_cli.doctor.installation import caches, configuration, controllers, daemons, kinds, nodes, webhook
+from gkm_cli.doctor.installation import caches, configuration, controllers, daemons, kinds, labeled_pods, nodes, webhook
 from gkm_cli.doctor.installation.observation import InstallationCheck
 from gkm_cli.doctor.runner import Check
 
@@ -85,6 +85,13 @@ CHECKS: tuple[Check, ...] = (
         "no node has been fetching for too long",
         caches.stuck,
         ("caches", "reports"),
+        cluster_wide=False,
+    ),
+    InstallationCheck(
+        "caches/by-label",
+        "every pod with the label of a cache was seen by the webhook",
+        labeled_pods.unseen,
+        ("labeled_pods",),
         cluster_wide=False,
     ),
     ListCheck(

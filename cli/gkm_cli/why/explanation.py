@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gkm.api.installation import DRIVER
-
 from gkm_cli.clusters.connection import connected
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.output import CommandFailed, NegativeResult, Output, line, show, table
 from gkm_cli.progress import waiting
 from gkm_cli.why.observation import observe
-from gkm_cli.why.outcome import kubectl
+from gkm_cli.why.unmounted import no_volume
 from gkm_cli.why.walk import State, Step, walk
 
 _PREFIXES = ("pod/", "pods/", "po/")
@@ -25,18 +23,12 @@ def explain(name: str, cluster: ClusterOptions, namespace: str, output: Output) 
     """
     connection = connected(cluster, namespace)
     where = namespace or connection.namespace
-    pod = next((name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix)), name)
-    with waiting(f"reading pod {pod}"):
-        facts = observe(connection.api, pod, where)
-    steps = [step for each in facts for step in walk(each)] or [_no_volume(pod, where)]
+    plain = next((name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix)), name)
+    with waiting(f"reading pod {plain}"):
+        pod, facts = observe(connection.api, plain, where)
+    steps = [step for each in facts for step in walk(each)] or [no_volume(pod)]
     show([_entry(step) for step in steps], output, lambda: _print_steps(steps))
     _conclude(steps)
-
-
-def _no_volume(pod: str, namespace: str) -> Step:
-    described = kubectl("get", "pod", pod, "-n", namespace, "-o", "yaml")
-    hint = f"add a csi volume of {DRIVER}, as deploy/samples/pod.yaml has it; {described} shows the volumes"
-    return Step("", "volume", State.BROKEN, f"the pod has no volume of {DRIVER}", hint)
 
 
 def _entry(step: Step) -> dict[str, Any]:

@@ -30,8 +30,8 @@ EVENTS = Resource("v1", "Event", "events", namespaced=True, type=Event)
 _NAMES = ("cacheName", "clusterCacheName", "csi.gkm.io/GKMCache")
 
 
-def observe(api: Api, name: str, namespace: str) -> list[Facts]:
-    """Return the facts about each volume of GKM in a pod; none if the pod has no such volume.
+def observe(api: Api, name: str, namespace: str) -> tuple[Pod, list[Facts]]:
+    """Return a pod, and the facts about each of its volumes of GKM.
 
     Raises:
         CommandFailed: there is no such pod.
@@ -42,7 +42,7 @@ def observe(api: Api, name: str, namespace: str) -> list[Facts]:
         raise CommandFailed(f"there is no pod {name} in the namespace {namespace}; name its namespace with -n")
     volumes = [volume for volume in pod.spec.volumes or () if volume.csi and volume.csi.driver == DRIVER]
     if not volumes:
-        return []
+        return pod, []
     has_driver: Observed[object] = _observed(lambda: get(api, CSI_DRIVERS, DRIVER))
     csi_node = _observed(lambda: get(api, CSINODES, pod.spec.node_name) if pod.spec.node_name else None)
     events = _observed(lambda: _failed_mounts(api, pod))
@@ -52,7 +52,7 @@ def observe(api: Api, name: str, namespace: str) -> list[Facts]:
     summary: Observed[KubeletSummary] = Observed()
     if pod.status.phase == "Running" and any(each.is_private for each in facts):
         summary = _observed(lambda: _summary(api, pod.spec.node_name))
-    return [_with_cache(api, replace(each, layer_bytes=_layer_bytes(summary, each))) for each in facts]
+    return pod, [_with_cache(api, replace(each, layer_bytes=_layer_bytes(summary, each))) for each in facts]
 
 
 def _summary(api: Api, node: str) -> KubeletSummary:

@@ -15,6 +15,7 @@ class Feature(StrEnum):
     TOPOLOGY_LABELS = "topologyLabels"
     TOPOLOGY_HYGIENE = "topologyHygiene"
     CLIQUES = "cliques"
+    POD_CACHES = "podCaches"
 
     @property
     def component(self) -> str:
@@ -24,9 +25,11 @@ class Feature(StrEnum):
 
     @property
     def binding(self) -> str:
-        """Return the ClusterRoleBinding that gives the controllers the rights of the feature."""
+        """Return the ClusterRoleBinding of the feature: of the controllers, or of admission if these have no part."""
         words = self.component.rpartition("/")[2]
-        return "gkm-cliques" if self is Feature.CLIQUES else f"gkm-controllers-{words}"
+        if self is Feature.CLIQUES:
+            return "gkm-cliques"
+        return f"gkm-{'admission' if self is Feature.POD_CACHES else 'controllers'}-{words}"
 
 
 INSTALL = "apply deploy/base, or install the Helm chart"

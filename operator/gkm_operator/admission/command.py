@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
 
 
 def _workloads(arguments: argparse.Namespace, config: Config) -> "WorkloadReviews | None":
-    if not (arguments.domains or arguments.task_groups):
+    if not (arguments.domains or arguments.task_groups or arguments.pod_caches):
         return None
     from gkm_operator.admission.workloads import WorkloadReviews  # noqa: PLC0415 -- as in run
 

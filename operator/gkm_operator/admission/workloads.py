@@ -1,4 +1,4 @@
-"""Composes the reviewers of workloads and of group templates that the flags name, their watches, and the renderer.
+"""Composes the reviewers of workloads, group templates and pods that the flags name, their watches, and the renderer.
 
 Imported only with such a flag: without one, the process needs no access to the API, and saves the client's memory.
 """
@@ -20,6 +20,8 @@ from gkm_operator.admission.groups import reviewer as groups
 from gkm_operator.admission.groups.cluster_checks import ApiChecks
 from gkm_operator.admission.groups.observed_templates import ObservedTemplates
 from gkm_operator.admission.groups.view import Partners
+from gkm_operator.admission.pods import reviewer as pods
+from gkm_operator.admission.pods.observed_caches import ObservedCaches
 
 
 class WorkloadReviews:
@@ -33,7 +35,7 @@ class WorkloadReviews:
         )
         view, budgets = ClusterView(api, reads, own_namespace()), Budgets()
         self.reviewers: dict[str, WorkloadReviewer[Any]] = {}
-        self._watches: list[ClusterView | ObservedTemplates] = []
+        self._watches: list[ClusterView | ObservedTemplates | ObservedCaches] = []
         self._renderer: RenderingProcess | None = None
         if arguments.domains:
             self.reviewers |= domains.reviewers(view, config.network, budgets)
@@ -43,6 +45,10 @@ class WorkloadReviews:
             partners = Partners(templates, ApiChecks(reads), self._renderer, config.task_groups)
             self.reviewers |= groups.reviewers(view, partners, config.network, budgets)
             self._watches.append(templates)
+        if arguments.pod_caches:
+            caches = ObservedCaches(api)
+            self.reviewers |= pods.reviewers(view, caches, config, budgets)
+            self._watches.append(caches)
 
     def start(self) -> None:
         """Start the watches."""

@@ -40,6 +40,8 @@ class Outcome:
     signers: tuple[Signer, ...] = ()
     """The signers whose signatures made the digest acceptable."""
     age: Age = NO_AGE
+    runtime: str = ""
+    """The program that wrote the cache; "" while unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,12 @@ def verdict_outcome(
     if verdict.verified is True:
         age = Age(claims.created, verdict.signed, readable=claims.readable)
         good = Outcome(image, digest, TRUE, verdict.reason, verdict.message, claims.size_bytes, settled=sized)
-        return replace(good, signers=verdict.signers, age=age)
+        return replace(good, signers=verdict.signers, age=age, runtime=claims.runtime)
     sure = verdict.verified is not None or verdict.reason is Reason.NOT_REQUIRED
     if verdict.allowed:
         required, settled = Reason.NOT_REQUIRED, sized and sure
         passed = Outcome(image, digest, TRUE, required, verdict.message, claims.size_bytes, settled=settled, sure=sure)
-        return replace(passed, age=Age(claims.created, readable=claims.readable))
+        return replace(passed, age=Age(claims.created, readable=claims.readable), runtime=claims.runtime)
     status = FALSE if sure else UNKNOWN
     return Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
 

@@ -130,12 +130,13 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         # Nothing was resolved. An older digest stays next to the image it was resolved from, which tells it from the
         # present one.
         return status
-    known = cache.status.size_bytes if cache.status.resolved_digest == outcome.digest else 0
+    known = cache.status if cache.status.resolved_digest == outcome.digest else CacheStatus()
     return structs.replace(
         status,
         image=outcome.image,
         resolved_digest=outcome.digest,
-        size_bytes=outcome.size_bytes or known,
+        size_bytes=outcome.size_bytes or known.size_bytes,
+        runtime=outcome.runtime or known.runtime,
         signers=list(outcome.signers),
         image_created=age.written(outcome.age.created),
         image_signed=age.written(outcome.age.signed),

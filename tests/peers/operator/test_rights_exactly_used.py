@@ -20,7 +20,7 @@ from support.operator.domains import ENROLLED
 from support.operator.group_templates import DOMAIN, Json, config_map, group, pool, task_pod, template
 from support.operator.nodes import put
 from support.operator.plans import gpu_node, run
-from support.operator.rights import BASE, DOMAINS, RIGHTS, SYSTEM, TASK_GROUPS, TOPOLOGY, Right
+from support.operator.rights import BASE, DOMAINS, POD_CACHES, RIGHTS, SYSTEM, TASK_GROUPS, TOPOLOGY, Right
 from support.operator.seen import NODE, TEAM
 from support.peers import require
 
@@ -230,7 +230,7 @@ def test_no_right_is_granted_twice() -> None:
         and not (right in BASE and wide in TOPOLOGY)
     ]
     assert twice == []
-    for part in (BASE, DOMAINS, TASK_GROUPS):
+    for part in (BASE, DOMAINS, TASK_GROUPS, POD_CACHES):
         assert len(part) == len(set(part))
 
 

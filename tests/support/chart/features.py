@@ -53,6 +53,13 @@ grove.builtInControllers in gkm-config as well (docs/reference/built-in-cliques.
         {"features": {"cliques": True}},
     ),
     Component(
+        "pod-caches",
+        """\
+Volumes for pods that name a cache by a label (docs/how-to/caches-by-label.md). Pods prefer nodes where their cache is
+ready if fabric.cacheLabels is set in the ConfigMap gkm-config. In a kustomization of your own:""",
+        {"features": {"podCaches": True}},
+    ),
+    Component(
         "pod-monitors",
         """\
 PodMonitors of the Prometheus operator, whose kinds must be there. In a kustomization of your own:""",
@@ -85,7 +92,7 @@ In a kustomization of your own:""",
 The webhook's certificate comes from cert-manager, and its pods need no right to write webhook configurations. Name this
 component after all others: it replaces flags, and fills every caBundle. In a kustomization of your own:""",
         {"admission": {"certificates": "cert-manager"}},
-        after=("domains", "task-groups"),
+        after=("domains", "task-groups", "pod-caches"),
     ),
 )
 OVERLAYS = (

@@ -98,6 +98,13 @@ def stale(site: InstalledSite) -> Iterator[None]:
         site.remove(site_of.REPORTS, "gone", TEAM)
 
 
+def labeled_pod(site: InstalledSite) -> AbstractContextManager[None]:
+    """A pod with the label of a cache, where no webhook saw it."""
+    metadata = {"name": "by-label", "namespace": TEAM, "labels": {"gkm.io/cache": "llama"}}
+    spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
+    return site.created(site_of.PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
 def verdict(status: str, reason: str, message: str) -> Plant:
     """The controllers refuse the cache, and the agent repeats the reason (gkm_agent's decisions)."""
     conditions = [condition("Verified", status, reason, message), condition("Ready", "False", "NotVerified")]
@@ -270,6 +277,7 @@ FAULTS: Mapping[str, Plant] = {
     "caches/stuck": reported(
         state="Downloading", progress=3, last_updated=timestamp(datetime.now(UTC) - timedelta(hours=2))
     ),
+    "caches/by-label": labeled_pod,
     "images/signatures": lambda site: running_image(site, signed=False),
 }
 """By the names on docs/reference/doctor.md."""

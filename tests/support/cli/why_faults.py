@@ -1,5 +1,6 @@
 """Faults in the objects between a pod and its kernels: the link that each breaks, and the command that mends it."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -50,11 +51,26 @@ def no_mount_path(made: dict[str, Json]) -> None:
     del attributes(made)["mountPath"]
 
 
+def unmounted(made: dict[str, Json], **metadata: Json) -> None:
+    """Take the volume away; `metadata` are labels and annotations."""
+    made["pod"]["spec"].update(volumes=[], containers=[{"name": "server", "image": "i"}])
+    made["pod"]["metadata"].update(metadata)
+
+
+LABEL = {"gkm.io/cache": "llama"}
+REPORT = json.dumps({"skipped": [{"what": "gkm.io/cache", "why": "the pod has another volume gkm-cache"}]})
+
 FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
-    "no volume": (
+    "no volume": ("volume", unmounted, "deploy/samples/pod.yaml"),
+    "a label that the webhook did not see": (
         "volume",
-        lambda made: made["pod"]["spec"].update(volumes=[], containers=[{"name": "server", "image": "i"}]),
-        "deploy/samples/pod.yaml",
+        lambda made: unmounted(made, labels=LABEL),
+        "kubectl get mutatingwebhookconfiguration gkm-pod-caches shows whether it is installed",
+    ),
+    "a label that the webhook could not use": (
+        "volume",
+        lambda made: unmounted(made, labels=LABEL, annotations={"gkm.io/injected": REPORT}),
+        "create the pod again",
     ),
     "two caches": ("volume", lambda made: attributes(made).update(clusterCacheName="llama"), "name it by cacheName"),
     "a foreign namespace": (

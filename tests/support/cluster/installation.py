@@ -1,4 +1,4 @@
-"""GKM on a testbed cluster: crds/ and deploy/base as they are, and our processes beside kubelet instead of in pods.
+"""GKM on a testbed cluster: crds/, deploy/base, pod-caches, and our processes beside kubelet instead of in pods.
 
 Each process has the token of its own ServiceAccount, so what deploy/base does not allow it cannot do.
 """
@@ -23,7 +23,8 @@ from support.peers import build as peers
 ROOT = Path(__file__).parents[3]
 SYSTEM = "gkm-system"
 WEBHOOKS = "gkm-caches"
-IN_PODS = frozenset({"DaemonSet", "Deployment", "Service", "PodDisruptionBudget", "Kustomization"})
+MANIFESTS = ("base", "components/pod-caches")
+IN_PODS = frozenset({"DaemonSet", "Deployment", "Service", "PodDisruptionBudget", "Kustomization", "Component"})
 """Kinds of deploy/base that are not applied: their processes run beside kubelet."""
 NOT_ALLOWED = gkm_objects.cache("not-allowed", "default", "127.0.0.1:9/not/allowed:1")
 """What our webhook, and nobody else, refuses: an address of this machine that is not configured."""
@@ -60,6 +61,7 @@ class Installation:
             "verification": {"policies": [{"keys": list(keys)}]},
             "registries": {"hosts": hosts},
             "store": {"minFreePercent": 0},
+            "fabric": {"cacheLabels": True},
         }
         made.config.write_text(yaml.safe_dump(config))
         with ExitStack() as stack:
@@ -90,14 +92,15 @@ class Installation:
         self.cluster.apply(ROOT / "crds")
         found = [
             document
-            for path in sorted((ROOT / "deploy" / "base").glob("*.yaml"))
+            for directory in MANIFESTS
+            for path in sorted((ROOT / "deploy" / directory).glob("*.yaml"))
             for document in _documents(path)
             if document["kind"] not in IN_PODS
         ]
         for document in found:
-            if document["kind"] == "ValidatingWebhookConfiguration":
-                url = f"https://127.0.0.1:{self.webhook_port}/validate"
-                document["webhooks"] = [webhook | {"clientConfig": {"url": url}} for webhook in document["webhooks"]]
+            for webhook in document.get("webhooks", ()):
+                path = webhook["clientConfig"]["service"]["path"]
+                webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self.webhook_port}{path}"}
         self.cluster.apply(sorted(found, key=lambda document: document["kind"] != "Namespace"))
 
     def run(self, name: str) -> Process:
@@ -157,6 +160,8 @@ def _admission(gkm: Installation) -> list[str | Path]:
         gkm.directory / "tls",
         "--tls-names=127.0.0.1",
         f"--webhook-configuration={WEBHOOKS}",
+        "--webhook-configuration=mutating/gkm-pod-caches",
+        "--pod-caches=on",
     ]
     listen = f"--listen=127.0.0.1:{gkm.webhook_port}"
     return ["gkm_operator.main", "admission", "--config", gkm.config, "--kubeconfig", account, listen, health, *tls]

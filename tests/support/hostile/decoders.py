@@ -33,12 +33,15 @@ from gkm_agent.kubernetes.source import OWN_NODE
 from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
 from gkm_cli.cache import gpu_files
+from gkm_cli.why import unmounted
 from gkm_operator.admission import review
 from gkm_operator.admission.domains import requests as workloads
 from gkm_operator.admission.domains import thin_objects
 from gkm_operator.admission.groups import objects as templates
 from gkm_operator.admission.groups.pods import ReviewedTaskPod
 from gkm_operator.admission.https import http1
+from gkm_operator.admission.pods import observed_caches
+from gkm_operator.admission.pods.objects import CachePod
 from gkm_operator.caches.nodes import liveness as presence
 from gkm_operator.caches.nodes import reports as contributions
 from gkm_operator.hypernodes import objects as topology
@@ -213,6 +216,9 @@ KUBE = (
             templates.TEMPLATES,
             templates.POOLS,
             templates.TASK_GROUPS,
+            observed_caches.CACHES,
+            observed_caches.CLUSTER_CACHES,
+            observed_caches.NAMESPACES,
         )
     ),
     Decoder(
@@ -234,7 +240,15 @@ KUBE = (
             templates.ReviewedGroup,
             templates.ReviewedIdentity,
             ReviewedTaskPod,
+            CachePod,
         )
+    ),
+    Decoder(
+        "report about a pod",
+        lambda text: unmounted.left_out(text.decode()),
+        unmounted.Report,
+        unmounted.MAX_REPORT,
+        factor=OBJECT_FACTOR,
     ),
     Decoder(
         "readiness",

@@ -86,7 +86,7 @@ class Accounts:
         self.cluster.apply([*spaces, *found, self._pull_secret()])
         self.configure_webhook()
         added = [*component("domains"), *component("task-groups")]
-        added += [*component("topology"), *component("topology-labels")]
+        added += [*component("topology"), *component("topology-labels"), *component("pod-caches")]
         self.cluster.apply([called_here(one, self.webhook_port) if "webhooks" in one else one for one in added])
 
     def configure_webhook(self) -> None:
@@ -135,7 +135,8 @@ class Accounts:
         tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
         configured = [f"--webhook-configuration={WEBHOOKS}"]
         configured += [f"--webhook-configuration={kind}/{name}" for kind, name in product(WEBHOOK_KINDS, COMPONENTS)]
-        switches = ("--domains=on", "--task-groups=on")
+        configured.append("--webhook-configuration=mutating/gkm-pod-caches")
+        switches = ("--domains=on", "--task-groups=on", "--pod-caches=on")
         words: list[str | Path] = ["admission", "--kubeconfig", account, *listen, *tls, *configured, *switches]
         # It looks for its CA in the configuration once a minute; a life is not to wait for that.
         process = self._run("admission", HURRIED, *words)

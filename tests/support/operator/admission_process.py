@@ -1,5 +1,6 @@
 """The admission process that a real API server calls, and what a test needs of both."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,13 @@ class AdmissionSite:
     health: str = field(default_factory=lambda: f"127.0.0.1:{ports.free()}")
     process: Process = field(init=False)
 
-    def serve(self, configuration: dict[str, Any], feature: str, switch: str) -> None:
+    def serve(
+        self,
+        configuration: dict[str, Any],
+        feature: str,
+        switch: str,
+        kinds: Sequence[str] = ("mutating", "validating"),
+    ) -> None:
         """Start the process with its own account (again), and wait until it serves the webhooks of a feature."""
         config = self.directory / "config.yaml"
         config.write_text(yaml.safe_dump(configuration))
@@ -38,8 +45,7 @@ class AdmissionSite:
             f"--health={self.health}",
             f"--self-signed={self.directory / 'tls'}",
             "--tls-names=127.0.0.1",
-            f"--webhook-configuration=mutating/{feature}",
-            f"--webhook-configuration=validating/{feature}",
+            *(f"--webhook-configuration={kind}/{feature}" for kind in kinds),
             switch,
             f"--kubeconfig={self.cluster.kubeconfig_for(ACCOUNT)}",
         )

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gkm_operator.admission.domains.placement import PREFERRED, REQUIRED
 from gkm_operator.admission.https.http1 import MAX_BODY_BYTES
-from support.operator import group_templates, workloads
+from support.operator import group_templates, pod_caches, workloads
 from support.operator.reviews import review
 from support.operator.webhook import REVIEW, post
 
@@ -23,6 +24,7 @@ REVIEWS = (
     {"/validate": REVIEW}
     | {path: workloads.review(path, found) for path, found in workloads.reviewed_objects().items()}
     | group_templates.reviews()
+    | pod_caches.reviews()
 )
 """A review that is admitted, by path."""
 
@@ -38,7 +40,7 @@ def bodies(seed: int) -> Iterator[tuple[str, bytes]]:
         yield path, body
 
 
-_METADATA, _CONTAINERS = '"metadata": {', '"containers": ['
+_METADATA, _CONTAINERS, _SPEC = '"metadata": {', '"containers": [', '"spec": {'
 _TEMPLATE, _NAMES, _TASKS = '"template": {', '"commonGroupTemplates": [', '"tasks": ['
 FILLINGS = (
     (_METADATA, '"labels": {', '"a%d":"",', '"z":""}, '),
@@ -56,6 +58,18 @@ FILLINGS = (
     (_CONTAINERS, '{"resources":{"limits":{', '"a%d":1,', '"z":1}}},'),
     (_CONTAINERS, '{"resources":{"claims":[', '{"name":""},', '{"name":""}]}},'),
     (_CONTAINERS, "", "[[[[[[[[[[],", ""),
+    (_CONTAINERS, '{"env":[', '{"name":"a%d"},', '{"name":"z"}]},'),
+    (_CONTAINERS, '{"volumeMounts":[', '{"mountPath":"/%d"},', '{"mountPath":"/"}]},'),
+    (_SPEC, '"volumes": [', '{"name":"a%d"},', '{"name":"z"}], '),
+    (_SPEC, '"volumes": [{"csi":{"volumeAttributes":{', '"a%d":"",', '"z":""}}}], '),
+    (_SPEC, f'"affinity": {{"nodeAffinity":{{"{PREFERRED}":[', "{},", "{}]}}, "),
+    (_SPEC, f'"affinity": {{"nodeAffinity":{{"{REQUIRED}":{{"nodeSelectorTerms":[', "{},", "{}]}}}, "),
+    (
+        _SPEC,
+        f'"affinity": {{"nodeAffinity":{{"{REQUIRED}":{{"nodeSelectorTerms":[{{"matchExpressions":[',
+        "{},",
+        "{}]}]}}}, ",
+    ),
     (_TEMPLATE, '"a":[', "{},", "{}],"),
     (_TEMPLATE, "", '"a%d":[],', ""),
     (_TEMPLATE, '"validation":[', '{"expression":"%d"},', '{"expression":""}],'),

@@ -67,11 +67,12 @@ def sample() -> list[Json]:
 BASE = sorted(granted(manifests()))
 DOMAINS = sorted(granted(component("domains")))
 TASK_GROUPS = sorted(granted(component("task-groups")))
+POD_CACHES = sorted(granted(component("pod-caches")))
 TOPOLOGY = sorted([*granted(component("topology")), *granted(component("topology-labels"))])
-SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY})
+SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY, *POD_CACHES})
 """Those of deploy/base and of the components, which share some."""
 _OF_ADMISSION = [right for right in TASK_GROUPS if right.account == "gkm-admission"]
-RIGHTS = sorted({*BASE, *DOMAINS, *_OF_ADMISSION, *TOPOLOGY, *granted(sample())})
+RIGHTS = sorted({*BASE, *DOMAINS, *_OF_ADMISSION, *TOPOLOGY, *POD_CACHES, *granted(sample())})
 """What the processes use in tests/peers/operator/test_rights_exactly_used.py, and what the sample opens besides.
 
 The controllers use those for group templates in test_task_groups_disturbed.py.

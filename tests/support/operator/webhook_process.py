@@ -11,9 +11,11 @@ from pathlib import Path
 from gkm.hoststate import files, logs
 from gkm_operator.admission.domains.single_reads import READ_SECONDS
 from gkm_operator.admission.https.server import Reviewer
+from gkm_operator.admission.pods.reviewer import PATH
 from gkm_operator.admission.validator import ImageValidator
 from support.operator.group_templates import filled, rendering
 from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
+from support.operator.pod_caches import pod_caches
 from support.operator.reviews import IMAGE
 from support.operator.webhook import serving
 from support.operator.workloads import enrolled_set
@@ -36,7 +38,8 @@ def main() -> None:
     with rendering() as renderer:
         groups = filled(renderer)
         groups.api.fault = _slow_reads
-        serve(directory, validator, workloads.reviewers | groups.reviewers)
+        pods = {PATH: pod_caches("llama").reviewer}
+        serve(directory, validator, workloads.reviewers | groups.reviewers | pods)
 
 
 def serve(directory: Path, validator: ImageValidator, reviewers: Mapping[str, Reviewer]) -> None:

@@ -32,6 +32,24 @@ class Metadata(Struct, frozen=True, rename="camel"):
     managed_fields: tuple[ManagedField, ...] = ()
 
 
+class _LabeledMetadata(Struct, frozen=True):
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class _Phase(Struct, frozen=True):
+    phase: str = ""
+
+
+class LabeledPod(Struct, frozen=True):
+    """A pod of a user with the label of a cache."""
+
+    metadata: _LabeledMetadata
+    status: _Phase = _Phase()
+
+
 class _Condition(Struct, frozen=True, rename="camel"):
     type: str
     status: str

@@ -8,6 +8,7 @@ from gkm.api.caches import Cache
 from gkm.api.config import ConfigInvalid
 from gkm.api.installation import ADMISSION, AGENT, CONFIG_MAP, CONTROLLERS, CSI, DRIVER, NAMESPACE
 from gkm.api.nodes import CacheNode
+from gkm.api.pod_caches import CACHE, CLUSTER_CACHE
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import (
     CLUSTERGKMCACHENODES,
@@ -28,7 +29,7 @@ from gkm.kube.resources import (
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.findings import Finding
 from gkm_cli.doctor.installation import configuration, kinds, webhook
-from gkm_cli.doctor.installation.objects import CSINode, Node, NodeLease, Pod, named_classes
+from gkm_cli.doctor.installation.objects import CSINode, LabeledPod, Node, NodeLease, Pod, named_classes
 from gkm_cli.doctor.installation.observed import Objects, Observed
 from gkm_cli.doctor.json_values import at
 from gkm_cli.doctor.reader import ClusterReader, Collection
@@ -45,6 +46,10 @@ BINDINGS = _json("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterr
 CERTIFICATES = _json("cert-manager.io/v1", "Certificate", "certificates", namespaced=True)
 NODE_LEASES = Collection(LEASES.of(NodeLease), namespace="kube-node-lease")
 PODS = Collection(Resource("v1", "Pod", "pods", namespaced=True, type=Pod), namespace=NAMESPACE)
+LABELED_PODS = tuple(
+    Collection(Resource("v1", "Pod", "pods", namespaced=True, type=LabeledPod), labels=labels)
+    for labels in (CACHE, f"{CLUSTER_CACHE},!{CACHE}")
+)
 SLICES = Collection(
     _json("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", namespaced=True),
     labels=f"kubernetes.io/service-name={ADMISSION}",
@@ -168,5 +173,6 @@ SOURCES: Mapping[str, Callable[[ClusterReader], Any]] = {
     "nodes": lambda reader: reader.list(Collection(NODES.of(Node))),
     "caches": _caches,
     "reports": _reports,
+    "labeled_pods": lambda reader: [pod for each in LABELED_PODS for pod in reader.list(each)],
 }
 """How each field of `Observed` is read."""

@@ -12,7 +12,7 @@ from gkm.api.nodes import CacheNode
 from gkm.kube.resources import Json
 
 from gkm_cli.doctor.findings import Finding, Severity, named
-from gkm_cli.doctor.installation.objects import CSINode, Node, NodeLease, Pod
+from gkm_cli.doctor.installation.objects import CSINode, LabeledPod, Node, NodeLease, Pod
 from gkm_cli.doctor.json_values import at
 
 INSTALL = "install GKM (docs/reference/chart.md): helm upgrade --install gkm deploy/chart/gkm"
@@ -48,6 +48,8 @@ class Observed:
     nodes: Sequence[Node] = ()
     caches: Sequence[Cache] = ()
     reports: Sequence[CacheNode] = ()
+    labeled_pods: Sequence[LabeledPod] = ()
+    """The pods that name a cache by a label."""
 
     @cached_property
     def config(self) -> Config | ConfigInvalid:

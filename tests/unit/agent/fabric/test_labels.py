@@ -2,8 +2,9 @@
 
 import re
 
+from gkm.api.node_labels import cache_label
 from gkm.hoststate.names import CacheRef
-from gkm_agent.fabric.labels import MAX_CACHES, WantedLabels, cache_key, label_patch, wanted
+from gkm_agent.fabric.labels import MAX_CACHES, WantedLabels, label_patch, wanted
 from gkm_agent.fabric.nvlink import FabricVerdict, Health
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,8 +40,8 @@ def test_ready_caches_have_labels_by_namespace_name_and_the_start_of_their_diges
 
 def test_a_name_that_cannot_be_a_key_is_left_out_with_a_reason() -> None:
     long = CacheRef("ml-apps", "n" * 56)
-    assert cache_key(CacheRef("ml-apps", "n" * 55)) == "cache.gkm.io/ml-apps." + "n" * 55
-    assert cache_key(long) is None
+    assert cache_label("ml-apps", "n" * 55) == "cache.gkm.io/ml-apps." + "n" * 55
+    assert cache_label("ml-apps", long.name) is None
     found = wanted(GOOD, {long: DIGEST})
     assert found.labels == FABRIC
     assert found.skipped == (f"{long}: its namespace and name have more than 63 characters, too many for a label key",)
@@ -105,5 +106,5 @@ def test_a_patch_makes_it_so_and_names_only_keys_of_ours(
 
 @given(st.dictionaries(st.builds(CacheRef, st.none() | _NAME, _NAME), st.just(DIGEST), max_size=8))
 def test_two_caches_never_share_a_label(ready: dict[CacheRef, str]) -> None:
-    keys = [key for key in map(cache_key, ready) if key is not None]
+    keys = [key for key in (cache_label(one.namespace, one.name) for one in ready) if key is not None]
     assert len(keys) == len(set(keys))

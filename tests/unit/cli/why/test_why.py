@@ -33,6 +33,7 @@ from gkm_cli.why.facts import (
 from gkm_cli.why.links import hits
 from gkm_cli.why.observation import PODS, cache_name, observe
 from gkm_cli.why.remedies import remedy
+from gkm_cli.why.unmounted import no_volume
 from gkm_cli.why.walk import LINKS, State, walk
 from msgspec.json import decode
 from support.kube.fake_api import FakeApi
@@ -184,7 +185,7 @@ def hits_of(answer: bytes | ApiError, *, read_only: str = "false", phase: str = 
     }
     api.create(PODS, pod)
     api.merge(PODS, "p", {"status": {"phase": phase}}, "team", subresource="status")
-    (facts,) = observe(api, "p", "team")
+    _, (facts,) = observe(api, "p", "team")
     return hits.decide(facts).detail, [path for verb, path, _ in api.calls if verb == "discover"]
 
 
@@ -224,3 +225,27 @@ def test_a_layer_that_cannot_be_read_is_no_broken_link(answer: bytes | ApiError,
 @pytest.mark.parametrize(("read_only", "phase"), [("true", "Running"), ("false", "Pending"), ("false", "Succeeded")])
 def test_kubelet_is_read_for_running_pods_with_a_layer_only(read_only: str, phase: str) -> None:
     assert hits_of(summary(0), read_only=read_only, phase=phase)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "detail"),
+    [
+        ({}, {}, "the pod has no volume of csi.gkm.io"),
+        ({"gkm.io/cache": ""}, {}, "the pod has no volume of csi.gkm.io"),
+        ({"gkm.io/cache": "a"}, {}, "the webhook was not called"),
+        ({"gkm.io/cluster-cache": "a"}, {}, "the webhook was not called"),
+        ({}, {"gkm.io/injected": '{"skipped":[{"what":"w","why":"y"},{}]}'}, "gave the pod no volume: w: y; : "),
+        ({}, {"gkm.io/injected": "{}"}, "its report has no reason"),
+        ({}, {"gkm.io/injected": "[" * 30_000}, "cannot be read"),
+        ({}, {"gkm.io/injected": " " * 40_000}, "longer than any"),
+        ({}, {"gkm.io/injected": '{"skipped":1}'}, "cannot be read"),
+        ({}, {"gkm.io/injected": "\ud800"}, "cannot be read"),
+    ],
+)
+def test_a_pod_without_a_volume_is_told_from_one_whose_label_had_no_effect(
+    labels: dict[str, str], annotations: dict[str, str], detail: str
+) -> None:
+    step = no_volume(Pod(ObjectMeta(name="p", namespace="team", labels=labels, annotations=annotations)))
+    assert (step.link, step.state) == ("volume", State.BROKEN)
+    assert detail in step.detail
+    assert step.hint

@@ -260,6 +260,7 @@ def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         self_signed="",
         domains=False,
         task_groups=False,
+        pod_caches=False,
         tls_cert=str(issued.certificate),
         tls_key=str(issued.key),
         listen=("127.0.0.1", 0),

@@ -221,6 +221,18 @@ def test_a_known_size_survives_a_check_without_a_size() -> None:
     assert status.size_bytes == 7
 
 
+def test_the_runtime_is_that_of_the_image_and_survives_a_check_that_does_not_show_it() -> None:
+    read = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7, runtime="vllm")), NOBODY, THEN)
+    assert read
+    assert read.runtime == "vllm"
+    again = desired_status(cache(read), verdict_outcome(IMAGE, DIGEST, WARNED, Claims(7)), NOBODY, NOW)
+    assert again
+    assert again.runtime == "vllm"
+    moved = desired_status(cache(read), verdict_outcome(IMAGE, OTHER, GOOD, Claims(7)), NOBODY, NOW)
+    assert moved
+    assert moved.runtime == ""
+
+
 def test_zeros_are_explicit_and_names_complete() -> None:
     written = apply_configuration(cache(), settled())
     assert (written["apiVersion"], written["kind"]) == ("gkm.io/v1alpha1", "GKMCache")

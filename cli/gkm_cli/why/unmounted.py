@@ -1,0 +1,65 @@
+"""Why a pod has no volume of GKM: it has no label either, or one that the webhook did not see or could not use."""
+
+import msgspec
+from gkm.api.features import Feature, install
+from gkm.api.installation import DRIVER
+from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED, WEBHOOK
+from msgspec import Struct
+
+from gkm_cli.why.facts import Pod
+from gkm_cli.why.outcome import kubectl
+from gkm_cli.why.walk import State, Step
+
+_BY_LABEL = "docs/how-to/caches-by-label.md"
+MAX_REPORT = 32 << 10
+"""Characters. The reports of the webhook are shorter; the annotations of a pod may have 256 KiB."""
+
+
+class Skipped(Struct, frozen=True):
+    """A part that the webhook left out, and why."""
+
+    what: str = ""
+    why: str = ""
+
+
+class Report(Struct, frozen=True):
+    """The parts of the webhook's report that were left out."""
+
+    skipped: tuple[Skipped, ...] = ()
+
+
+def no_volume(pod: Pod) -> Step:
+    """Return the step of a pod without a volume of GKM."""
+    labels = [key for key in (CACHE, CLUSTER_CACHE) if pod.metadata.labels.get(key)]
+    report = pod.metadata.annotations.get(INJECTED)
+    if report is not None:
+        detail = f"the webhook gave the pod no volume: {left_out(report)}"
+        return _broken(detail, f"correct that, and create the pod again ({_BY_LABEL})")
+    if labels:
+        detail = f"the pod has the label {labels[0]} and no annotation {INJECTED}: the webhook was not called"
+        found = kubectl("get", "mutatingwebhookconfiguration", WEBHOOK)
+        return _broken(
+            detail,
+            f"{found} shows whether it is installed (else {install(Feature.POD_CACHES)}); if it is, it was away when "
+            "the pod was created, or the label came later: create the pod again",
+        )
+    described = kubectl("get", "pod", pod.metadata.name, "-n", pod.metadata.namespace, "-o", "yaml")
+    return _broken(
+        f"the pod has no volume of {DRIVER}",
+        f"add a csi volume of {DRIVER}, as deploy/samples/pod.yaml has it; {described} shows the volumes",
+    )
+
+
+def left_out(report: str) -> str:
+    """Return the reasons in a report, which its reader must escape: any author of a pod can write one."""
+    if len(report) > MAX_REPORT:
+        return f"its report {INJECTED} is longer than any of the webhook"
+    try:
+        found = msgspec.json.decode(report, type=Report).skipped
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return f"its report {INJECTED} cannot be read"
+    return "; ".join(f"{each.what}: {each.why}" for each in found[:4]) or "its report has no reason"
+
+
+def _broken(detail: str, hint: str) -> Step:
+    return Step("", "volume", State.BROKEN, detail, hint)

@@ -1,0 +1,32 @@
+"""How a pod names a cache by labels, and the annotation that reports what it got (docs/how-to/caches-by-label.md)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+CACHE: Final = "gkm.io/cache"
+"""Label of a pod: the name of a GKMCache of its namespace. An empty value switches the default of the namespace off."""
+CLUSTER_CACHE: Final = "gkm.io/cluster-cache"
+"""Label of a pod: the name of a ClusterGKMCache."""
+DEFAULT_CACHE: Final = "gkm.io/default-cache"
+"""Label of a namespace: the GKMCache of its pods that have neither label."""
+
+CONTAINER: Final = "gkm.io/cache-container"
+MODE: Final = "gkm.io/cache-mode"
+PATH: Final = "gkm.io/cache-path"
+NODES: Final = "gkm.io/cache-nodes"
+IF_UNAVAILABLE: Final = "gkm.io/cache-if-unavailable"
+INJECTED: Final = "gkm.io/injected"
+"""Annotations of a pod: the last one is the webhook's report, as JSON; the others are wishes."""
+
+LABELS: Final = frozenset({CACHE, CLUSTER_CACHE})
+ANNOTATIONS: Final = frozenset({CONTAINER, MODE, PATH, NODES, IF_UNAVAILABLE, INJECTED})
+
+WEBHOOK: Final = "gkm-pod-caches"
+"""The MutatingWebhookConfiguration."""
+
+VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "triton": ("TRITON_CACHE_DIR",),
+    "vllm": ("VLLM_CACHE_ROOT",),
+}
+"""The environment variables that name the directory of a cache, by the runtime that wrote it."""
+ALL_VARIABLES: Final = tuple(name for names in VARIABLES.values() for name in names)

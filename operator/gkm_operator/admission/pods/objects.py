@@ -1,0 +1,132 @@
+"""A pod as the decisions read it: decodes hostile bytes into few fields, bounded in number. Pure."""
+
+from typing import Annotated
+
+from gkm.api import pod_caches
+from gkm.api.pod_specs import Container, PodSpec
+from msgspec import Meta, Raw, Struct, field, structs
+
+MAX_VOLUMES, MAX_ENTRIES, MAX_TERMS = 1024, 4096, 256
+
+
+class Variable(Struct, frozen=True):
+    """An environment variable; without a value it is empty, or comes from elsewhere."""
+
+    name: str = ""
+    value: str | None = None
+
+
+class Mount(Struct, frozen=True, rename="camel"):
+    """An entry of volumeMounts."""
+
+    mount_path: str = ""
+
+
+class CSISource(Struct, frozen=True, rename="camel"):
+    """The csi source of a volume."""
+
+    driver: str = ""
+    volume_attributes: dict[str, str] | None = None
+
+
+class Volume(Struct, frozen=True):
+    """A volume; `csi` is None for volumes of other kinds."""
+
+    name: str = ""
+    csi: CSISource | None = None
+
+
+class CacheContainer(Container, frozen=True, rename="camel"):
+    """A container with its environment and mounts."""
+
+    env: Annotated[tuple[Variable, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+    volume_mounts: Annotated[tuple[Mount, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+
+
+class Expression(Struct, frozen=True):
+    """An expression on the labels of nodes."""
+
+    key: str = ""
+    operator: str = ""
+
+
+class NodeTerm(Struct, frozen=True, rename="camel"):
+    """A term of a node affinity. The scheduler ignores an empty one; all expressions of another one must match."""
+
+    match_expressions: Annotated[tuple[Expression, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+    match_fields: Annotated[tuple[Raw, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Return whether the term selects no node."""
+        return not self.match_expressions and not self.match_fields
+
+
+class NodeSelector(Struct, frozen=True, rename="camel"):
+    """Terms of which one must match."""
+
+    node_selector_terms: Annotated[tuple[NodeTerm, ...], Meta(max_length=MAX_TERMS)] | None = None
+
+
+class PreferredNodes(Struct, frozen=True):
+    """A preferred term."""
+
+    preference: NodeTerm = NodeTerm()
+
+
+class NodeAffinity(Struct, frozen=True):
+    """Required and preferred nodes."""
+
+    required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: Annotated[tuple[PreferredNodes, ...], Meta(max_length=MAX_TERMS)] | None = field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct, frozen=True, rename="camel"):
+    """The affinity of a pod, as far as it is about nodes."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class CachePodSpec(PodSpec, frozen=True, rename="camel"):
+    """A pod specification with its volumes and its affinity."""
+
+    containers: Annotated[tuple[CacheContainer, ...], Meta(max_length=1024)] | None = None
+    volumes: Annotated[tuple[Volume, ...], Meta(max_length=MAX_VOLUMES)] | None = None
+    affinity: Affinity | None = None
+
+
+class CachePodMetadata(Struct, frozen=True):
+    """The labels and annotations that are read, and whether there are any others."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    has_annotations: bool = False
+
+    def __post_init__(self) -> None:
+        """Drop those of others: a hostile pod has megabytes of them."""
+        structs.force_setattr(self, "has_annotations", self.annotations is not None)
+        for name, keys in (("labels", pod_caches.LABELS), ("annotations", pod_caches.ANNOTATIONS)):
+            found = getattr(self, name) or {}
+            structs.force_setattr(self, name, {key: found[key] for key in keys if key in found})
+
+    def label(self, key: str) -> str | None:
+        """Return a label; None without it."""
+        return (self.labels or {}).get(key)
+
+    def annotation(self, key: str) -> str | None:
+        """Return an annotation; None without it."""
+        return (self.annotations or {}).get(key)
+
+
+class CachePod(Struct, frozen=True):
+    """A pod."""
+
+    metadata: CachePodMetadata
+    spec: CachePodSpec = CachePodSpec()
+
+    @property
+    def containers(self) -> tuple[CacheContainer, ...]:
+        """Return the containers, without init containers."""
+        return self.spec.containers or ()

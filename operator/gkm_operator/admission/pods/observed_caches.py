@@ -1,0 +1,86 @@
+"""The caches of the cluster and the defaults of namespaces, from watches. Must never write to the API.
+
+A review never waits for them: a cache that is not listed yet counts as one whose runtime is unknown.
+"""
+
+from typing import Any
+
+from gkm.api.pod_caches import DEFAULT_CACHE
+from gkm.hoststate.names import CacheRef
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
+from msgspec import Struct, structs
+
+
+class ThinMetadata(Struct, frozen=True, gc=False):
+    """The labels of a namespace."""
+
+    labels: dict[str, str] | None = None
+
+
+class ThinStatus(Struct, frozen=True, gc=False):
+    """The runtime in the status of a cache."""
+
+    runtime: str = ""
+
+
+class ThinCache(Struct, frozen=True, gc=False):
+    """A cache."""
+
+    status: ThinStatus = ThinStatus()
+
+
+class ThinNamespace(Struct, frozen=True):
+    """A namespace with the name of its default cache."""
+
+    metadata: ThinMetadata
+    default: str = ""
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "default", (self.metadata.labels or {}).get(DEFAULT_CACHE, ""))
+        structs.force_setattr(self, "metadata", ThinMetadata())
+
+
+CACHES, CLUSTER_CACHES = GKMCACHES.of(ThinCache), CLUSTERGKMCACHES.of(ThinCache)
+NAMESPACES: Resource[ThinNamespace] = Resource(
+    "v1", "Namespace", "namespaces", namespaced=False, type=ThinNamespace, metadata_only=True
+)
+
+
+class ObservedCaches:
+    """`decisions.Caches` of an API server."""
+
+    def __init__(self, api: Api) -> None:
+        self._caches = Reflector(api, CACHES, _ignore)
+        self._cluster_caches = Reflector(api, CLUSTER_CACHES, _ignore)
+        self._namespaces = Reflector(api, NAMESPACES, _ignore, selector=ListSelector(labels=DEFAULT_CACHE))
+
+    def start(self) -> None:
+        """Start the watches."""
+        for reflector in self._reflectors():
+            reflector.start()
+
+    def close(self) -> None:
+        """End the watches."""
+        for reflector in self._reflectors():
+            reflector.close()
+
+    def runtime(self, ref: CacheRef) -> str | None:
+        """See Caches."""
+        found = (
+            self._cluster_caches.get(ref.name) if ref.namespace is None else self._caches.get(ref.name, ref.namespace)
+        )
+        return None if found is None else found.status.runtime
+
+    def default(self, namespace: str) -> str:
+        """See Caches."""
+        found = self._namespaces.get(namespace)
+        return "" if found is None else found.default
+
+    def _reflectors(self) -> tuple[Reflector[Any], ...]:
+        return self._caches, self._cluster_caches, self._namespaces
+
+
+def _ignore(_old: object, _new: object) -> None:
+    """Do nothing: reviews read the reflectors."""
