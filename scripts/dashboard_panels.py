@@ -99,6 +99,20 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "bytes",
         ),
         Panel(
+            "Captures",
+            "What became of files that pods compiled, and attempts that failed and are repeated.",
+            {
+                "{{result}}": f"sum by (result) (increase(gkm_captures_total{{{NODE}}}[{RATE}]))",
+                "{{reason}}": f"sum by (reason) (increase(gkm_capture_failures_total{{{NODE}}}[{RATE}]))",
+            },
+        ),
+        Panel(
+            "Captured images sent",
+            "By each agent, to the registry of captures.",
+            {"{{node}}": f"sum by (node) (rate(gkm_capture_bytes_total{{{NODE}}}[{RATE}]))"},
+            "Bps",
+        ),
+        Panel(
             "Failed calls of the GPU driver",
             "One for each reading.",
             {"{{node}} {{call}}": f"sum by (node, call) (increase(gkm_nvml_errors_total{{{NODE}}}[{RATE}]))"},

@@ -23,12 +23,16 @@ from gkm.images.registries.pull_secrets import PullSecrets
 
 from gkm_agent.backends import NotConnected, connect
 from gkm_agent.caches.approvals import policy_of
+from gkm_agent.capturing.destination import Destination, RegistryDestination
+from gkm_agent.capturing.steps import CaptureSteps
+from gkm_agent.capturing.worker import CaptureWorker
 from gkm_agent.fabric.watch import FabricWatch
 from gkm_agent.gpus import GpuWatch
 from gkm_agent.options import Options, parse
 from gkm_agent.pulls.images import CacheImages, NodeImages
 from gkm_agent.reconcile.reconciler import Reconciler
 from gkm_agent.store import node_cleanup, startup
+from gkm_agent.store.captures import CapturesInUse
 from gkm_agent.store.pointers import PointerStore
 from gkm_agent.telemetry import metrics
 from gkm_agent.telemetry.health import Heartbeat
@@ -42,6 +46,7 @@ FLUSH_SECONDS = 10.0
 POLL_SECONDS = 0.2
 """Interval of the check for a stop signal during the first reading of the GPUs, which a hanging driver prolongs."""
 PUBLISHER_SECONDS = 2.0
+CAPTURE_SECONDS = 2.0
 END_SECONDS = 25
 """The limit from SIGTERM to the end of the process, less than the kubelet's grace period (deploy/base). The next start
 cleans up and repeats the work that the limit cuts off, as after any kill."""
@@ -53,6 +58,8 @@ class Dependencies:
 
     images: Callable[[PullSecrets], CacheImages]
     read_gpus: Callable[[], Inventory]
+    destination: Callable[[PullSecrets], Destination]
+    """Where images of captures go."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -103,10 +110,16 @@ def work(options: Options, config: Config, outside: Dependencies, stop: Event, w
         config.fabric, backend.fabric_sink, options.node, lambda: gpus.inventory, labels=backend.node_labels
     )
     heartbeat = Heartbeat()
+    secrets = PullSecrets(backend.secrets, config.registries, backend.namespace)
+    captures_in_use = CapturesInUse()
+    steps = CaptureSteps(
+        options.layout, config.capture, outside.destination(secrets), lambda: gpus.inventory, stop=Event()
+    )
+    captures = CaptureWorker(steps, captures_in_use, wake.set)
     agent = Reconciler(
         store=PointerStore(options.layout),
         source=source,
-        images=outside.images(PullSecrets(backend.secrets, config.registries, backend.namespace)),
+        images=outside.images(secrets),
         gpus=gpus,
         publisher=publisher,
         policy=policy_of(config.verification),
@@ -114,6 +127,8 @@ def work(options: Options, config: Config, outside: Dependencies, stop: Event, w
         heartbeat=heartbeat,
         bounds=config.store,
         capture=config.capture,
+        captures_in_use=captures_in_use,
+        captures=captures.reports,
         report_ready=fabric.ready,
         serve_revoked=config.verification.when_revoked == "keep",
     )
@@ -129,9 +144,11 @@ def work(options: Options, config: Config, outside: Dependencies, stop: Event, w
             if options.once:
                 ready = source.wait(SYNC_SECONDS) and agent.settle(stop)
             else:
+                captures.start()
                 agent.run(stop)
             written = publisher.flush(FLUSH_SECONDS)
         finally:
+            captures.stop(CAPTURE_SECONDS)
             gpus.stop()
             fabric.stop()
             source.stop()
@@ -155,7 +172,11 @@ def dependencies(config: Config, layout: Layout) -> Dependencies:
         metrics.gpus_read(inventory)
         return inventory
 
-    return Dependencies(lambda secrets: NodeImages.of(config, layout, secrets), read_gpus)
+    return Dependencies(
+        lambda secrets: NodeImages.of(config, layout, secrets),
+        read_gpus,
+        lambda secrets: RegistryDestination.of(config, secrets),
+    )
 
 
 if __name__ == "__main__":

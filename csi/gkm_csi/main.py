@@ -117,6 +117,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     node = NodeService(
         name=options.node,
         max_volumes=options.max_volumes,
+        capture_mode=options.capture_mode,
         kubelet=options.kubelet,
         missing=missing,
         stats=VolumeStats(volume_records, mounter),

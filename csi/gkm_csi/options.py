@@ -9,6 +9,7 @@ from gkm.hoststate.command_line import Parser
 from gkm.hoststate.layout import Layout
 
 from gkm_csi.server.services import DRIVER_NAME
+from gkm_csi.volumes.attributes import CAPTURE_MODES, REQUEST
 
 _MAX_NODE_ID = 256
 
@@ -25,6 +26,7 @@ class Options:
     registration: Path
     driver_version_file: Path
     max_volumes: int
+    capture_mode: str
     log_level: str
     probe: bool
 
@@ -53,6 +55,12 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     flag("--registration", "registration socket; else in kubelet's plugins_registry", variable="GKM_CSI_REGISTRATION")
     flag("--driver-version-file", "version of the loaded GPU driver", default="/sys/module/nvidia/version")
     flag("--max-volumes", "maximum number of volumes on this node", variable="GKM_CSI_MAX_VOLUMES", default="1024")
+    flag(
+        "--capture-mode",
+        "private volumes whose new files are captured: auto, request (by attribute) or off",
+        variable="GKM_CAPTURE_MODE",
+        default=REQUEST,
+    )
     parser.add_log_level()
     parser.add_argument("--probe", action="store_true", help="probe the driver that runs on this node, and exit")
     parsed = parser.parse_args(arguments)
@@ -61,6 +69,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         parser.error("set the name of the node: --node or GKM_NODE, at most 256 bytes")
     if not parsed.max_volumes.isdecimal():
         parser.error("--max-volumes must be a number; 0 leaves it to kubelet")
+    if parsed.capture_mode not in CAPTURE_MODES:
+        parser.error(f"--capture-mode must be one of {', '.join(CAPTURE_MODES)}")
     kubelet = _absolute(parser, parsed.kubelet)
     endpoint = (
         parsed.endpoint.removeprefix("unix://").removeprefix("unix:") or f"{kubelet}/plugins/{DRIVER_NAME}/csi.sock"
@@ -75,6 +85,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         registration=_absolute(parser, registration),
         driver_version_file=Path(parsed.driver_version_file),
         max_volumes=int(parsed.max_volumes),
+        capture_mode=parsed.capture_mode,
         log_level=parsed.log_level,
         probe=parsed.probe,
     )

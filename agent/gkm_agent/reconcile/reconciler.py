@@ -7,13 +7,14 @@ loop (failed attempts, running pulls) costs a repetition when it is lost, nothin
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from threading import Event
 
 from gkm.api.config import Capture, Store
 from gkm.api.errors import Reason
+from gkm.api.nodes import CapturedImage
 from gkm.gpus.values import Inventory
 from gkm.hoststate import waiting_pods
 from gkm.hoststate.logs import fields
@@ -42,8 +43,9 @@ from gkm_agent.reconcile.actions import (
 from gkm_agent.reconcile.observed import Observer
 from gkm_agent.reconcile.unpersisted_failures import UnpersistedFailures
 from gkm_agent.report.publisher import StatusPublisher
-from gkm_agent.report.status import ready_digests, statuses
+from gkm_agent.report.status import NO_CAPTURES, ready_digests, statuses
 from gkm_agent.store.budget import DiskBudget
+from gkm_agent.store.captures import CapturesInUse
 from gkm_agent.store.collector import Collector
 from gkm_agent.store.pointers import PointerStore, PullToken, load_pointer
 from gkm_agent.store.scrubber import Scrubber
@@ -73,6 +75,8 @@ class Reconciler:
         heartbeat: Heartbeat | None = None,
         bounds: Store | None = None,
         capture: Capture | None = None,
+        captures_in_use: CapturesInUse | None = None,
+        captures: Callable[[], Mapping[str, Sequence[CapturedImage]]] = lambda: NO_CAPTURES,
         report_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
         serve_revoked: bool = False,
     ) -> None:
@@ -91,7 +95,15 @@ class Reconciler:
         self._observer = Observer(store, self._retries)
         self._unpersisted = UnpersistedFailures(store.layout)
         self._budget = DiskBudget(store, bounds, clock)
-        self._collector = Collector(store, self._budget, bounds, clock, capture or Capture())
+        self._collector = Collector(
+            store,
+            self._budget,
+            bounds,
+            clock,
+            capture=capture or Capture(),
+            captures_in_use=captures_in_use or CapturesInUse(),
+        )
+        self._captures = captures
         self._scrubber = Scrubber(store, wake, bounds.check_interval, clock=clock)
         self._next_retry: float | None = None
         self._heartbeat = heartbeat or Heartbeat()
@@ -257,7 +269,7 @@ class Reconciler:
     def _collect_and_report(self, desired: DesiredState, observed: Mapping[CacheRef, Observed]) -> None:
         records = self._collector.read()
         self._collector.collect(observed, desired.caches, complete=desired.complete)
-        published = statuses(self._unpersisted.overlay(observed), records, desired.inventory)
+        published = statuses(self._unpersisted.overlay(observed), records, desired.inventory, self._captures())
         self._publisher.set(published)
         if desired.complete:
             self._report_ready(ready_digests(observed))

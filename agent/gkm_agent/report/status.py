@@ -1,10 +1,12 @@
 """The status of a node per scope, from its pointers, checks, volume records and GPUs. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final
 
 from gkm.api.meta import timestamp
-from gkm.api.nodes import NodeCacheStatus, NodeStatus, PodUse
+from gkm.api.nodes import CapturedImage, NodeCacheStatus, NodeStatus, PodUse
 from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.values import Inventory
@@ -18,13 +20,18 @@ from gkm_agent.caches.decisions import Observed
 MAX_PODS = 500
 """Pods in the status of one cache. An API object has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
 
+NO_CAPTURES: Final[Mapping[str, Sequence[CapturedImage]]] = MappingProxyType({})
+
 
 def statuses(
-    observed: Mapping[CacheRef, Observed], records: Iterable[VolumeRecord], inventory: Inventory
+    observed: Mapping[CacheRef, Observed],
+    records: Iterable[VolumeRecord],
+    inventory: Inventory,
+    captures: Mapping[str, Sequence[CapturedImage]] = NO_CAPTURES,
 ) -> dict[str | None, NodeStatus]:
-    """Return {scope: status} for every scope with caches, or with pods that still use a deleted cache.
+    """Return {scope: status} for every scope with caches, with pods that still use a deleted cache, or with captures.
 
-    A cache without a pointer has no status yet.
+    A cache without a pointer has no status yet. `captures` are those of the pods of each namespace.
     """
     pointed = {ref: (cache.pointer, cache) for ref, cache in observed.items() if cache.pointer is not None}
     users: dict[CacheRef, list[VolumeRecord]] = {}
@@ -37,7 +44,10 @@ def statuses(
         status = _wanted(*pointed[ref], using, inventory) if ref in pointed else _deleting(using)
         caches.setdefault(ref.namespace, {})[ref.name] = status
     gpus = groups(inventory.gpus)
-    return {scope: NodeStatus(gpus=gpus, caches=of_scope) for scope, of_scope in caches.items()}
+    return {
+        scope: NodeStatus(gpus=gpus, caches=caches.get(scope, {}), captures=list(captures.get(scope or "", ())))
+        for scope in dict.fromkeys((*caches, *captures))
+    }
 
 
 def ready_digests(observed: Mapping[CacheRef, Observed]) -> dict[CacheRef, str]:

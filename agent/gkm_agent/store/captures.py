@@ -5,9 +5,13 @@ and the oldest go first.
 """
 
 import logging
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from typing import Final
 
 from gkm.api.config import Capture
 from gkm.hoststate import files, names, trees
@@ -17,6 +21,9 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import InvalidName
 
 _LOG = logging.getLogger(__name__)
+
+MAX_CAPTURES: Final = 1024
+"""The captures of a node; each takes memory in the agent while it waits for its image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,38 +35,74 @@ class CapturedVolume:
     size: int
 
 
+class CapturesInUse:
+    """The one capture that an image is made of, which retention leaves until that attempt ends. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._current: str | None = None
+
+    @contextmanager
+    def use(self, volume_id: str) -> Iterator[None]:
+        """Keep retention from removing a capture during the block."""
+        with self._lock:
+            self._current = volume_id
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._current = None
+
+    def remove(self, layout: Layout, volume_id: str) -> bool:
+        """Remove a capture unless it is in use; return whether it is removed; raises OSError."""
+        trash = layout.trash / f"captured-{volume_id}.{secrets.token_hex(4)}"
+        with self._lock:
+            if self._current == volume_id:
+                return False
+            layout.trash.mkdir(parents=True, exist_ok=True)
+            # One rename: a use that begins now finds the whole capture or none.
+            (layout.captured / volume_id).rename(trash)
+        trees.remove(trash)
+        return True
+
+
 def to_prune(captures: Iterable[CapturedVolume], bounds: Capture, now: float) -> list[str]:
-    """Return the volumes beyond the age limit, and those beyond the size limit, counted from the newest. Pure."""
+    """Return the volumes beyond the age limit, and those beyond size and number, counted from the newest. Pure."""
     total = 0
     pruned = []
-    for capture in sorted(captures, key=lambda capture: (-capture.since, capture.volume_id)):
+    for number, capture in enumerate(sorted(captures, key=lambda capture: (-capture.since, capture.volume_id))):
         total += capture.size
-        if now - capture.since > bounds.retention or total > bounds.max_bytes:
+        if now - capture.since > bounds.retention or total > bounds.max_bytes or number >= MAX_CAPTURES:
             pruned.append(capture.volume_id)
     return pruned
 
 
-def sweep(layout: Layout, bounds: Capture, now: float) -> None:
-    """Remove the captures beyond the limits.
+def sweep(layout: Layout, bounds: Capture, now: float, in_use: CapturesInUse) -> None:
+    """Remove the captures beyond the limits; one that is in use goes with a later sweep.
 
     Raises:
         OSError: the directory is unreadable, or a capture cannot be removed.
     """
     if not layout.captured.is_dir():
         return
-    for volume_id in to_prune(_captures(layout.captured), bounds, now):
-        trees.remove(layout.captured / volume_id)
-        _LOG.info("captured files removed", extra=fields(volume=volume_id))
+    for volume_id in to_prune(captured_volumes(layout.captured), bounds, now):
+        if in_use.remove(layout, volume_id):
+            _LOG.info("captured files removed", extra=fields(volume=volume_id))
 
 
-def _captures(directory: Path) -> list[CapturedVolume]:
-    """Return the captures in a directory; skip unfinished ones and foreign files."""
+def captured_volumes(directory: Path) -> list[CapturedVolume]:
+    """Return the captures in a directory; skip unfinished ones and foreign files.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
     found = []
     for name in files.names_in(directory):
         path = directory / name
         try:
             size = files.read_object(path / CAPTURED_FILE).get("bytes")
-            since = path.stat(follow_symlinks=False).st_mtime
+            # Of the file, which stays as it is: the directory changes with each attempt to make an image.
+            since = (path / CAPTURED_FILE).stat(follow_symlinks=False).st_mtime
             found.append(CapturedVolume(names.volume_id(name), since, size if isinstance(size, int) else 0))
         except (InvalidName, UnreadableState, OSError):
             continue

@@ -16,6 +16,7 @@ from gkm_agent.caches.decisions import Observed
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.store import captures, catalog, eviction
 from gkm_agent.store.budget import DiskBudget
+from gkm_agent.store.captures import CapturesInUse
 from gkm_agent.store.pointers import PointerStore
 
 _LOG = logging.getLogger(__name__)
@@ -33,12 +34,15 @@ class Collector:
         budget: DiskBudget,
         bounds: Store,
         clock: Callable[[], float],
+        *,
         capture: Capture,
+        captures_in_use: CapturesInUse,
     ) -> None:
         self._store = store
         self._budget = budget
         self._bounds = bounds
         self._capture = capture
+        self._captures_in_use = captures_in_use
         self._swept = 0.0
         self._clock = clock
         self._last_error = ""
@@ -78,7 +82,7 @@ class Collector:
             return
         self._swept = now
         try:
-            captures.sweep(self._store.layout, self._capture, now)
+            captures.sweep(self._store.layout, self._capture, now, self._captures_in_use)
         except OSError as error:
             _LOG.warning("sweep of captured files failed", extra=fields(why=str(error)))
         try:

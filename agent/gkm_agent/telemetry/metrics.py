@@ -73,9 +73,20 @@ API_REQUESTS: Final = Counter(
     registry=REGISTRY,
 )  # fmt: skip
 
+CAPTURES: Final = Counter(
+    "gkm_captures_total", "Captures that ended: Announced, Duplicate or Refused.", ["result"], registry=REGISTRY
+)
+CAPTURE_BYTES: Final = Counter(
+    "gkm_capture_bytes_total", "Bytes of captured images that were sent to the registry.", registry=REGISTRY
+)
+CAPTURE_FAILURES: Final = Counter(
+    "gkm_capture_failures_total", "Attempts at a step of a capture that failed and are repeated.", ["reason"],
+    registry=REGISTRY,
+)  # fmt: skip
+
 LAST_SUCCESS: Final = Gauge(
     "gkm_last_success_timestamp_seconds",
-    "Unix time of the last success of a task: pass (reconcile), gpus, pull, status and fabric (reports to the API).",
+    "Unix time of the last success of a task: pass (reconcile), gpus, pull, capture, status, fabric (API reports).",
     ["task"],
     registry=REGISTRY,
 )
@@ -116,6 +127,11 @@ def succeeded(task: str) -> None:
 def count_incompatible(reason: str) -> None:
     """Count a cache that fits no GPU."""
     INCOMPATIBLE.labels(_known(reason)).inc()
+
+
+def count_capture_failure(reason: str) -> None:
+    """Count a failed attempt at a step of a capture."""
+    CAPTURE_FAILURES.labels(_known(reason)).inc()
 
 
 def _known(reason: str) -> str:

@@ -1,12 +1,16 @@
 """The configuration file (ConfigMap gkm-config) as one frozen value; an error names the path of an unknown key."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from gkm.api import documents
+from gkm.api import config_environment, documents
+from gkm.api.capture_settings import Capture, CaptureSigning
+from gkm.api.config_environment import InvalidVariable
 from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
 from gkm.api.network_settings import Grove, Network
@@ -16,6 +20,7 @@ from gkm.api.topology_settings import Packing, Topology
 
 __all__ = (
     "Capture",
+    "CaptureSigning",
     "Config",
     "ConfigInvalid",
     "Fabric",
@@ -98,17 +103,6 @@ class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     check_interval: Annotated[float, Meta(ge=0)] = 86_400.0
 
 
-class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Retention of the files that pods add to volumes with the attribute `capture`.
-
-    The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; 0 of either retains
-    nothing.
-    """
-
-    retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
-    max_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
-
-
 class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The whole configuration."""
 
@@ -124,16 +118,20 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     task_groups: TaskGroups = field(default_factory=TaskGroups)
 
 
-def load(path: Path | None) -> Config:
+def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Config:
     """Return the configuration in a file; without a file, the default, which refuses every unsigned image.
 
+    The variables in gkm.api.config_environment override the file.
+
     Raises:
-        ConfigInvalid: the file cannot be read or used; the message names it.
+        ConfigInvalid: the file or a variable cannot be read or used; the message names it.
     """
-    if path is None:
-        return Config()
     where = f"configuration {path}"
-    return parse(read_file(path, where), where)
+    found = Config() if path is None else parse(read_file(path, where), where)
+    try:
+        return config_environment.overridden(found, environment)
+    except InvalidVariable as error:
+        raise ConfigInvalid(str(error)) from error
 
 
 def read_file(path: Path, where: str) -> bytes:

@@ -15,6 +15,11 @@ GPUIndex = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
 StateName = Annotated[str, Meta(pattern="^(Pending|Downloading|Extracting|Ready|Incompatible|Failed|Deleting)$")]
 
 
+CapturedState = Annotated[str, Meta(pattern="^(Waiting|Announced|Duplicate|Refused)$")]
+MAX_CAPTURED_IMAGES = 32
+"""Captures in the status of one namespace on one node, the newest."""
+
+
 class GPUFabric(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The NVLink attachment of a GPU, as NVML reports it."""
 
@@ -111,6 +116,43 @@ class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """When the state of the cache on this node last changed."""
 
 
+class CapturedImage(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A capture of a pod's compiled files on one node, and the image that the agent made of it."""
+
+    volume: Annotated[str, Meta(max_length=128)]
+    """ID that kubelet gave the volume of the pod."""
+    state: CapturedState
+    """State of the capture. Announced: the signed image is in the registry."""
+    pod: Annotated[str, Meta(max_length=253)] = ""
+    """Name of the pod that wrote the files."""
+    time: DateTime | None = None
+    """When the pod started to use the volume."""
+    name: Annotated[str, Meta(max_length=253)] = ""
+    """Name that a GKMCache of this capture should have; equal contents have equal names."""
+    image: Annotated[str, Meta(max_length=525)] = ""
+    """Reference of the image, by digest."""
+    runtime: Annotated[str, Meta(max_length=16)] = ""
+    """Runtime that compiled the files: triton or vllm."""
+    version: Annotated[str, Meta(max_length=32)] = ""
+    """Version of the runtime, as the files state it."""
+    backend: Annotated[str, Meta(max_length=16)] = ""
+    """Backend of the GPUs of the node, as measured."""
+    arch: Annotated[str, Meta(max_length=32)] = ""
+    """Architecture of the GPUs of the node, as measured."""
+    driver: Annotated[str, Meta(max_length=64)] = ""
+    """Version of the kernel driver of the node, as measured."""
+    content_digest: Digest | None = None
+    """Digest of the files, their paths and the hardware."""
+    files: Annotated[int, Meta(ge=0)] = 0
+    """Number of the files in the image."""
+    size_bytes: Annotated[int, Meta(ge=0)] = 0
+    """Bytes of the files in the image."""
+    reason: Annotated[str, Meta(max_length=64)] = ""
+    """Reason why the capture was refused or waits, as one word (docs/reference/reasons.md)."""
+    message: Annotated[str, Meta(max_length=1024)] = ""
+    """Reason why the capture was refused or waits, as a sentence."""
+
+
 class NodeSpec(Struct, frozen=True, rename="camel"):
     """The node that the object describes."""
 
@@ -126,6 +168,8 @@ class NodeStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """GPUs of the node, in groups of identical ones."""
     caches: dict[str, NodeCacheStatus] = field(default_factory=dict)
     """Caches on the node by the name of their GKMCache or ClusterGKMCache."""
+    captures: list[CapturedImage] = field(default_factory=list)
+    """Captures of pods of the namespace, the newest first; at most 32."""
     conditions: Conditions = field(default_factory=list)
     """Ready: every cache that selects the node is ready there."""
 

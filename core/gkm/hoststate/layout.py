@@ -8,6 +8,8 @@ from gkm.hoststate.names import CLUSTER_SCOPE, CacheRef
 
 CAPTURED_FILE = "captured.json"
 """In the directory of a capture: the pod that wrote the files, and their size."""
+CAPTURED_CONTENT = "content"
+"""In the directory of a capture: the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,10 @@ class Layout:
         The capture of a volume has a directory of its own, with CAPTURED_FILE in it.
         """
         return self.state / "captured"
+
+    def capture(self, volume_id: str) -> Path:
+        """Return the directory of the capture of a volume."""
+        return self.captured / names.volume_id(volume_id)
 
     @property
     def usage(self) -> Path:

@@ -67,6 +67,7 @@ class NodeService:
     stats: VolumeStats
     publisher: VolumePublisher
     unpublisher: VolumeUnpublisher
+    capture_mode: str
 
     def NodeGetInfo(self, _: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:  # noqa: N802 -- name of the RPC
         """Return the name of this node; no topology, which would need a capability."""
@@ -91,7 +92,7 @@ class NodeService:
         Raises:
             StatusError: it cannot be mounted.
         """
-        publish_request = request.parse_publish(message, self.kubelet)
+        publish_request = request.parse_publish(message, self.kubelet, self.capture_mode)
         _require_kernel_features(self.missing)
         self.publisher.publish(publish_request)
         return csi.NodePublishVolumeResponse()

@@ -27,6 +27,10 @@ SIZE_LIMIT: Final = "sizeLimit"
 IF_UNAVAILABLE: Final = "ifUnavailable"
 CAPTURE: Final = "capture"
 
+AUTO, REQUEST, OFF = "auto", "request", "off"
+CAPTURE_MODES: Final = (AUTO, REQUEST, OFF)
+"""Which private volumes are captured: all but those that decline, those that request it, or none."""
+
 _KNOWN_ATTRIBUTES = frozenset(
     {
         *(CACHE, NAMESPACE, CLUSTER_CACHE, UPSTREAM_CACHE, UPSTREAM_NAMESPACE),
@@ -111,16 +115,16 @@ def _namespace(attributes: Mapping[str, str], key: str, pod_namespace: str) -> s
     return attributes.get(UPSTREAM_NAMESPACE) if key == UPSTREAM_CACHE else None
 
 
-def volume_options(attributes: Mapping[str, str]) -> VolumeOptions:
-    """Return the options of the volume besides the cache.
+def volume_options(attributes: Mapping[str, str], capture_mode: str = REQUEST) -> VolumeOptions:
+    """Return the options of the volume besides the cache; `capture_mode` is one of CAPTURE_MODES.
 
     Raises:
         StatusError: a value is invalid, or two attributes contradict each other.
     """
     private = _enum_value(attributes, READ_ONLY, ("true", "false")) == "false"
     or_empty = _enum_value(attributes, IF_UNAVAILABLE, ("wait", "empty")) == "empty"
-    capture = _enum_value(attributes, CAPTURE, ("false", "true")) == "true"
-    for name, given in ((SIZE_LIMIT, SIZE_LIMIT in attributes), (CAPTURE, capture)):
+    requested = _enum_value(attributes, CAPTURE, ("false", "true")) == "true"
+    for name, given in ((SIZE_LIMIT, SIZE_LIMIT in attributes), (CAPTURE, requested)):
         if given and not (private or or_empty):
             raise invalid_argument(
                 f'volume attribute {name} needs a writable volume: set {READ_ONLY}: "false", or remove {name}'
@@ -130,8 +134,14 @@ def volume_options(attributes: Mapping[str, str]) -> VolumeOptions:
         mount_path=_mount_path(attributes),
         size_limit=_size_limit(attributes) if private or or_empty else 0,
         or_empty=or_empty,
-        capture=capture,
+        capture=capture_mode != OFF and (requested or (capture_mode == AUTO and _is_captured_by_default(attributes))),
     )
+
+
+def _is_captured_by_default(attributes: Mapping[str, str]) -> bool:
+    """Return whether a volume is captured in the mode `auto`: every writable one that does not decline."""
+    writable = attributes.get(READ_ONLY) == "false" or attributes.get(IF_UNAVAILABLE) == "empty"
+    return writable and CAPTURE not in attributes
 
 
 def _enum_value(attributes: Mapping[str, str], name: str, values: tuple[str, str]) -> str:

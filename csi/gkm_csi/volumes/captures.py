@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gkm.hoststate import files, trees
-from gkm.hoststate.layout import CAPTURED_FILE, Layout
+from gkm.hoststate.layout import CAPTURED_CONTENT, CAPTURED_FILE, Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import copy_changes
@@ -27,7 +27,6 @@ FREE_DIVISOR: Final = 5
 _SHARED_FACTOR: Final = 2
 """A capture may take twice the size of the layer: holes and hard links count more than once in a copy."""
 _TEMPORARY_PREFIX: Final = ".tmp-"
-_CONTENT: Final = "content"
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class Captures:
             temporary.mkdir(0o700, parents=True)
             with self._layers.mounted_layers(record) as (mount, lowers):
                 copied = copy_changes.copy_changes(
-                    mount, lowers, temporary / _CONTENT, min(_max_layer_bytes(mount), self._free_bytes())
+                    mount, lowers, temporary / CAPTURED_CONTENT, min(_max_layer_bytes(mount), self._free_bytes())
                 )
             if copied.files:
                 (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, copied)))
@@ -97,7 +96,7 @@ class Captures:
         return max(0, disk.f_bavail - disk.f_blocks // FREE_DIVISOR) * disk.f_frsize
 
     def _directory(self, record: VolumeRecord) -> Path:
-        return self._layout.captured / record.volume_id
+        return self._layout.capture(record.volume_id)
 
 
 def _remove(path: Path) -> None:

@@ -3,6 +3,8 @@
 Pure: pointers and records in, errors out. Each message names cache, node and state, and says what happens next.
 """
 
+from dataclasses import replace
+
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
@@ -78,7 +80,9 @@ def check_repeat(record: VolumeRecord, request: PublishRequest) -> None:
         request.pod.namespace,
         request.pod.uid,
     )
-    if record.ref != request.ref or record.options != request.options or not same_pod:
+    # The record decides about the capture: the mode of the driver may have changed since.
+    options = replace(request.options, capture=record.options.capture)
+    if record.ref != request.ref or record.options != options or not same_pod:
         raise StatusError(
             Code.ALREADY_EXISTS,
             f"volume {record.volume_id} is already published for another pod, another cache or with other attributes; "

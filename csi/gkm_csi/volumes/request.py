@@ -61,8 +61,10 @@ class PublishRequest:
     options: VolumeOptions
 
 
-def parse_publish(message: NodePublishVolumeRequest, kubelet: Path) -> PublishRequest:
-    """Return the checked content of a NodePublishVolume request.
+def parse_publish(
+    message: NodePublishVolumeRequest, kubelet: Path, capture_mode: str = attributes.REQUEST
+) -> PublishRequest:
+    """Return the checked content of a NodePublishVolume request; `capture_mode` as in attributes.volume_options.
 
     Raises:
         StatusError: the request is invalid in any state of the node.
@@ -78,7 +80,7 @@ def parse_publish(message: NodePublishVolumeRequest, kubelet: Path) -> PublishRe
     pod = _pod_info(context)
     pod_attributes = attributes.pod_attributes(context)
     ref = attributes.cache_ref(pod_attributes, pod.namespace)
-    options = attributes.volume_options(pod_attributes)
+    options = attributes.volume_options(pod_attributes, capture_mode)
     if message.readonly and options.private:
         raise invalid_argument(
             f'readOnly: true contradicts the volume attribute {attributes.READ_ONLY}: "false"; remove one of them'

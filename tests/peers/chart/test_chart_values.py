@@ -186,3 +186,29 @@ def test_a_changed_configuration_restarts_the_processes_that_read_it_and_no_othe
     for name in ("gkm-agent", *DEPLOYMENTS):
         assert pod(name, before) != pod(name, after), name
     assert pod("gkm-csi", before) == pod("gkm-csi", after) == pod("gkm-csi")
+
+
+DESTINATION = {"registry": "registry.example/captured", "signing": {"keyFile": "/etc/gkm-capture/cosign.key"}}
+
+
+@pytest.mark.parametrize(
+    ("capture", "mode"),
+    [
+        ({}, None),
+        ({"mode": "auto"}, None),
+        ({"mode": "auto", "registry": "registry.example"}, None),
+        (DESTINATION, "auto"),
+        (DESTINATION | {"mode": "request"}, None),
+        (DESTINATION | {"mode": "off"}, "off"),
+        ({"mode": "off"}, "off"),
+    ],
+)
+def test_the_driver_captures_by_itself_only_where_captures_have_a_destination(
+    capture: Mapping[str, Any], mode: str | None
+) -> None:
+    """Without the variable the driver captures on request."""
+    (container,) = pod("gkm-csi", {"config": {"capture": capture}})["spec"]["containers"]
+    environment = {each["name"]: each.get("value") for each in container["env"]}
+    assert environment.get("GKM_CAPTURE_MODE") == mode
+    settings = config.parse(yaml.safe_dump({"capture": capture})).capture
+    assert (mode == "auto") == (settings.is_pushed and settings.mode == "auto")

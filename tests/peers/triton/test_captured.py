@@ -1,16 +1,21 @@
 """The files that Triton compiles into a volume become an image again, and that image is a hit for other pods."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from gkm.gpus.values import Gpu
 from gkm.images.archives.oci_layout import open_layout
+from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry as Client
+from support.agent.capturing import CaptureNode, write_key
 from support.cli.command import gkm
 from support.csi.rig import Rig
 from support.images.archives import cache_image
 from support.registry.server import Registry
 from support.triton.cache import TritonFailed, snapshot
-from support.triton.pods import Pod, Stored, stored
+from support.triton.pods import Pod, Stored, pulled, stored
 
 pytestmark = pytest.mark.mounts
 
@@ -70,3 +75,31 @@ def test_a_pod_that_only_hits_leaves_nothing_to_be_packed(rig: Rig, registry: Re
     pod = Pod.start(rig, cache.ref.name, readOnly="false", capture="true")
     assert pod.compiles(FIRST).hit
     assert not pod.end().exists()
+
+
+def test_the_agent_makes_an_image_of_what_a_pod_compiled_and_it_is_a_hit_for_the_next_pod(
+    rig: Rig, registry: Registry, filled: Path, tmp_path: Path
+) -> None:
+    assert filled.exists(), "Triton is here"
+    pod = Pod.start(rig, "not-there-yet", ifUnavailable="empty", capture="true")
+    before = pod.compiles(FIRST)
+    assert not before.hit
+    captured = pod.end()
+    (content,) = captured.glob("*/add*.json")
+    target = json.loads(content.read_bytes())["target"]
+    gpu = Gpu(0, target["backend"], driver_version="580.65.06", arch=str(target["arch"]), warp_size=target["warp_size"])
+    node = CaptureNode(tmp_path, registry.host, (gpu,), place=rig.files.layout)
+    write_key(node.key_file)
+    worker = node.worker()
+
+    worker.make_images()
+
+    # The node has captures of other pods, whose files are gone.
+    (report,) = (each for listed in worker.reports().values() for each in listed if each.volume == pod.volume)
+    assert (report.state, report.runtime, report.pod) == ("Announced", "triton", "trainer-0")
+    again = pulled(rig, Client(node.config.registries), Reference.parse(report.image))
+    other = Pod.start(rig, again.ref.name)
+    found = other.compiles(FIRST)
+    assert found.hit
+    assert found.binary == before.binary
+    assert {Path(path).parent.parent for path in found.paths} == {other.cache}

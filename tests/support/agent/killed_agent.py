@@ -17,6 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -30,6 +31,7 @@ from gkm.hoststate.pointers import CacheState
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
 from gkm_agent import main, options
+from gkm_agent.capturing.destination import RegistryDestination
 from support.agent.fakes import H100, FakeGpus, FakeImages, digest_of
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -81,8 +83,13 @@ def run(root: Path, wanted: dict[str, str]) -> int:
     (manifests / "all.yaml").write_text("\n---\n".join(json.dumps(value) for value in objects))
     arguments = ["--static", manifests, "--state", root / "state", "--run", root / "run", "--node", "n", "--once"]
     chosen = options.parse([str(argument) for argument in arguments], {})
-    outside = main.Dependencies(lambda _secrets: FakeImages(chosen.layout), FakeGpus(Inventory((H100,))))
-    return main.work(chosen, Config(store=Store(min_free_percent=0)), outside, Event(), Event())
+    config = Config(store=Store(min_free_percent=0))
+    outside = main.Dependencies(
+        lambda _secrets: FakeImages(chosen.layout),
+        FakeGpus(Inventory((H100,))),
+        partial(RegistryDestination.of, config),
+    )
+    return main.work(chosen, config, outside, Event(), Event())
 
 
 def in_child(action: Callable[[], int], kill_at: int, root: Path) -> int:

@@ -21,6 +21,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import locks
 from gkm.hoststate.layout import Layout
 from gkm_agent import main, options
+from gkm_agent.capturing.destination import RegistryDestination
 from gkm_agent.pulls.images import NodeImages
 from support.agent.fakes import H100, FakeGpus
 from support.agent.store_images import files_of, put_image
@@ -196,7 +197,11 @@ class Place:
             with locks.exclusive(self.layout.state / "locks" / "agent"):
                 if killer is not None:
                     sys.addaudithook(killer)
-                outside = main.Dependencies(partial(NodeImages.of, config, self.layout), FakeGpus(Inventory((H100,))))
+                outside = main.Dependencies(
+                    partial(NodeImages.of, config, self.layout),
+                    FakeGpus(Inventory((H100,))),
+                    partial(RegistryDestination.of, config),
+                )
                 main.work(chosen, config, outside, Event(), Event())
 
         return forked(work)

@@ -10,6 +10,8 @@ from gkm.hoststate.names import CacheRef
 from gkm.images import cache
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling import pull
+from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry as Client
 from gkm_csi.proto import csi_pb2
 from support.csi.nodes import NAMESPACE
 from support.csi.rig import Rig
@@ -38,7 +40,12 @@ class Stored:
 def stored(rig: Rig, registry: Registry, image: LocalImage) -> Stored:
     """Push an image and pull it as the agent does: extracted, listed, sealed, and then Ready."""
     site = filled(registry, image)
-    entry = pull.fetch(site.client, cache.describe(site.client, site.ref), rig.files.layout, max_bytes=_MAX_BYTES)
+    return pulled(rig, site.client, site.ref)
+
+
+def pulled(rig: Rig, client: Client, image: Reference) -> Stored:
+    """Pull an image as the agent does: extracted, listed, sealed, and then Ready."""
+    entry = pull.fetch(client, cache.describe(client, image), rig.files.layout, max_bytes=_MAX_BYTES)
     ref = CacheRef(NAMESPACE, f"triton-{next(_numbers)}")
     rig.files.pointer(ref, digest=entry.digest, size_bytes=entry.size_bytes)
     return Stored(ref, entry.path / "cache")

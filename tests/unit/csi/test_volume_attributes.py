@@ -3,7 +3,7 @@
 import pytest
 from gkm.hoststate.records import READ_ONLY, VolumeOptions
 from gkm_csi.status_errors import Code, StatusError
-from gkm_csi.volumes.attributes import DEFAULT_SIZE, parse_bytes, volume_options
+from gkm_csi.volumes.attributes import AUTO, CAPTURE_MODES, DEFAULT_SIZE, REQUEST, parse_bytes, volume_options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +25,29 @@ from hypothesis import strategies as st
 )
 def test_valid_options_are_parsed(attributes: dict[str, str], options: VolumeOptions) -> None:
     assert volume_options(attributes) == options
+
+
+PRIVATE = {"readOnly": "false"}
+EMPTY = {"ifUnavailable": "empty"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "captured_in"),
+    [
+        ({}, set()),
+        ({"capture": "false"}, set()),
+        (PRIVATE, {AUTO}),
+        (EMPTY, {AUTO}),
+        (PRIVATE | {"capture": "true"}, {AUTO, REQUEST}),
+        (EMPTY | {"capture": "true"}, {AUTO, REQUEST}),
+        (PRIVATE | {"capture": "false"}, set()),
+        (EMPTY | {"capture": "false"}, set()),
+    ],
+)
+def test_the_mode_decides_with_the_attribute_which_volumes_are_captured(
+    attributes: dict[str, str], captured_in: set[str]
+) -> None:
+    assert {mode for mode in CAPTURE_MODES if volume_options(attributes, mode).capture} == captured_in
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.build.factors_file import redact
 from gkm.images.build.go_json import marshal, marshal_indent
-from gkm.images.build.tree import TreeEntry, walk
+from gkm.images.build.tree import EVERYTHING, Selection, TreeEntry, walk
 from gkm.images.build.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.build.vllm import ROOT, VllmScan
@@ -32,7 +32,9 @@ class CacheContents:
     """The environment variables of the compilation whose values the image replaces by null."""
 
 
-def scan_directory(directory: Path, stated: Sequence[GpuTarget], versions: DependencyVersions) -> CacheContents:
+def scan_directory(
+    directory: Path, stated: Sequence[GpuTarget], versions: DependencyVersions, selected: Selection = EVERYTHING
+) -> CacheContents:
     """Return the contents of a directory; `stated` are GPUs from the user, for a cache that does not name its GPU.
 
     Raises:
@@ -43,7 +45,7 @@ def scan_directory(directory: Path, stated: Sequence[GpuTarget], versions: Depen
     vllm_scan, has_triton_marker, size = VllmScan(), False, 0
     kernels: list[Kernel] = []
     secrets: set[str] = set()
-    for entry in walk(directory):
+    for entry in walk(directory, selected):
         kernel = parse_kernel(entry)
         if kernel is not None:
             kernels.append(kernel)

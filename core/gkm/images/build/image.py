@@ -15,7 +15,7 @@ from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.deflate import deflated
 from gkm.images.build.contents import CacheContents, scan_directory
 from gkm.images.build.factors_file import NAME, redact
-from gkm.images.build.tree import walk
+from gkm.images.build.tree import EVERYTHING, Selection, walk
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
@@ -35,6 +35,7 @@ def build(
     *,
     stated: Sequence[GpuTarget] = (),
     versions: DependencyVersions | None = None,
+    selected: Selection = EVERYTHING,
     report: ProgressCallback = lambda _done, _of: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> LocalImage:
@@ -49,6 +50,7 @@ def build(
         work: an empty directory of the caller for the layer; it must exist until the image is stored.
         stated: GPUs from the user, for a vLLM cache that does not name its GPU.
         versions: versions from the user of the programs that wrote the cache.
+        selected: the files and directories that belong to the image; the others stay out of it.
         report: called with the packed bytes and the total for every piece; an exception from it ends the build.
         warn: called with a warning for the user, before the packing.
 
@@ -59,18 +61,20 @@ def build(
         OSError: it cannot be read, or the disk refused.
     """
     versions = versions or DependencyVersions()
-    contents = scan_directory(directory, stated, versions)
+    contents = scan_directory(directory, stated, versions, selected)
     if contents.secrets:
         warn(_secrets_warning(contents.secrets))
     unpacked = StreamHasher()
-    layer = write_blob(deflated(unpacked.through(_tar(directory, contents, report))), work / _LAYER_FILE, OCI_LAYER)
+    layer = write_blob(
+        deflated(unpacked.through(_tar(directory, contents, selected, report))), work / _LAYER_FILE, OCI_LAYER
+    )
     labels = {**contents.labels, **versions.labels, TITLE: title}
     return assemble_image(encode_config(host_platform(), labels, [unpacked.digest]), [layer], labels)
 
 
-def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> Iterator[bytes]:
+def _tar(directory: Path, contents: CacheContents, selected: Selection, report: ProgressCallback) -> Iterator[bytes]:
     count = ByteCounter(report, contents.size_bytes)
-    for entry in walk(directory):
+    for entry in walk(directory, selected):
         name = f"{contents.format.content_directory}/{entry.path}"
         if entry.directory:
             yield _header(name, tarfile.DIRTYPE, 0, _DIRECTORY_MODE)

@@ -1,13 +1,18 @@
 """Walk a cache directory in the order of Go's filepath.Walk, without following a link.
 
+`Selection` decides about a path (relative, with slashes) and whether it is a directory: a walk leaves out the others,
+directories with all that they hold.
+
 The build walks it twice, to scan and to pack, so that the largest single directory bounds the memory.
 """
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.member_names import checked_path
@@ -16,6 +21,10 @@ from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES, check_directo
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Non-blocking, because a file may have become a pipe since the listing."""
+
+
+Selection = Callable[[str, bool], bool]
+EVERYTHING: Final[Selection] = lambda _path, _directory: True  # noqa: E731 -- a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,49 +87,65 @@ class TreeEntry:
         )
 
 
-def walk(root: Path) -> Iterator[TreeEntry]:
-    """Yield the entries in `root`. Each is valid until the next one.
+def walk(root: Path, selected: Selection = EVERYTHING) -> Iterator[TreeEntry]:
+    """Yield the selected entries in `root`. Each is valid until the next one.
 
     Raises:
-        GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, TOO_LARGE for too many
-            files or directories.
+        GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, selected or not; TOO_LARGE for
+            too many files or directories.
         OSError: it cannot be read.
     """
     length = directories = 0
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for files, entry in enumerate(_walk(descriptor, ""), start=1):
+    for files, entry in enumerate(_walk(descriptor, "", selected), start=1):
         length += len(entry.path)
         if entry.directory:
             directories += 1
             check_directories(directories, files - directories)
         if files > MAX_FILES or length > MAX_PATHS_BYTES:
-            raise GKMError(
-                Reason.TOO_LARGE,
-                f"{root} holds more than {MAX_FILES} files, or more than {MAX_PATHS_BYTES} bytes of names",
-                "remove unused files",
-            )
+            raise _too_many(str(root))
         yield entry
 
 
-def _walk(directory: int, prefix: str) -> Iterator[TreeEntry]:
+def _too_many(where: str) -> GKMError:
+    return GKMError(
+        Reason.TOO_LARGE,
+        f"{where} holds more than {MAX_FILES} files, or more than {MAX_PATHS_BYTES} bytes of names",
+        "remove unused files",
+    )
+
+
+def _names(directory: int, prefix: str) -> list[str]:
+    """Return the names in an open directory in their order; a directory of any size takes bounded memory and time."""
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in islice(entries, MAX_FILES + 1)]
+    if len(names) > MAX_FILES:
+        raise _too_many(prefix or "the directory")
+    return sorted(names, key=os.fsencode)
+
+
+def _walk(directory: int, prefix: str, selected: Selection) -> Iterator[TreeEntry]:
     """Walk an open directory and close it."""
     try:
-        for name in sorted(os.listdir(directory), key=os.fsencode):
+        for name in _names(directory, prefix):
             path = f"{prefix}{name}"
             checked_path(os.fsencode(f"io.triton.cache/{path}"))
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode):
-                yield TreeEntry(path, directory=True, size=0, executable=True, _parent=directory)
-                child = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
-                yield from _walk(child, f"{path}/")
-            elif stat.S_ISREG(found.st_mode):
-                executable = bool(found.st_mode & stat.S_IXUSR)
-                yield TreeEntry(path, directory=False, size=found.st_size, executable=executable, _parent=directory)
-            else:
+            is_directory = stat.S_ISDIR(found.st_mode)
+            if not is_directory and not stat.S_ISREG(found.st_mode):
                 raise GKMError(
                     Reason.UNSAFE_CONTENT,
                     f"{path} is neither a file nor a directory; no node would accept it",
                     "remove it, or replace it by the file itself",
                 )
+            if not selected(path, is_directory):
+                continue
+            if is_directory:
+                yield TreeEntry(path, directory=True, size=0, executable=True, _parent=directory)
+                child = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
+                yield from _walk(child, f"{path}/", selected)
+            else:
+                executable = bool(found.st_mode & stat.S_IXUSR)
+                yield TreeEntry(path, directory=False, size=found.st_size, executable=executable, _parent=directory)
     finally:
         os.close(directory)

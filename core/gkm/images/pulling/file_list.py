@@ -7,6 +7,7 @@ line: the list of the largest cache took 150 MiB in memory.
 import os
 import tempfile
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -92,27 +93,33 @@ def read(path: Path) -> tuple[FileList, int]:
         FileNotFoundError: the file does not exist.
         UnreadableState: `write` did not write this file.
     """
+    with open_list(path) as (head, files):
+        return head, sum(1 for _ in files)
+
+
+@contextmanager
+def open_list(path: Path) -> Iterator[tuple[FileList, Iterator[ListedFile]]]:
+    """Yield a list without its files, and an iterator over its files; raises, and checks lines, as `read` does."""
     with open_regular(path) as file:
         try:
-            return _read(file)
+            head = msgspec.json.decode(_line(file) + b"]}", type=FileList)
+            yield head, _files(file)
         except OSError as error:
             raise UnreadableState(f"{path}: {error.strerror}") from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             raise UnreadableState(f"{path}: {error}") from error
 
 
-def _read(file: BinaryIO) -> tuple[FileList, int]:
-    head = msgspec.json.decode(_line(file) + b"]}", type=FileList)
+def _files(file: BinaryIO) -> Iterator[ListedFile]:
     count, more = 0, True
     while (line := _line(file)) != _END:
         if not more:
             raise ValueError("a line follows its last file")
         more = line.endswith(b",\n")
-        msgspec.json.decode(line.removesuffix(b"\n").removesuffix(b","), type=ListedFile)
+        yield msgspec.json.decode(line.removesuffix(b"\n").removesuffix(b","), type=ListedFile)
         count += 1
     if file.read(1) or (more and count):
         raise ValueError("it goes on after the end of the list")
-    return head, count
 
 
 def _line(file: BinaryIO) -> bytes:

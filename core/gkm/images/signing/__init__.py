@@ -1,1 +1,1 @@
-"""Sign images so that cosign and GKM verify the signatures. Only the command line signs."""
+"""Sign images so that cosign and GKM verify the signatures: for the command line, and for images of captures."""

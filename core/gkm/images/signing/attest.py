@@ -10,7 +10,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
-from gkm.images.signatures.discovery import MAX_PAYLOAD_BYTES, is_transient
+from gkm.images.signatures.discovery import is_transient
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.signature_formats import parse_bundle
 from gkm.images.signing import forms, store
@@ -18,6 +18,9 @@ from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.sign import SIGN_SECONDS
 
 MAX_ATTESTATIONS = 64
+MAX_ATTESTATION_BYTES = 16 << 20
+"""Size of a signed statement: a list of a captured cache's files has up to 10 MiB, then base64. cosign reads 128 MiB.
+"""
 
 
 def attest(
@@ -26,7 +29,7 @@ def attest(
     """Sign a statement about a pinned image and store it; return its reference. The same one is stored only once.
 
     Raises:
-        GKMError: as gkm.images.signing.sign.sign; TOO_LARGE beyond what a verifier of signatures reads.
+        GKMError: as gkm.images.signing.sign.sign; TOO_LARGE beyond MAX_ATTESTATION_BYTES.
     """
     registry = registry.within(SIGN_SECONDS)
     trust = TrustPolicy.from_policy(0, signer.policy)
@@ -36,7 +39,7 @@ def attest(
             return str(ref.pinned(found.digest))
     subject = registry.manifest(ref)
     bundle = forms.attestation(payload, signer)
-    if len(bundle) > MAX_PAYLOAD_BYTES:
+    if len(bundle) > MAX_ATTESTATION_BYTES:
         raise GKMError(Reason.TOO_LARGE, f"the statement about {ref} has {len(bundle)} bytes, signed")
     referrer, listed = store.attach(registry, ref, subject, bundle, predicate_type)
     if not listed:
@@ -56,7 +59,7 @@ def _verified(registry: Registry, ref: Reference, found: Descriptor, predicate_t
         layers = registry.manifest(ref.pinned(found.digest)).image().layers
         if not layers:
             return b""
-        signature = parse_bundle(registry.small_blob(ref, layers[0], MAX_PAYLOAD_BYTES), predicate_type)
+        signature = parse_bundle(registry.small_blob(ref, layers[0], MAX_ATTESTATION_BYTES), predicate_type)
     except GKMError as error:
         if is_transient(error):
             raise

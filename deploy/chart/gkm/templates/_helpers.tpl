@@ -220,3 +220,11 @@ or version: the controllers would end at their start.
 {{- end }}
 {{- end }}
 {{- end }}
+{{/* The capture mode of volumes: auto needs a destination (gkm.api.capture_settings.Capture.is_pushed). */}}
+{{- define "gkm.captureMode" -}}
+{{- $capture := get (.Values.config | default dict) "capture" | default dict }}
+{{- $signing := get $capture "signing" | default dict }}
+{{- $mode := get $capture "mode" | default "auto" }}
+{{- $pushed := and (get $capture "registry") (or (get $signing "keyFile") (get $signing "keyless")) }}
+{{- if and (eq $mode "auto") (not $pushed) }}request{{ else }}{{ $mode }}{{ end }}
+{{- end }}

@@ -8,7 +8,7 @@ import pytest
 from gkm.api.config import Capture
 from gkm.hoststate.layout import Layout
 from gkm_agent.store import captures as captured
-from gkm_agent.store.captures import CapturedVolume, to_prune
+from gkm_agent.store.captures import MAX_CAPTURES, CapturedVolume, CapturesInUse, to_prune
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
@@ -26,7 +26,7 @@ def leave(layout: Layout, volume_id: str, days_ago: float, size: int) -> Path:
     (place / "content").mkdir(parents=True)
     (place / "content" / "kernel").write_bytes(b"x")
     (place / "captured.json").write_text(json.dumps({"bytes": size}))
-    os.utime(place, (NOW - days_ago * DAY,) * 2)
+    os.utime(place / "captured.json", (NOW - days_ago * DAY,) * 2)
     return place
 
 
@@ -56,7 +56,7 @@ def test_only_captures_beyond_the_bounds_are_removed(layout: Layout) -> None:
     unfinished.mkdir()
     (layout.captured / "not ours").mkdir()
 
-    captured.sweep(layout, Capture(), NOW)
+    captured.sweep(layout, Capture(), NOW, CapturesInUse())
 
     assert not old.exists()
     assert new.exists()
@@ -66,7 +66,7 @@ def test_only_captures_beyond_the_bounds_are_removed(layout: Layout) -> None:
 def test_a_description_that_cannot_be_read_stops_nothing(layout: Layout) -> None:
     old, strange = leave(layout, "csi-old", 8, 10), leave(layout, "csi-strange", 9, 10)
     (strange / "captured.json").write_text("[")
-    captured.sweep(layout, Capture(), NOW)
+    captured.sweep(layout, Capture(), NOW, CapturesInUse())
     assert (old.exists(), strange.exists()) == (False, True)
 
 
@@ -75,10 +75,32 @@ def test_a_link_leads_nowhere(layout: Layout, tmp_path: Path) -> None:
     theirs.mkdir()
     (theirs / "captured.json").write_text('{"bytes": 1}')
     (layout.captured / "csi-link").symlink_to(theirs)
-    captured.sweep(layout, Capture(retention=0), NOW)
+    captured.sweep(layout, Capture(retention=0), NOW, CapturesInUse())
     assert (theirs / "captured.json").exists()
     assert not list(layout.captured.iterdir())
 
 
 def test_without_anything_captured_there_is_nothing_to_do(tmp_path: Path) -> None:
-    captured.sweep(Layout(tmp_path / "state", tmp_path / "run"), Capture(), NOW)
+    captured.sweep(Layout(tmp_path / "state", tmp_path / "run"), Capture(), NOW, CapturesInUse())
+
+
+def test_attempts_at_an_image_do_not_make_a_capture_younger(layout: Layout) -> None:
+    old = leave(layout, "csi-old", 8, 10)
+    (old / "progress.json").write_text("{}")
+    captured.sweep(layout, Capture(), NOW, CapturesInUse())
+    assert not old.exists()
+
+
+def test_a_capture_in_use_goes_with_a_later_sweep(layout: Layout) -> None:
+    old, in_use = leave(layout, "csi-old", 8, 10), CapturesInUse()
+    with in_use.use("csi-old"):
+        captured.sweep(layout, Capture(), NOW, in_use)
+        assert old.exists()
+    captured.sweep(layout, Capture(), NOW, in_use)
+    assert not old.exists()
+    assert not list(layout.trash.iterdir())
+
+
+def test_captures_have_a_number_too() -> None:
+    many = [CapturedVolume(f"csi-{number}", NOW - number, 1) for number in range(MAX_CAPTURES + 2)]
+    assert to_prune(many, Capture(), NOW) == [f"csi-{MAX_CAPTURES}", f"csi-{MAX_CAPTURES + 1}"]

@@ -26,6 +26,9 @@ PAGE_NAMES = {
     "gkm_incompatible": {"reason"},
     "gkm_store_bytes": set(),
     "gkm_gc_bytes": set(),
+    "gkm_captures": {"result"},
+    "gkm_capture_bytes": set(),
+    "gkm_capture_failures": {"reason"},
     "gkm_nvml_errors": {"call"},
     "gkm_mounts": {"mode"},
     "gkm_verify_seconds": {"result"},
@@ -55,6 +58,8 @@ def test_the_page_has_the_names_and_labels_that_are_api() -> None:
     metrics.api_answered("list", 200)
     metrics.CACHE_STATE.labels("Ready").set(1)
     metrics.NOT_READY.labels("Failed", Reason.DISK_FULL).set(0)
+    metrics.CAPTURES.labels("Announced").inc(0)
+    metrics.count_capture_failure(Reason.DISK_FULL)
     metrics.succeeded("pass")
     metrics.record_build()
     metrics.READY.labels(metrics.PROGRAM).set(1)

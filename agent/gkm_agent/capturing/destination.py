@@ -1,0 +1,124 @@
+"""Where the images of captures go: the registry and the signer of the configuration, each opened anew for an attempt.
+
+So credentials that were renewed and a key that was replaced take effect at the next attempt, without a restart.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Final, Protocol
+
+import msgspec
+from gkm.api.config import Config
+from gkm.api.errors import GKMError, Reason
+from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
+from gkm.images.reference import Reference
+from gkm.images.registries import push
+from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.rekor import Rekor
+from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, SigstoreService
+from gkm.images.signing import ambient, keyless, keys, sign
+from gkm.images.signing.attest import attest
+from gkm.images.signing.forms import ImageSigner
+
+PREDICATE_TYPE: Final = "https://gkm.io/attestations/captured-files/v1"
+_SPARE_SECONDS: Final = 300.0
+"""What an upload may take besides the time of its bytes."""
+
+
+class Destination(Protocol):
+    """Takes one image in three idempotent steps. Bounded in time."""
+
+    def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
+        """Store an image under a tag, and return its digest; what is there is not sent again. Raises GKMError."""
+
+    def sign(self, pinned: Reference) -> None:
+        """Sign an image, unless it has a signature of the present signer. Raises GKMError."""
+
+    def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
+        """Attach a signed statement about the files of an image, unless it has the same. Raises GKMError."""
+
+
+class Stopped(Exception):
+    """The agent ends: the step is done again by the next one."""
+
+
+@dataclass(frozen=True)
+class RegistryDestination:
+    """The Destination of a configuration."""
+
+    config: Config
+    secrets: PullSecrets
+    environment: Mapping[str, str]
+
+    @classmethod
+    def of(cls, config: Config, secrets: PullSecrets) -> "RegistryDestination":
+        """Return the destination of a configuration, with the environment of this process."""
+        return cls(config, secrets, os.environ)
+
+    def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
+        """See Destination."""
+        size = sum(blob.descriptor.size for blob in image.blobs)
+        seconds = _SPARE_SECONDS + 2 * size / self.config.capture.bytes_per_second
+        return push.image(self._registry(ref).within(seconds), ref, image, report)
+
+    def sign(self, pinned: Reference) -> None:
+        """See Destination."""
+        sign.sign(self._registry(pinned), pinned, self._signer())
+
+    def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
+        """See Destination."""
+        attest(self._registry(pinned), pinned, PREDICATE_TYPE, predicate, self._signer())
+
+    def _registry(self, ref: Reference) -> Registry:
+        """Return the registry itself without its mirrors, which may have an older copy."""
+        configured = self.config.registries
+        hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in configured.hosts.items()}
+        registries = msgspec.structs.replace(configured, hosts=hosts)
+        secret = self.config.capture.credentials_secret
+        secrets = PullSecrets(self.secrets.secrets, registries, self.secrets.namespace)
+        credentials = secrets.credentials(str(ref), None, [secret] if secret else [])
+        return Registry(registries, credentials)
+
+    def _signer(self) -> ImageSigner:
+        signing = self.config.capture.signing
+        if signing.key_file:
+            password = self.environment.get(keys.PASSWORD_VARIABLE, "").encode("utf-8", "surrogateescape")
+            return ImageSigner.by_key(keys.read(signing.key_file, password))
+        try:
+            token = ambient.token(self.environment)
+        except OSError as error:
+            raise GKMError(Reason.UNAUTHORIZED, f"the identity token cannot be read: {error.strerror}") from error
+        if token is None:
+            raise GKMError(
+                Reason.UNAUTHORIZED,
+                "there is no identity token to sign captured images with",
+                f"project a service account token with the audience {ambient.AUDIENCE} to {ambient.TOKEN_FILE}",
+            )
+        fulcio = SigstoreService("Fulcio", signing.fulcio_url or PUBLIC_FULCIO)
+        log = Rekor(SigstoreService("Rekor", signing.rekor_url or PUBLIC_REKOR))
+        return keyless.signer(fulcio, signing.trusted_root, token, log)
+
+
+class UploadPace:
+    """The progress callback of one upload: sends at most `bytes_per_second` by its pauses, and ends it on `stop`."""
+
+    def __init__(self, bytes_per_second: int, stop: Event, sent: Callable[[int], object]) -> None:
+        self._rate = bytes_per_second
+        self._stop = stop
+        self._sent = sent
+        self._before = 0
+        self._free_at = time.monotonic()
+
+    def __call__(self, done: int, _total: int) -> None:
+        """Take note of the sum of the bytes; raises Stopped."""
+        count, self._before = done - self._before, done
+        # A larger step is a blob that the registry has already, a negative one an upload that starts again.
+        if 0 < count <= PIECE_BYTES:
+            self._sent(count)
+            self._free_at = max(self._free_at, time.monotonic()) + count / self._rate
+        if self._stop.wait(max(0.0, self._free_at - time.monotonic())):
+            raise Stopped

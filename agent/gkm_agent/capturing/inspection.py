@@ -1,0 +1,234 @@
+"""Inspect what a pod left: hostile files become a list, a hardware key and a digest, or the capture is refused.
+
+Nothing in the files decides about the hardware. It is what the agent measured on the node, and files that name other
+hardware are refused, because a node would offer kernels that no GPU here has run.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from gkm.api.errors import GKMError, Reason
+from gkm.api.targets import GpuTarget, format_arch
+from gkm.gpus import preflight
+from gkm.gpus.targets import normalize_target
+from gkm.gpus.values import Gpu, Inventory
+from gkm.hoststate.escaping import escape
+from gkm.images.build import factors_file
+from gkm.images.build.compiled_targets import CompiledTargets
+from gkm.images.build.contents import CacheContents, scan_directory
+from gkm.images.build.known_files import is_cache_file
+from gkm.images.build.tree import TreeEntry, walk
+from gkm.images.build.versions import DependencyVersions
+from gkm.images.cache import Format
+from gkm.images.local_image import StreamHasher
+
+from gkm_agent.capturing.progress import MAX_FILES_BYTES, Hardware, PackedFile
+
+MAX_FILES: Final = 50_000
+"""A real cache of 1 GB has 15,000. The attestation lists them all."""
+MAX_GROUP_BYTES: Final = 64 << 10
+MAX_METADATA_BYTES: Final = 4 << 20
+_LISTED_BYTES: Final = 128
+"""The most bytes of a listed file besides its path."""
+_ELF: Final = b"\x7fELF"
+_ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
+_GROUP: Final = "__grp__"
+_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,31}", re.ASCII)
+
+
+class _Group(msgspec.Struct):
+    child_paths: dict[str, str] | list[str] = msgspec.field(default_factory=dict)
+
+
+class _Metadata(msgspec.Struct):
+    triton_version: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """An acceptable capture: its files as an image holds them, in the order of their paths."""
+
+    hardware: Hardware
+    files: list[PackedFile]
+    left_out: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def content_digest(self) -> str:
+        """Return the digest of paths, contents and hardware: captures with the same one are the same."""
+        digest = hashlib.sha256(f"{self.hardware.key}\n".encode())
+        for file in self.files:
+            digest.update(f"{file.sha256}  {file.path}\n".encode())
+        return f"sha256:{digest.hexdigest()}"
+
+
+def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
+    """Return what a capture holds; `max_bytes` bounds its files together, before any of them is read.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT for links, devices, names and paths that no cache has; TOO_LARGE; METADATA_MISSING when
+            it is no cache; METADATA_INVALID when its files contradict each other; the reasons of the preflight check
+            when they name hardware that this node does not have. NO_GPU and GPU_LOST when the node's hardware is
+            unknown now: try again.
+        OSError: it cannot be read.
+    """
+    measured = _measured(inventory)
+    read = _Reader(max_bytes)
+    read.directory(content)
+    contents = _scan(content, sorted(measured), read)
+    targets = [*_stated(contents), *read.compiled.named_in]
+    kinds = {target for target in measured if any(_is_of(target, stated) for stated in targets)}
+    for target in targets:
+        fit = preflight.check([target], inventory.gpus)
+        if not fit.fits:
+            raise GKMError(fit.reason or Reason.NO_GPU, f"the files name hardware that this node lacks: {fit.message}")
+    if len(kinds) != 1:
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"the files are for {len(kinds)} kinds of GPU of this node, a capture is for one",
+        )
+    (kind,) = kinds
+    hardware = Hardware(
+        backend=kind.backend,
+        arch=format_arch(kind.backend, kind.arch),
+        warp_size=kind.warp_size,
+        driver=measured[kind].driver_version[:64],
+        runtime=contents.format.value,
+        version=read.version if contents.format is Format.TRITON else "",
+    )
+    return Inspection(hardware, sorted(read.files, key=lambda file: file.path), read.left_out)
+
+
+def _measured(inventory: Inventory) -> dict[GpuTarget, Gpu]:
+    """Return the kinds of GPU of this node, each with one such GPU; raises as `inspect`."""
+    healthy = {GpuTarget(gpu.backend, gpu.arch, gpu.warp_size): gpu for gpu in inventory.gpus if not gpu.fatal_fault}
+    if healthy:
+        return healthy
+    if inventory.gpus or inventory.errors:
+        raise GKMError(Reason.GPU_LOST, "no GPU of this node can be read, so the hardware of the capture is unknown")
+    raise GKMError(Reason.NO_GPU, "this node has no GPU, so the hardware of the capture is unknown")
+
+
+def _scan(content: Path, measured: Sequence[GpuTarget], read: "_Reader") -> CacheContents:
+    """Return what the build finds; a vLLM cache that names no GPU has the one kind of this node."""
+    try:
+        return scan_directory(content, (), DependencyVersions(), is_cache_file)
+    except GKMError as error:
+        if error.reason is not Reason.METADATA_MISSING or len(measured) != 1 or not read.files:
+            raise
+        return scan_directory(content, measured, DependencyVersions(), is_cache_file)
+
+
+def _stated(contents: CacheContents) -> list[GpuTarget]:
+    summary = msgspec.json.decode(contents.labels[contents.format.summary_label])
+    return [GpuTarget(each["backend"], str(each["arch"]), each["warp_size"]) for each in summary["targets"]]
+
+
+def _is_of(measured: GpuTarget, stated: GpuTarget) -> bool:
+    normal = normalize_target(stated)
+    return (measured.backend, measured.arch) == (normal.backend, normal.arch)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads every file once, in bounds."""
+
+    max_bytes: int
+    files: list[PackedFile] = field(default_factory=list)
+    left_out: int = 0
+    compiled: CompiledTargets = field(default_factory=CompiledTargets)
+    _bytes: int = 0
+    _listed_bytes: int = 0
+    _versions: set[str] = field(default_factory=set)
+
+    @property
+    def version(self) -> str:
+        """Return the version of Triton that all kernels state; "" if they state none, or several."""
+        return next(iter(self._versions)) if len(self._versions) == 1 else ""
+
+    def directory(self, content: Path) -> None:
+        """Read all files that belong to a cache."""
+        for entry in walk(content, self._selected):
+            if not entry.directory:
+                self._count(entry)
+                self.files.append(self._file(entry))
+        if self.compiled.is_ambiguous:
+            named = " and ".join(escape(target.arch_name) for target in sorted(self.compiled.named_in))
+            raise GKMError(Reason.METADATA_INVALID, f"the compiled files are for {named}")
+
+    def _selected(self, path: str, directory: bool) -> bool:  # noqa: FBT001 -- the form of a Selection
+        selected = is_cache_file(path, directory)
+        self.left_out += not selected
+        return selected
+
+    def _count(self, entry: TreeEntry) -> None:
+        self._bytes += entry.size
+        self._listed_bytes += len(msgspec.json.encode(entry.path)) + _LISTED_BYTES
+        if len(self.files) >= MAX_FILES or self._bytes > self.max_bytes or self._listed_bytes > MAX_FILES_BYTES:
+            raise GKMError(
+                Reason.TOO_LARGE,
+                f"the capture has more than {MAX_FILES} files, {self.max_bytes} bytes of content or {MAX_FILES_BYTES} "
+                "bytes of names",
+            )
+
+    def _file(self, entry: TreeEntry) -> PackedFile:
+        self._check(entry)
+        redacted = factors_file.redact(entry)
+        hasher = StreamHasher()
+        pieces = hasher.through([redacted.data] if redacted else entry.pieces())
+        if entry.name.endswith(".ptx"):
+            self.compiled.scan(entry.path, pieces)
+        for _ in pieces:
+            pass
+        return PackedFile(entry.path, hasher.digest.removeprefix("sha256:"), hasher.size)
+
+    def _check(self, entry: TreeEntry) -> None:
+        """Refuse a file that is not what its name says, or that names files elsewhere."""
+        if entry.name.endswith(_ELF_SUFFIXES) and next(_head(entry), b"")[: len(_ELF)] != _ELF:
+            raise _no_such_file(entry, "is no compiled code")
+        if not entry.name.endswith(".json"):
+            return
+        if entry.name.startswith(_GROUP):
+            self._check_group(entry)
+        elif entry.size <= MAX_METADATA_BYTES:
+            self._read_version(entry)
+
+    def _check_group(self, entry: TreeEntry) -> None:
+        """Refuse a group file with a path outside of its own directory: Triton opens these paths."""
+        if entry.size > MAX_GROUP_BYTES:
+            raise _no_such_file(entry, f"has more than {MAX_GROUP_BYTES} bytes")
+        try:
+            children = msgspec.json.decode(entry.read(), type=_Group).child_paths
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _no_such_file(entry, "is no group file of Triton") from error
+        directory = entry.path.rpartition("/")[0]
+        for name, path in children.items() if isinstance(children, dict) else ():
+            parts = path.split("/")
+            inside = path.startswith("/") and path.endswith(f"/{directory}/{name}") and "/" not in name
+            if not inside or not {"..", "."}.isdisjoint(parts) or not path.isprintable():
+                raise _no_such_file(entry, f"names a file outside of its directory: {escape(path)[:200]!r}")
+
+    def _read_version(self, entry: TreeEntry) -> None:
+        try:
+            version = msgspec.json.decode(entry.read(), type=_Metadata).triton_version
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return
+        if isinstance(version, str) and _VERSION.fullmatch(version) and len(self._versions) < 2:  # noqa: PLR2004 -- enough to know that they differ
+            self._versions.add(version)
+
+
+def _head(entry: TreeEntry) -> Iterator[bytes]:
+    return iter([next(entry.pieces(), b"")])
+
+
+def _no_such_file(entry: TreeEntry, what: str) -> GKMError:
+    return GKMError(Reason.UNSAFE_CONTENT, f"{escape(entry.path)[:300]} {what}")

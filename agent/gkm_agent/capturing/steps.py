@@ -1,0 +1,226 @@
+"""The steps of a capture. Each takes it from one state to the next, and may be killed and repeated at any point.
+
+An error of a step means: again later. A capture whose files are at fault is refused instead, which is final; nothing of
+it has left the node then, because its files are inspected first.
+"""
+
+import errno
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+import msgspec
+from gkm.api.config import Capture
+from gkm.api.errors import GKMError, Reason, Remedy
+from gkm.api.targets import GpuTarget
+from gkm.gpus.values import Inventory
+from gkm.hoststate import files, trees
+from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
+from gkm.images.archives import oci_layout
+from gkm.images.build.image import build
+from gkm.images.build.known_files import is_cache_file
+from gkm.images.local_image import LocalImage
+from gkm.images.reference import Reference
+
+from gkm_agent.capturing import duplicates, progress
+from gkm_agent.capturing.destination import Destination, Stopped, UploadPace
+from gkm_agent.capturing.inspection import inspect
+from gkm_agent.capturing.progress import FILES_FILE, IMAGE, PROGRESS_FILE, CaptureState, Hardware, Origin, Progress
+from gkm_agent.telemetry import metrics
+
+FREE_DIVISOR: Final = 5
+"""One part in five of the disk stays free, as for the copies of the CSI process: below 15 % kubelet evicts pods."""
+_WORK: Final = ".packing-"
+_SHORT: Final = slice(7, 19)
+"""12 hexadecimal digits of a digest: enough to tell the captures of one namespace apart."""
+_MAX_KEY: Final = 100
+_NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
+_DAMAGED: Final = frozenset(
+    {Reason.METADATA_MISSING, Reason.METADATA_INVALID, Reason.DIGEST_MISMATCH, Reason.UNSAFE_CONTENT, Reason.TOO_LARGE}
+)
+_UNKNOWN_HARDWARE: Final = frozenset({Reason.NO_GPU, Reason.GPU_LOST})
+
+
+def image_tag(hardware: Hardware, content_digest: str) -> str:
+    """Return the tag of an image: its hardware key and a short digest of its content."""
+    return f"{_NOT_IN_TAGS.sub('_', hardware.key)[:_MAX_KEY]}-{content_digest[_SHORT]}"
+
+
+def cache_name(hardware: Hardware, content_digest: str) -> str:
+    """Return the name that a GKMCache of a capture should have."""
+    return f"captured-{hardware.runtime}-{hardware.arch.replace('_', '')}-{content_digest[_SHORT]}"
+
+
+def free_bytes(directory: Path) -> int:
+    """Return the bytes that captures may take of the disk; less than 0 where too few are free."""
+    disk = shutil.disk_usage(directory)
+    return disk.free - disk.total // FREE_DIVISOR
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSteps:
+    """The steps of all captures of a node. One thread uses them."""
+
+    layout: Layout
+    settings: Capture
+    destination: Destination
+    inventory: Callable[[], Inventory]
+    stop: Event
+    free_bytes: Callable[[Path], int] = free_bytes
+
+    def advance(self, directory: Path, others: Iterable[Path]) -> Progress:
+        """Take a capture one step further and record it; return how far it is then.
+
+        Raises:
+            GKMError: the step failed and can be tried again; the record may be that of an earlier step.
+            UnreadableState: the description of the capture is unusable.
+            OSError: the disk refused.
+            Stopped: the agent ends.
+        """
+        if self.stop.is_set():
+            raise Stopped
+        before, origin = progress.load(directory), progress.origin(directory)
+        match before.state:
+            case CaptureState.CAPTURED:
+                after = self._inspect(directory, origin, others)
+            case CaptureState.INSPECTED:
+                after = self._pack(directory, origin, before)
+            case CaptureState.PACKED:
+                after = self._push(directory, origin, before)
+            case CaptureState.PUSHED:
+                after = self._sign(directory, before)
+            case CaptureState.SIGNED:
+                after = self._attest(directory, before)
+            case _:
+                return before
+        progress.save(directory, after)
+        return after
+
+    @staticmethod
+    def remove_leftovers(directory: Path) -> None:
+        """Remove the packed image, and what a killed step left; raises OSError."""
+        for path in (directory / IMAGE, *directory.glob(f"{_WORK}*"), *directory.glob(f".{IMAGE}-*")):
+            trees.remove(path)
+        for name in (PROGRESS_FILE, FILES_FILE):
+            for path in files.temporaries(directory / name):
+                path.unlink(missing_ok=True)
+
+    def _inspect(self, directory: Path, origin: Origin, others: Iterable[Path]) -> Progress:
+        try:
+            found = inspect(directory / CAPTURED_CONTENT, self.inventory(), self.settings.max_bytes)
+            duplicates.check_new(self.layout, directory, origin, found, others)
+        except GKMError as error:
+            if error.transient or error.reason in _UNKNOWN_HARDWARE:
+                raise
+            state = CaptureState.DUPLICATE if error.reason is Reason.NOT_REQUIRED else CaptureState.REFUSED
+            return Progress(state, error.reason.value, error.message[:1024])
+        progress.save_files(directory, found.files)
+        return Progress(
+            CaptureState.INSPECTED,
+            hardware=found.hardware,
+            content_digest=found.content_digest,
+            files=len(found.files),
+            size_bytes=found.size_bytes,
+            left_out=found.left_out,
+        )
+
+    def _pack(self, directory: Path, origin: Origin, before: Progress) -> Progress:
+        hardware, ref = _hardware(before), self._reference(origin, before)
+        self.remove_leftovers(directory)
+        # A layer and its copy in the layout.
+        if self.free_bytes(directory) < 2 * before.size_bytes:
+            raise GKMError(Reason.DISK_FULL, "the disk has too little free space to pack a capture", Remedy.FREE_SPACE)
+        work = directory / f"{_WORK}{secrets.token_hex(4)}"
+        work.mkdir(0o700)
+        try:
+            stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
+            image = build(
+                directory / CAPTURED_CONTENT, hardware.runtime, work, stated=stated, selected=is_cache_file,
+                report=self._end_if_stopped,
+            )  # fmt: skip
+            oci_layout.write(image, directory / IMAGE, ref, self._end_if_stopped)
+        except GKMError as error:
+            if error.transient:
+                raise
+            return Progress(CaptureState.REFUSED, error.reason.value, error.message[:1024])
+        finally:
+            trees.remove(work)
+        return msgspec.structs.replace(before, state=CaptureState.PACKED, digest=image.digest)
+
+    def _push(self, directory: Path, origin: Origin, before: Progress) -> Progress:
+        ref, image = self._reference(origin, before), self._packed(directory, before)
+        pace = UploadPace(self.settings.bytes_per_second, self.stop, metrics.CAPTURE_BYTES.inc)
+        self.destination.push(ref, image, pace)
+        return msgspec.structs.replace(before, state=CaptureState.PUSHED, repository=ref.name)
+
+    def _reference(self, origin: Origin, before: Progress) -> Reference:
+        """Return where an image goes: a namespace has repositories of its own, one for each runtime."""
+        hardware = _hardware(before)
+        place = f"{self.settings.registry}/{origin.pod_namespace}/{hardware.runtime}"
+        return Reference.parse(f"{place}:{image_tag(hardware, before.content_digest)}")
+
+    def _packed(self, directory: Path, before: Progress) -> LocalImage:
+        """Return the packed image; where it is damaged or gone, go back and pack again."""
+        try:
+            image = oci_layout.open_layout(directory / IMAGE)
+        except FileNotFoundError:
+            error = GKMError(Reason.NODE_ERROR, "the packed image is gone", "it is packed again")
+        except GKMError as damage:
+            if damage.reason not in _DAMAGED:
+                raise
+            error = GKMError(Reason.NODE_ERROR, f"the packed image is damaged: {damage.message}", "it is packed again")
+        else:
+            if image.digest == before.digest:
+                return image
+            error = GKMError(Reason.NODE_ERROR, "the packed image is another one", "it is packed again")
+        progress.save(directory, msgspec.structs.replace(before, state=CaptureState.INSPECTED, digest=""))
+        raise error
+
+    def _sign(self, directory: Path, before: Progress) -> Progress:
+        self._in_registry(directory, before, self.destination.sign)
+        return msgspec.structs.replace(before, state=CaptureState.SIGNED)
+
+    def _attest(self, directory: Path, before: Progress) -> Progress:
+        listed = progress.load_files(directory)
+        predicate = {
+            "contentDigest": before.content_digest,
+            "hardware": _hardware(before).key,
+            "files": [msgspec.to_builtins(file) for file in listed],
+        }
+
+        def sign_and_attest(pinned: Reference) -> None:
+            # First: the key may be another one since the image was signed, and one signer must have signed both.
+            self.destination.sign(pinned)
+            self.destination.attest(pinned, predicate)
+
+        self._in_registry(directory, before, sign_and_attest)
+        return msgspec.structs.replace(before, state=CaptureState.ANNOUNCED)
+
+    def _in_registry(self, directory: Path, before: Progress, act: Callable[[Reference], Any]) -> None:
+        """Act on the image in the registry; where that lost the image, go back and push again."""
+        try:
+            act(Reference.parse(f"{before.repository}@{before.digest}"))
+        except GKMError as error:
+            if error.reason is Reason.NOT_FOUND:
+                progress.save(directory, msgspec.structs.replace(before, state=CaptureState.PACKED, repository=""))
+            raise
+
+    def _end_if_stopped(self, _done: int, _total: int) -> None:
+        if self.stop.is_set():
+            raise Stopped
+
+
+def _hardware(found: Progress) -> Hardware:
+    if found.hardware is None:
+        raise GKMError(Reason.NODE_ERROR, "the record of the capture has no hardware")
+    return found.hardware
+
+
+def reason_of(error: OSError) -> Reason:
+    """Return the reason of a failed access to the disk."""
+    return Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR

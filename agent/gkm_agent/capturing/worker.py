@@ -1,0 +1,192 @@
+"""The thread that makes images of captures: one capture at a time, the oldest first, each failure with a backoff.
+
+It shares nothing with pulls and with the CSI process but the disk and the network, and keeps free space on the one and
+a rate on the other. Retention ends every retry: it removes the capture.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock, Thread
+from typing import Final
+
+from gkm.api.errors import GKMError, Reason
+from gkm.api.nodes import CapturedImage
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
+
+from gkm_agent.capturing import progress, reports
+from gkm_agent.capturing.destination import Stopped
+from gkm_agent.capturing.progress import CaptureState, Progress
+from gkm_agent.capturing.reports import KnownCapture, Waiting
+from gkm_agent.capturing.steps import CaptureSteps, reason_of
+from gkm_agent.store import captures
+from gkm_agent.store.captures import MAX_CAPTURES, CapturedVolume, CapturesInUse
+from gkm_agent.telemetry import metrics
+
+_LOG = logging.getLogger(__name__)
+
+PAUSE_SECONDS: Final = 10.0
+BACKOFF: Final = Backoff(15.0, 1800.0)
+"""Pauses after a failed step. A registry that is down for a day costs 50 attempts of one capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    count: int
+    next_try: float
+    waiting: Waiting
+
+
+class CaptureWorker:
+    """Makes images of the captures of a node, in a thread of its own. Without a destination it does nothing."""
+
+    def __init__(
+        self,
+        steps: CaptureSteps,
+        in_use: CapturesInUse,
+        changed: Callable[[], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        backoff: Backoff = BACKOFF,
+    ) -> None:
+        self._layout = steps.layout
+        self._settings = steps.settings
+        self._steps = steps
+        self._in_use = in_use
+        self._changed = changed
+        self._clock = clock
+        self._backoff = backoff
+        self._stop = steps.stop
+        self._failures: dict[str, _Failure] = {}
+        self._ended: set[str] = set()
+        self._lock = Lock()
+        self._reports: Mapping[str, tuple[CapturedImage, ...]] = {}
+        self._thread = Thread(target=self._run, name="captures", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, if captures have a destination. The reports are complete then."""
+        if self._settings.is_pushed:
+            self._report()
+            self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Stop; an upload ends at its next piece. What is cut off is done again by the next agent."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def reports(self) -> Mapping[str, tuple[CapturedImage, ...]]:
+        """Return the reports of the captures of each namespace's pods."""
+        with self._lock:
+            return self._reports
+
+    def make_images(self) -> bool:
+        """Take every capture as far as it comes now; return whether none waits for another attempt."""
+        volumes = self._volumes()
+        self._failures = {name: self._failures[name] for name in volumes if name in self._failures}
+        self._ended &= volumes.keys()
+        for volume_id in [name for name in volumes if name not in self._ended]:
+            failure = self._failures.get(volume_id)
+            if failure is None or failure.next_try <= self._clock():
+                with self._in_use.use(volume_id):
+                    self._advance(volume_id, volumes)
+        self._report()
+        return not self._failures
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.make_images()
+            except Stopped:
+                return
+            except Exception:  # noqa: BLE001 -- a defect costs one round, not the thread
+                _LOG.exception("captures failed")
+            self._stop.wait(PAUSE_SECONDS)
+
+    def _volumes(self) -> dict[str, CapturedVolume]:
+        """Return the captures of this node, the oldest first."""
+        if not self._layout.captured.is_dir():
+            return {}
+        volumes = captures.captured_volumes(self._layout.captured)
+        # Not through a link: the CSI process made a directory, and nobody else may write there.
+        own = [volume for volume in volumes if not self._layout.capture(volume.volume_id).is_symlink()]
+        own.sort(key=lambda volume: (volume.since, volume.volume_id))
+        return {volume.volume_id: volume for volume in own[:MAX_CAPTURES]}
+
+    def _advance(self, volume_id: str, volumes: Mapping[str, CapturedVolume]) -> None:
+        directory = self._layout.capture(volume_id)
+        if not directory.exists():  # removed by retention
+            return
+        others = [self._layout.capture(other) for other in volumes]
+        try:
+            before = progress.load(directory)
+            while not before.state.is_final:
+                before = self._steps.advance(directory, others)
+                self._failures.pop(volume_id, None)
+                self._log_state(volume_id, before)
+            self._steps.remove_leftovers(directory)
+            self._ended.add(volume_id)
+        except GKMError as error:
+            self._record_failure(volume_id, error.reason, str(error), error.detail)
+        except UnreadableState as error:
+            self._record_failure(volume_id, Reason.NODE_ERROR, str(error))
+        except OSError as error:
+            self._record_failure(volume_id, reason_of(error), f"the disk of the node: {error.strerror}", str(error))
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001 -- a defect costs one attempt
+            _LOG.exception("capture failed", extra=fields(volume=volume_id))
+            self._record_failure(volume_id, Reason.NODE_ERROR, type(error).__name__)
+
+    def _log_state(self, volume_id: str, reached: Progress) -> None:
+        state = reached.state
+        if state.is_final:
+            metrics.CAPTURES.labels(state.value).inc()
+        if state is CaptureState.ANNOUNCED:
+            metrics.succeeded("capture")
+        _LOG.log(
+            logging.WARNING if state is CaptureState.REFUSED else logging.INFO,
+            "capture state changed",
+            extra=fields(
+                volume=volume_id,
+                state=state.value,
+                content=reached.content_digest or None,
+                digest=reached.digest or None,
+                reason=reached.reason or None,
+                why=reached.message or None,
+            ),
+        )
+        self._report()
+
+    def _record_failure(self, volume_id: str, reason: Reason, message: str, detail: str = "") -> None:
+        before = self._failures.get(volume_id)
+        count = before.count + 1 if before else 1
+        pause = self._backoff.pause(count)
+        self._failures[volume_id] = _Failure(count, self._clock() + pause, Waiting(reason.value, message))
+        metrics.count_capture_failure(reason.value)
+        _LOG.warning(
+            "capture waits",
+            extra=fields(volume=volume_id, reason=reason.value, why=message, detail=detail or None, seconds=int(pause)),
+        )
+
+    def _report(self) -> None:
+        """Read how far the captures have come, and let the loop publish it where it changed."""
+        known = []
+        for volume in self._volumes().values():
+            directory = self._layout.capture(volume.volume_id)
+            try:
+                origin = progress.origin(directory)
+            except UnreadableState:
+                continue
+            failure = self._failures.get(volume.volume_id)
+            waiting = failure.waiting if failure else Waiting()
+            known.append(KnownCapture(origin, progress.load(directory), volume.since, waiting))
+        found = reports.by_namespace(known)
+        with self._lock:
+            unchanged = found == self._reports
+            self._reports = found
+        if not unchanged:
+            self._changed()

@@ -1,0 +1,63 @@
+"""The section `capture` of the configuration: what happens to the files that pods add to private volumes."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+SLOWEST_BYTES_PER_SECOND = 256 << 10
+"""A registry client gives an upload up as stalled below 64 KiB a second (gkm.images.registries.transport.Limits)."""
+
+_Path = Annotated[str, Meta(max_length=1024, pattern=r"^(/[^\x00]*)?\Z")]
+_URL = Annotated[str, Meta(max_length=1024, pattern=r"^(https?://[!-~]+)?\Z")]
+# The place of images: host[:port] and the beginning of their repositories.
+_Place = Annotated[str, Meta(max_length=300, pattern=r"^([a-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?\Z")]
+
+
+class CaptureSigning(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Who signs captured images: the private key in a file, or the identity that the agent's surroundings provide.
+
+    `key_file` is read at each signature, so that a new key needs no restart; COSIGN_PASSWORD has its password. Keyless
+    signing needs `trusted_root`, the path of the trusted_root.json that verifies the certificates of `fulcio_url`.
+    """
+
+    key_file: _Path = ""
+    keyless: bool = False
+    trusted_root: _Path = ""
+    fulcio_url: _URL = field(default="", name="fulcioURL")
+    rekor_url: _URL = field(default="", name="rekorURL")
+
+    def __post_init__(self) -> None:
+        """Refuse two signers, and settings of a signer that is not there."""
+        if self.key_file and self.keyless:
+            raise ValueError("`keyFile` and `keyless` exclude each other")
+        if self.keyless and not self.trusted_root:
+            raise ValueError("`keyless` needs `trustedRoot`, the path of a trusted_root.json")
+        if not self.keyless and (self.trusted_root or self.fulcio_url or self.rekor_url):
+            raise ValueError("`trustedRoot`, `fulcioURL` and `rekorURL` need `keyless: true`")
+
+
+class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The files that pods add to private volumes: which volumes are captured, and where their images go.
+
+    `mode`: `auto` captures every private volume whose attribute `capture` is not "false", `request` only those with
+    "true", `off` none. Without `registry` and a signer nothing leaves a node, and `auto` captures as `request` does.
+    Images go to `registry`/<namespace of the pod>/<runtime>, at most `bytes_per_second` of them from each node;
+    `credentials_secret` names a Secret with credentials (.dockerconfigjson) in GKM's own namespace, for pushes alone.
+    Without it the credentials of `registries.hosts` count.
+
+    The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; 0 of either retains
+    nothing.
+    """
+
+    mode: Literal["auto", "request", "off"] = "auto"
+    registry: _Place = ""
+    credentials_secret: Annotated[str, Meta(max_length=253)] = ""
+    signing: CaptureSigning = field(default_factory=CaptureSigning)
+    bytes_per_second: Annotated[int, Meta(ge=SLOWEST_BYTES_PER_SECOND)] = 20 << 20
+    retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
+    max_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
+
+    @property
+    def is_pushed(self) -> bool:
+        """Return whether captures become images in a registry."""
+        return self.mode != "off" and bool(self.registry and (self.signing.key_file or self.signing.keyless))

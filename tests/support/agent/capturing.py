@@ -1,0 +1,125 @@
+"""A node with captures as the CSI process leaves them, and the agent's worker over a real registry and signer."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from gkm.api.config import Capture, CaptureSigning, Config, Registries, RegistryHost
+from gkm.gpus.values import Gpu, Inventory
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.pacing import Backoff
+from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.signing.keys import PrivateKey, encrypted
+from gkm_agent.capturing import progress
+from gkm_agent.capturing.destination import RegistryDestination
+from gkm_agent.capturing.progress import Progress
+from gkm_agent.capturing.steps import CaptureSteps
+from gkm_agent.capturing.worker import CaptureWorker
+from gkm_agent.store.captures import CapturesInUse
+from support.agent.fakes import H100
+
+KERNELS = Path(__file__).parents[2] / "data" / "triton-cache"
+H100_KERNEL, B200_KERNEL = (
+    "22LBKEP6UHWG6XZE534C3DQO5RUUTA4675O65IYNBUPOZHZ3NHCA",
+    "4WFROAG7ZKDEBMQS76XHJE2TP3CBMZE7N5MAMKVODZ7MVFAWXN4A",
+)
+"""Real kernels of Triton for sm_90 and sm_100."""
+PASSWORD = b"secret"
+
+
+class NoSecrets:
+    """A cluster without Secrets."""
+
+    def data(self, namespace: str, name: str) -> dict[str, str]:
+        raise AssertionError(f"nobody named Secret {namespace}/{name}")
+
+
+def write_key(path: Path) -> PrivateKey:
+    """Write a new private key as `cosign generate-key-pair` does, with PASSWORD."""
+    key = PrivateKey.new()
+    path.write_bytes(encrypted(key, PASSWORD))
+    return key
+
+
+@dataclass
+class CaptureNode:
+    """The captures of one node. `registry` is host:port."""
+
+    root: Path
+    registry: str
+    gpus: tuple[Gpu, ...] = (H100,)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    password: bytes = PASSWORD
+    free_bytes: int = 1 << 40
+    """What the disk has, whatever this machine's has."""
+    now: float = 0.0
+    place: Layout | None = None
+    """Where the captures are; a node of its own below `root` without it."""
+
+    @property
+    def layout(self) -> Layout:
+        return self.place or Layout(self.root / "state", self.root / "run")
+
+    @property
+    def key_file(self) -> Path:
+        return self.root / "cosign.key"
+
+    @property
+    def config(self) -> Config:
+        capture = Capture(
+            registry=f"{self.registry}/captured",
+            signing=CaptureSigning(key_file=str(self.key_file)),
+            bytes_per_second=1 << 30,
+            **self.settings,  # type: ignore[arg-type]
+        )
+        return Config(capture=capture, registries=Registries(hosts={self.registry: RegistryHost(plain_http=True)}))
+
+    def capture(
+        self,
+        volume: str = "csi-1",
+        *,
+        namespace: str = "ml-apps",
+        digest: str = "",
+        kernels: tuple[str, ...] = (H100_KERNEL,),
+    ) -> Path:
+        """Leave the real kernels in a volume; return the directory of the files."""
+        self.layout.make_state_directories()
+        place = self.layout.captured / volume
+        content = place / "content"
+        content.mkdir(parents=True)
+        for kernel in kernels:
+            shutil.copytree(KERNELS / kernel, content / kernel)
+        described = {
+            "volumeId": volume,
+            "podName": "trainer-0",
+            "podNamespace": namespace,
+            "cacheNamespace": namespace,
+            "cacheName": "llama",
+            "digest": digest,
+            "mountPath": "/cache",
+            "files": 7,
+            "bytes": 100_000,
+            "startTime": "2026-01-01T00:00:00Z",
+        }
+        (place / "captured.json").write_text(json.dumps(described))
+        return content
+
+    def worker(
+        self, in_use: CapturesInUse | None = None, changed: Callable[[], object] = lambda: None
+    ) -> CaptureWorker:
+        """Return a worker as a starting agent has it; its clock is `now`."""
+        config = self.config
+        secrets = PullSecrets(NoSecrets(), config.registries, "gkm-system")
+        destination = RegistryDestination(config, secrets, {"COSIGN_PASSWORD": self.password.decode()})
+        steps = CaptureSteps(
+            self.layout, config.capture, destination, lambda: Inventory(self.gpus), Event(), lambda _: self.free_bytes
+        )
+        return CaptureWorker(
+            steps, in_use or CapturesInUse(), changed, clock=lambda: self.now, backoff=Backoff(1.0, 10.0)
+        )
+
+    def progress(self, volume: str = "csi-1") -> Progress:
+        return progress.load(self.layout.captured / volume)
