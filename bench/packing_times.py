@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from statistics import median
 
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Node, Plan, Policy, Request

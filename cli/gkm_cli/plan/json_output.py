@@ -46,7 +46,6 @@ def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
         "bound": batch.bound,
         "gap": batch.gap,
         "domains": batch.domains,
-        "solver": batch.solver,
         "cutShort": batch.cut_short,
         "priorities": [
             {"priority": one.priority, "asked": one.asked, "admitted": one.admitted, "bound": one.bound}

@@ -7,7 +7,7 @@ import msgspec
 from gkm.packing.batches.batch import plan_batch
 from gkm.packing.batches.values import Admitted, Batch, InvalidBatchError, Queued, Rejected
 from gkm.packing.batches.what_if import WhatIf, what_if
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.inventory_of import Usable, version

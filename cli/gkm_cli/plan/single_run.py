@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.explaining import Explanation, explain
 from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory

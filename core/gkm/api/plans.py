@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
 from gkm.api.meta import API_VERSION, Conditions, Count, ObjectMeta, ObservedGeneration
-from gkm.api.runs import GPUs, GPUsOrZero, Labels, PolicyName, RunMalleability
+from gkm.api.runs import GPUs, GPUsOrZero, Labels, PolicyName, RunMalleability, WithinName
 
 Number = Annotated[int, Meta(ge=1, extra_json_schema={"format": "int32"})]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -37,7 +37,7 @@ class SpareShare(Struct, frozen=True):
     domain: str
     """Fabric domain of these nodes."""
     distance: str
-    """Smallest part of the topology that these nodes share with the group."""
+    """Smallest part of the topology that they share with the group: domain, rack, block, cluster, region or none."""
 
 
 class PlannedGroup(Struct, frozen=True, omit_defaults=True):
@@ -89,6 +89,10 @@ class PlanRequest(Struct, frozen=True, rename="camel", omit_defaults=True):
     """GPUs of one group."""
     allow_cross_group_spread: bool = True
     """Whether groups may lie in several domains."""
+    within: WithinName | None = None
+    """Level of the one area that the whole run stays in, spares included."""
+    balanced: bool = False
+    """Whether every domain that is used has equally many groups."""
     spares: Count = 0
     """Spare pods for each group."""
     malleability: RunMalleability | None = None

@@ -15,6 +15,7 @@ MAX_NAME = 63
 MAX_FIXES = 8
 
 PolicyName = Literal["fewest-domains", "fewest-blocks", "least-waste"]
+WithinName = Literal["domain", "block", "cluster", "region"]
 GPUs = Annotated[int, Meta(ge=1, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
 GPUsOrZero = Annotated[int, Meta(ge=0, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
 Flavor = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
@@ -94,6 +95,10 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Default: the taint nvidia.com/gpu."""
     allow_cross_group_spread: bool = True
     """Whether groups may lie in several domains."""
+    within: WithinName | None = None
+    """Level of the one area that the whole run stays in, spares included; domain: as allowCrossGroupSpread false."""
+    balanced: bool = False
+    """Whether every domain that is used has equally many groups."""
     spares: Annotated[int, Meta(ge=0, le=MAX_SPARES, extra_json_schema={"format": "int32"})] = 0
     """Spare pods for each group."""
     malleability: RunMalleability | None = None

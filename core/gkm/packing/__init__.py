@@ -1,5 +1,5 @@
 """The planner: which domains and nodes a run of GPU groups gets. Pure functions of values (docs/design/calculus.md).
 
-May import the standard library, numpy, rfc8785 and the types of gkm.api and gkm.topology; highspy only in `batches`,
-where it is there. Never reads a file, a clock or the network.
+May import the standard library, numpy, highspy (`program`), rfc8785 and the types of gkm.api and gkm.topology. Never
+reads a file or the network; a clock only to end a search, after which a plan says that it is not proven.
 """

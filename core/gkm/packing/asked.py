@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gkm.api.runs import RunSelector, RunSpec
 from gkm.api.topology_settings import MixGroup
 from gkm.packing.mix import Kind
-from gkm.packing.values import Ceiling, Malleability, Policy, Request
+from gkm.packing.values import Ceiling, Malleability, Policy, Request, Within
 from gkm.topology.eligibility import Demand, Scope, Selector
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration
 
@@ -37,10 +37,12 @@ def request(spec: RunSpec, policy: str) -> Request:
         pod_gpus=spec.gpus_per_pod,
         group_gpus=spec.group_gpus or spec.gpus_per_pod,
         spares=spec.spares,
-        may_spread=spec.allow_cross_group_spread,
+        may_spread=spec.allow_cross_group_spread and spec.within != "domain",
         policy=Policy(spec.policy or policy),
         ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in spec.scopes),
         malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
+        within=Within(spec.within) if spec.within and spec.within != "domain" else None,
+        balanced=spec.balanced,
     )
 
 

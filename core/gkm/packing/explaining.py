@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from gkm.packing.domains.capacity import Capacity, capacity
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.reasons import reasons

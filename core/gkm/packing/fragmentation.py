@@ -1,7 +1,7 @@
-"""What is free and of no use: expected unusable GPUs for a mix of groups, now or after a plan. Pure.
+"""Fragmentation: expected unusable GPUs for a mix of groups, now or after a plan. Pure.
 
-FGD ("Beware of Fragmentation", USENIX ATC 2023) asks it of the GPUs of a node; here it is asked of the slots of a
-domain, because a group lies in one (docs/design/calculus.md, Fragmentation).
+FGD ("Beware of Fragmentation", USENIX ATC 2023) measures the GPUs of a node; here it is the slots of a domain, because
+a group is in one (docs/design/calculus.md, Fragmentation).
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,8 +37,8 @@ class Fragmentation:
     """Of all nodes together, and of every place in the order of places. All in GPUs.
 
     `expected_unusable_gpus` is what a group of the mix, drawn by weight, could not use however often it came: exact,
-    then rounded to DECIMALS, halves up. `largest_group` is the largest that one domain has room for, in pods of the
-    kind that has most room; what the kinds ask for does not limit it.
+    then rounded to DECIMALS, halves up. `largest_group` is the largest that fits in one domain, in pods of
+    the kind that has most slots; the sizes of the kinds do not limit it.
     """
 
     expected_unusable_gpus: float

@@ -20,11 +20,16 @@ def plan_hash(request: Request, groups: Sequence[Group], inventory_version: str)
 def document(request: Request, groups: Sequence[Group], inventory_version: str) -> dict[str, object]:
     """Return what is hashed: lists, objects with ASCII keys, strings and integers; booleans; null for "none".
 
-    `request` holds the fields of Request by their names. A group is its index, GPUs, place (region, cluster, block,
+    `request` holds the fields of Request by their names; `within` and `balanced` only where they are set, so that the
+    hash of other requests is that of earlier versions. A group is its index, GPUs, place (region, cluster, block,
     domain), scope, nodes as [name, GPUs] and spares as [name, GPUs, place, distance], sorted.
     """
+    asked = asdict(request)
+    for name in ("within", "balanced"):
+        if not asked[name]:
+            del asked[name]
     return {
-        "request": asdict(request),
+        "request": asked,
         "groups": [
             {
                 "index": group.index,

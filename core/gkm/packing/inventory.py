@@ -1,6 +1,6 @@
 """The nodes that a run may use, in order and as arrays: made once, planned with many times."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -25,8 +25,9 @@ class Inventory:
     """Nodes sorted by place and name, and of their domains (in the order of their places) what every plan asks for.
 
     `free` has one number per node, in GPUs. `starts` has the index of the first node of each domain and, last, the
-    number of nodes; `blocks` the number of each domain's block, which counts from 0 in the order of places. `numbers`
-    has the index of each node by its name.
+    number of nodes; `blocks`, `clusters` and `regions` the number of each domain's block, cluster and region, which
+    count from 0 in the order of places; `racks` the rack that all nodes of a domain are in, "" where there is none.
+    `numbers` has the index of each node by its name.
     """
 
     nodes: tuple[Node, ...]
@@ -34,6 +35,9 @@ class Inventory:
     places: tuple[Location, ...]
     starts: Integers
     blocks: Integers
+    clusters: Integers
+    regions: Integers
+    racks: tuple[str, ...]
     numbers: Mapping[str, int]
 
     @classmethod
@@ -48,15 +52,15 @@ class Inventory:
         starts = [0] if ordered else []
         starts += [number for number, (one, two) in enumerate(pairwise(ordered), 1) if one.place != two.place]
         places = tuple(ordered[start].place for start in starts)
-        blocks = [0] * len(places)
-        for number, (one, two) in enumerate(pairwise(places), 1):
-            blocks[number] = blocks[number - 1] + (one[:3] != two[:3])
         return cls(
             ordered,
             np.array([node.free for node in ordered], dtype=np.int64),
             places,
             np.array([*starts, len(ordered)], dtype=np.int64),
-            np.array(blocks, dtype=np.int64),
+            _areas(places, 3),
+            _areas(places, 2),
+            _areas(places, 1),
+            tuple([_rack(ordered[start:end]) for start, end in pairwise([*starts, len(ordered)])]),
             {node.name: number for number, node in enumerate(ordered)},
         )
 
@@ -81,6 +85,17 @@ class Inventory:
     def in_domain(self, domain: int) -> range:
         """Return the indices of a domain's nodes."""
         return range(int(self.starts[domain]), int(self.starts[domain + 1]))
+
+
+def _areas(places: tuple[Location, ...], depth: int) -> Integers:
+    """Return the number of each place's area, which shares the first `depth` names of the place."""
+    changes = [one[:depth] != two[:depth] for one, two in pairwise(places)]
+    return np.cumsum([0, *changes], dtype=np.int64)[: len(places)]
+
+
+def _rack(nodes: Sequence[Node]) -> str:
+    racks = {node.rack for node in nodes}
+    return racks.pop() if len(racks) == 1 else ""
 
 
 def _check(nodes: tuple[Node, ...]) -> None:

@@ -61,7 +61,8 @@ def inventory_of(survey: TopologySurvey, usage: Usage, demand: Demand, held: Map
             taken = usage.gpus.get(name, 0) + (held or {}).get(name, 0)
             if taken > total:
                 overcommitted.append(Overcommitted(name, taken, total))
-            nodes.append(Node(name, located.location, total, max(0, total - taken), demand.scopes_of(located)))
+            free = max(0, total - taken)
+            nodes.append(Node(name, located.location, total, free, demand.scopes_of(located), located.rack))
     nodes.sort(key=lambda node: (node.place, node.name))
     others.sort(key=lambda entry: entry.node)
     return Usable(tuple(nodes), version(nodes), tuple(others), tuple(sorted(aside)), tuple(overcommitted))
@@ -71,7 +72,10 @@ def version(nodes: Iterable[Node]) -> str:
     """Return what an inventory is called: equal nodes, equal version, in whatever order they come.
 
     It is the sha256, in hex, of canonical JSON (RFC 8785): one row for each node, `[name, region, cluster, block,
-    domain, total, free, [scopes]]`, rows and scopes sorted.
+    domain, total, free, [scopes]]`, rows and scopes sorted; the rack follows where it is known.
     """
-    rows = sorted([node.name, *node.place, node.total, node.free, sorted(node.scopes)] for node in nodes)
+    rows = sorted(
+        [node.name, *node.place, node.total, node.free, sorted(node.scopes), *([node.rack] if node.rack else [])]
+        for node in nodes
+    )
     return hashlib.sha256(canonical(rows)).hexdigest()

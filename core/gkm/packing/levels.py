@@ -1,9 +1,11 @@
 """Which level keeps a run from fitting, in a sentence with the numbers that a person compares."""
 
+from dataclasses import replace
+
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity, capacity
-from gkm.packing.domains.choosing import fits
-from gkm.packing.domains.options import shape
+from gkm.packing.domains.steps import shape
+from gkm.packing.placement import fits
 from gkm.packing.values import Level, Request
 
 
@@ -50,10 +52,8 @@ def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Lev
 
 
 def _fits_without_scopes(offer: Capacity, request: Request) -> bool:
-    unlimited = Request(
-        request.gpus, request.pod_gpus, request.group_gpus, request.spares, request.may_spread, request.policy
-    )
-    return fits(capacity(offer.inventory, unlimited), unlimited, leave=request.may_spread and request.spares > 0)
+    unlimited = replace(request, ceilings=())
+    return fits(capacity(offer.inventory, unlimited), unlimited)
 
 
 def _wanted(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""What is asked for: the groups that fragmentation is measured against (docs/design/calculus.md, Fragmentation)."""
+"""The mix of groups that fragmentation is measured against (docs/design/calculus.md, Fragmentation)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class InvalidMixError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Groups of `gpus` GPUs in pods of `pod_gpus`. Of all groups that are asked for, `weight` parts are such groups."""
+    """Groups of `gpus` GPUs in pods of `pod_gpus`. `weight` is their share of all groups that users request."""
 
     gpus: int
     pod_gpus: int
@@ -30,16 +30,16 @@ class Kind:
         Raises:
             InvalidMixError: which kind, and what is wrong with it.
         """
-        said = f"groups of {self.gpus!r} GPUs in pods of {self.pod_gpus!r}, weight {self.weight!r}"
-        # bool is an int to Python, and NaN compares with nothing: only whole numbers are let in.
+        kind = f"groups of {self.gpus!r} GPUs in pods of {self.pod_gpus!r}, weight {self.weight!r}"
+        # bool is an int to Python, and NaN compares with nothing.
         if not all(type(number) is int for number in (self.gpus, self.pod_gpus, self.weight)):
-            raise InvalidMixError(f"a mix cannot have {said}: all three are whole numbers")
+            raise InvalidMixError(f"a mix cannot have {kind}: all three are whole numbers")
         if not (1 <= self.pod_gpus <= self.gpus <= MAX_GPUS and 1 <= self.weight <= MAX_WEIGHT):
             raise InvalidMixError(
-                f"a mix cannot have {said}: pods and groups have 1 to {MAX_GPUS} GPUs, a weight is 1 to {MAX_WEIGHT}"
+                f"a mix cannot have {kind}: pods and groups have 1 to {MAX_GPUS} GPUs, a weight is 1 to {MAX_WEIGHT}"
             )
         if self.gpus % self.pod_gpus:
-            raise InvalidMixError(f"a mix cannot have {said}: the group does not divide into such pods")
+            raise InvalidMixError(f"a mix cannot have {kind}: the group does not divide into such pods")
 
     @property
     def pods(self) -> int:

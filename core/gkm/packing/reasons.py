@@ -7,7 +7,7 @@ import numpy as np
 
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.options import shape
+from gkm.packing.domains.steps import shape
 from gkm.packing.inventory import Integers
 from gkm.packing.values import Metrics, Plan, Policy, Request
 
@@ -44,9 +44,9 @@ def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:
         size = shape(sized)
         pods = sized.groups * (size.pods + size.spares) - size.missing
         many = int((offer.domain_slots >= pods).sum())
-        # A domain with room may still be one whose scopes do not give enough.
+        # A domain that could hold it may be one whose scopes do not give enough.
         within = " that its scopes allow" if len(sized.ceilings) > 1 else ""
-        held = f"the run may not spread: {count_of(many, 'domain')} {agree(many, 'has', 'have')} room for all of it"
+        held = f"the run may not spread: {count_of(many, 'domain')} can hold all of it"
         left = count_of(metrics.stranded_gpus, "GPU")
         yield (
             f"{held}; of those{within}, this has the least left over, {left}"
@@ -54,20 +54,27 @@ def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:
             else f"{held}, and {left} over"
         )
         return
-    blocks, domains = count_of(metrics.blocks, "block"), count_of(metrics.domains, "domain")
-    stranded = _stranded(offer, answer)
+    over = f"this leaves the least over: {_stranded(offer, answer)}"
+    domains, blocks = f"it has the fewest domains, {metrics.domains}", f"it has the fewest blocks, {metrics.blocks}"
     if sized.policy is Policy.FEWEST_BLOCKS:
         yield _count(offer, answer, sized, blocks=True)
-        yield f"of the plans in {blocks}, those with the fewest domains have {metrics.domains}"
-        yield f"of those, this leaves the least over: {stranded}"
+        first, then = f"the plans in {count_of(metrics.blocks, 'block')}", (domains, over)
     elif sized.policy is Policy.LEAST_WASTE:
-        yield f"no plan leaves less over: {stranded}"
-        yield f"of the plans that leave as little, it has the fewest domains, {metrics.domains}"
-        yield f"of those, it has the fewest blocks, {metrics.blocks}"
+        yield f"no plan leaves less over: {_stranded(offer, answer)}"
+        first, then = "the plans that leave as little", (domains, blocks)
     else:
         yield _count(offer, answer, sized, blocks=False)
-        yield f"of the plans in {domains}, this leaves the least over: {stranded}"
-        yield f"of those, it has the fewest blocks, {metrics.blocks}"
+        first, then = f"the plans in {count_of(metrics.domains, 'domain')}", (over, blocks)
+    for reason in (*_areas(offer, answer), *then):
+        yield f"of {first}, {reason}"
+        first = "those"
+
+
+def _areas(offer: Capacity, answer: Plan) -> Iterator[str]:
+    """Yield how many regions and clusters a plan has, where there is more than one."""
+    for names, what in ((1, "regions"), (2, "clusters")):
+        if len({place[:names] for place in offer.inventory.places}) > 1:
+            yield f"it has the fewest {what}, {len({group.place[:names] for group in answer.groups})}"
 
 
 def _stranded(offer: Capacity, answer: Plan) -> str:
@@ -121,7 +128,7 @@ def _held_by(count: int, capacities: tuple[Integers, Integers]) -> int:
     most = int(whole[:count].sum())
     if extra[:count].any():
         return most + 1
-    # One that has room for the short group may take the place of the last of them.
+    # One that can also hold the short group may take the place of the last of them.
     other = int(whole[count:][extra[count:] > 0].max(initial=-1))
     return max(most, most - int(whole[count - 1]) + other + 1)
 

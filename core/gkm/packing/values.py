@@ -24,6 +24,7 @@ __all__ = (
     "Request",
     "Share",
     "Spare",
+    "Within",
 )
 
 
@@ -39,7 +40,8 @@ class Policy(StrEnum):
 class Node:
     """A node that may be used: healthy, schedulable, of the flavour. GPUs in whole numbers; `free` is never below 0.
 
-    `scopes` are the names of the request's scopes that take it; empty where the request has none.
+    `scopes` are the names of the request's scopes that take it; empty where the request has none. `rack` is unique in
+    its cluster, and empty where it is not known.
     """
 
     name: str
@@ -47,6 +49,15 @@ class Node:
     total: int
     free: int
     scopes: frozenset[str] = frozenset()
+    rack: str = ""
+
+
+class Within(StrEnum):
+    """The level of one area that a whole run stays in, spares included; within a domain it does not spread at all."""
+
+    BLOCK = "block"
+    CLUSTER = "cluster"
+    REGION = "region"
 
 
 MAX_GPUS = 10**9
@@ -91,8 +102,9 @@ class Malleability:
 class Request:
     """A run: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`, whole pods throughout.
 
-    `spares` are pods a group. `may_spread` allows groups in several domains. `ceilings` name the scopes of the run;
-    with any, every group lies within one of them.
+    `spares` are pods a group. `may_spread` allows groups in several domains, all of them `within` one area if that is
+    set; if `balanced`, each domain that is used has equally many groups. `ceilings` name the scopes of the run; with
+    any, every group lies within one of them.
     """
 
     gpus: int
@@ -103,6 +115,8 @@ class Request:
     policy: Policy = Policy.FEWEST_DOMAINS
     ceilings: tuple[Ceiling, ...] = ()
     malleability: Malleability | None = None
+    within: Within | None = None
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not divide.
@@ -145,9 +159,13 @@ class Share(NamedTuple):
 
 
 class Distance(StrEnum):
-    """What a spare shares with the group it stands ready for, at least."""
+    """What a spare shares with the group it stands ready for, at least.
+
+    Domains share a rack if all nodes of both that the run may use are in it.
+    """
 
     DOMAIN = "domain"
+    RACK = "rack"
     BLOCK = "block"
     CLUSTER = "cluster"
     REGION = "region"

@@ -30,6 +30,7 @@ from gkm.packing.values import (
     Request,
     Share,
     Spare,
+    Within,
 )
 
 if TYPE_CHECKING:  # it imports numpy
@@ -59,6 +60,8 @@ def written(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = N
             gpus_per_pod=asked.pod_gpus,
             group_gpus=asked.group_gpus,
             allow_cross_group_spread=asked.may_spread,
+            within=asked.within.value if asked.within else None,
+            balanced=asked.balanced,
             spares=asked.spares,
             malleability=RunMalleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
             scopes=[PlanScope(ceiling.scope, ceiling.gpus) for ceiling in asked.ceilings],
@@ -99,10 +102,12 @@ def request_of(spec: PlanSpec) -> Request:
             pod_gpus=asked.gpus_per_pod,
             group_gpus=asked.group_gpus,
             spares=asked.spares,
-            may_spread=asked.allow_cross_group_spread,
+            may_spread=asked.allow_cross_group_spread and asked.within != "domain",
             policy=Policy(spec.policy),
             ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in asked.scopes),
             malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
+            within=Within(asked.within) if asked.within and asked.within != "domain" else None,
+            balanced=asked.balanced,
         )
     except ValueError as error:
         raise PlanUnreadable(f"request: {error}") from error

@@ -13,13 +13,17 @@ from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locat
 
 
 class LocatedNode(NamedTuple):
-    """A node with GPUs and its location. `gpus` are its allocatable GPUs: 0 while its device plugin is down."""
+    """A node with GPUs and its location. `gpus` are its allocatable GPUs: 0 while its device plugin is down.
+
+    `rack` is the value of its label, "" without one.
+    """
 
     node: Node
     location: Location
     flavor: str
     health: str
     gpus: int
+    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
     return TopologySurvey(
         tuple(
             [
-                LocatedNode(node, locations[name], claims.flavor, claims.health, gpus)
+                LocatedNode(node, locations[name], claims.flavor, claims.health, gpus, claims.rack)
                 for name, (node, claims, gpus) in sorted(found.items())
                 if name in locations
             ]

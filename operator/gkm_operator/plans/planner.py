@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
-from gkm.packing.refusals.fixes import fixes
 from gkm.packing.values import Group, Plan, Refusal, Request
 
 from gkm_operator import metrics
@@ -127,6 +126,8 @@ class Planner:
         cached.fixed, cached.fixed_at = cached.version, self._clock()
         if free is None or free.version != cached.version:
             return None
+        from gkm.packing.refusals.fixes import fixes  # noqa: PLC0415 - numpy is loaded with the first run
+
         try:
             cached.fixes = fixes(free.inventory, request)
         except Exception:  # noqa: BLE001 -- a refusal without fixes is still an answer

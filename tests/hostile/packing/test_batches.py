@@ -1,11 +1,11 @@
 """Whatever is queued, there is a batch that holds, or an error that says which run is wrong and why."""
 
-import sys
+from typing import NoReturn
 
 import pytest
-from gkm.packing.batches import highs
+from gkm.packing.batches import packed
 from gkm.packing.batches.batch import InvalidBatchError, Queued, plan_batch
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import InvalidInventoryError
 from gkm.packing.values import Level, Location, Malleability, Node, Request
 from support.packing.batches_brute import wrong
@@ -66,48 +66,37 @@ def test_a_priority_that_is_none_is_refused(priority: int) -> None:
 @pytest.mark.parametrize(
     "other", [Node("n1", HERE, 8, 7), Node("n1", HERE, 9, 8), Node("n1", HERE._replace(block="x"), 8, 8)]
 )
-def test_runs_that_say_different_things_of_a_node_are_told_which(other: Node) -> None:
-    with pytest.raises(InvalidInventoryError, match="two runs say different things of node 'n1'"):
+def test_runs_that_list_a_node_differently_are_refused(other: Node) -> None:
+    with pytest.raises(InvalidInventoryError, match="two runs list node 'n1' differently"):
         plan_batch(NODES, [Queued("one", ONE, (other,))], "v1")
 
 
 def test_nodes_of_two_runs_are_the_same_nodes_by_name() -> None:
     runs = [Queued("one", ONE, NODES[:1]), Queued("two", ONE, (Node("n1", HERE, 8, 8, frozenset({"s"})),))]
-    batch = plan_batch([], runs, "v1", solver=True)
+    batch = plan_batch([], runs, "v1")
     assert len(batch.admitted) == 1
     assert batch.gap == 0
 
 
-@pytest.mark.parametrize("solver", [True, False])
-def test_a_run_that_may_be_smaller_is_admitted_beside_others(*, solver: bool) -> None:
+def test_a_run_that_may_be_smaller_is_admitted_beside_others() -> None:
     smaller = Queued("smaller", Request(16, 8, 8, malleability=Malleability(8, 8)))
-    batch = plan_batch(NODES, [smaller, Queued("one", ONE)], "v1", solver=solver)
+    batch = plan_batch(NODES, [smaller, Queued("one", ONE)], "v1")
     assert (batch.objective, batch.gap) == (16, 0)
     assert wrong(NODES, [smaller, Queued("one", ONE)], batch) == []
 
 
-def test_runs_too_large_to_be_solved_are_named() -> None:
-    nodes = [Node(f"n{number}", Location("r", "c", f"b{number}", "d"), 16_384, 16_384) for number in range(200)]
-    with pytest.raises(TooLargeError, match="run 'large': "):
-        plan_batch(nodes, [Queued("large", Request(1_000_000, 1, 1))], "v1")
+def test_runs_too_large_to_be_planned_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*_: object) -> NoReturn:
+        raise TooLargeError("not one plan was found")
+
+    monkeypatch.setattr(packed, "plan", too_large)
+    with pytest.raises(TooLargeError, match="run 'large': not one plan was found"):
+        plan_batch(NODES, [Queued("large", ONE)], "v1")
 
 
-@pytest.mark.parametrize("solver", [True, False])
-def test_without_time_there_is_a_batch_all_the_same_and_it_says_so(*, solver: bool) -> None:
+def test_without_time_there_is_a_batch_all_the_same_and_it_says_so() -> None:
     nodes = inventory("h100_10k")
     runs = queue("h100_10k", nodes, 2)
-    batch = plan_batch(nodes, runs, "v1", seconds=0, solver=solver)
+    batch = plan_batch(nodes, runs, "v1", seconds=0)
     assert wrong(nodes, runs, batch) == []
     assert batch.cut_short
-
-
-def test_without_highspy_the_batch_says_so_and_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(highs, "installed", lambda: False)
-    batch = plan_batch(NODES, [Queued("one", ONE), Queued("two", ONE), Queued("three", ONE)], "v1")
-    assert (batch.solver, batch.objective, batch.bound) == ("none", 16, 16)
-
-
-def test_a_solver_that_is_asked_for_and_not_there_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(ModuleNotFoundError):
-        plan_batch(NODES, [Queued("one", ONE)], "v1", solver=True)

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import Replanned, Standing
 from gkm.packing.values import Distance, Group, Location, Node, Request, Share, Spare

@@ -3,15 +3,17 @@
 It shares the values of `gkm.packing` and nothing else with the planner.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 from gkm.packing.batches.batch import Batch, Queued
-from gkm.packing.values import Node
+from gkm.packing.values import Node, Plan
 from support.packing.brute import legal_sizes
 from support.packing.checker import problems
+from support.packing.checker_spares import spare_problems
 
 Free = tuple[int, ...]
 
@@ -94,25 +96,40 @@ def _spread(free: Free, here: Sequence[int], pods: int, gpus: int) -> Iterator[F
 
 
 def wrong(nodes: Sequence[Node], queue: Sequence[Queued], batch: Batch) -> list[str]:
-    """Return whatever is wrong with a batch: each plan is judged on what those before it leave."""
+    """Return whatever is wrong with a batch: each plan is judged on what those before it leave.
+
+    A plan that leaves GPUs reserved for a later run has all its spares, wherever they are.
+    """
     runs = {run.name: run for run in queue}
-    left = {node.name: node.free for run in queue for node in (nodes if run.nodes is None else run.nodes)}
+    free = {node.name: node.free for run in queue for node in (nodes if run.nodes is None else run.nodes)}
+    taken = {one.name: _taken(one.plan) for one in batch.admitted}
     found = []
     answered = [one.name for one in batch.admitted] + [one.name for one in batch.rejected]
     if sorted(answered) != sorted(runs):
         found.append("not every run is either admitted or rejected, and once")
+    left = Counter(free)
     for one in batch.admitted:
         run = runs[one.name]
-        own = [replace(node, free=left[node.name]) for node in (nodes if run.nodes is None else run.nodes)]
-        found += [f"{one.name}: {problem}" for problem in problems(own, run.request, one.plan)]
-        for group in one.plan.groups:
-            for name, gpus in group.nodes:
-                left[name] -= gpus
-            for spare in group.spares:
-                left[spare.node] -= spare.gpus
+        before = [replace(node, free=left[node.name]) for node in (nodes if run.nodes is None else run.nodes)]
+        better = {*spare_problems(before, run.request, one.plan)} if one.reserved else set()
+        found += [f"{one.name}: {each}" for each in problems(before, run.request, one.plan) if each not in better]
+        if any(len(group.spares) != run.request.spares for group in one.plan.groups):
+            found.append(f"{one.name}: spares are missing")
+        left.subtract(taken[one.name])
     found += [f"node {name} has {gpus} GPUs" for name, gpus in left.items() if gpus < 0]
     for reached in batch.reached:
         level = [one.plan.gpus for one in batch.admitted if runs[one.name].priority == reached.priority]
         if sum(level) != reached.admitted or reached.admitted > reached.bound:
             found.append(f"priority {reached.priority} has {sum(level)} GPUs: {reached}")
     return found
+
+
+def _taken(plan: Plan) -> Counter[str]:
+    """Return the GPUs that a plan takes, by node."""
+    taken: Counter[str] = Counter()
+    for group in plan.groups:
+        for name, gpus in group.nodes:
+            taken[name] += gpus
+        for spare in group.spares:
+            taken[spare.node] += spare.gpus
+    return taken

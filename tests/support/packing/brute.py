@@ -4,7 +4,7 @@ It shares the values of `gkm.packing` and nothing else with the planner. The rul
 which domain a group lies in matters, and which scope, and how many groups keep their spares; nothing else costs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
@@ -22,14 +22,22 @@ class Cost:
     domains: int
     free: int
     blocks: int
+    clusters: int = 1
+    regions: int = 1
 
     def by(self, policy: Policy) -> tuple[int, ...]:
         """Return the parts in the order of a policy."""
         if policy is Policy.FEWEST_BLOCKS:
-            return (self.elsewhere, self.blocks, self.domains, self.free)
+            return (self.elsewhere, self.blocks, self.regions, self.clusters, self.domains, self.free)
         if policy is Policy.LEAST_WASTE:
-            return (self.elsewhere, self.free, self.domains, self.blocks)
-        return (self.elsewhere, self.domains, self.free, self.blocks)
+            return (self.elsewhere, self.free, self.regions, self.clusters, self.domains, self.blocks)
+        return (self.elsewhere, self.domains, self.regions, self.clusters, self.free, self.blocks)
+
+    @classmethod
+    def of(cls, elsewhere: int, free: int, used: Collection[Location]) -> "Cost":
+        """Return the cost of using some domains."""
+        blocks, clusters, regions = (len({place[:depth] for place in used}) for depth in (3, 2, 1))
+        return cls(elsewhere, len(used), free, blocks, clusters, regions)
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ def priced(nodes: Sequence[Node], plan: Plan) -> Best:
     used = {group.place for group in plan.groups}
     free = sum(node.free for node in usable(nodes, plan.request) if node.place in used)
     elsewhere = sum(any(spare.place != group.place for spare in group.spares) for group in plan.groups)
-    cost = Cost(elsewhere, len(used), free, len({place[:3] for place in used}))
+    cost = Cost.of(elsewhere, free, used)
     return Best(plan.gpus, cost, tuple(sorted(used)))
 
 
@@ -190,7 +198,7 @@ class Search:
         if not self._away_fit(plan, away):
             return None
         free = sum(node.free for key in used for node in self.domains[key])
-        cost = Cost(sum(away), len(used), free, len({key[:3] for key in used}))
+        cost = Cost.of(sum(away), free, used)
         return Best(self.request.gpus, cost, tuple(used))
 
     def _gpus(self, plan: list[_Option], scope: int) -> int:

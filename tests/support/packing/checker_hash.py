@@ -43,6 +43,8 @@ def expected_hash(plan: Plan) -> str:
             "policy": request.policy.value,
             "ceilings": [{"scope": ceiling.scope, "gpus": ceiling.gpus} for ceiling in request.ceilings],
             "malleability": malleable and {"step_gpus": malleable.step_gpus, "min_gpus": malleable.min_gpus},
+            **({"within": request.within.value} if request.within else {}),
+            **({"balanced": True} if request.balanced else {}),
         },
         "groups": [_group(group) for group in plan.groups],
     }

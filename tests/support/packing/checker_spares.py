@@ -65,10 +65,18 @@ def _truth(known: dict[str, Node], request: Request, group: Group, spare: Spare)
         yield f"{named} takes {spare.gpus} GPUs, not those of a pod"
     if spare.place != known[spare.node].place:
         yield f"{named} says it lies in {spare.place}, and its node lies in {known[spare.node].place}"
-    if spare.distance is not distance_between(group.place, known[spare.node].place):
+    if spare.distance is not _with_racks(known, group.place, known[spare.node].place):
         yield f"{named} says {spare.distance}, which is not how near it is"
     if group.scope and group.scope not in known[spare.node].scopes:
         yield f"{named} is not in the scope of its group, {group.scope}"
+
+
+def _with_racks(known: dict[str, Node], one: Location, other: Location) -> Distance:
+    """Return the nearest level of two places, racks included: a domain is in one if all of its nodes are."""
+    found = distance_between(one, other)
+    racks = [{node.rack for node in known.values() if node.place == place} for place in (one, other)]
+    same = racks[0] == racks[1] and len(racks[0]) == 1 and "" not in racks[0]
+    return Distance.RACK if same and one[:2] == other[:2] and found is not Distance.DOMAIN else found
 
 
 def _takes(node: Node, group: Group) -> bool:

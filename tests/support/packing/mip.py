@@ -11,6 +11,8 @@ import highspy
 from gkm.packing.values import Location, Node, Request
 from support.packing.brute import Cost
 
+_LEVELS = {"blocks": 3, "clusters": 2, "regions": 1}
+
 
 @dataclass
 class _Domain:
@@ -62,12 +64,12 @@ def solved(nodes: Sequence[Node], request: Request, seconds: float = highspy.kHi
     domains = _domains(nodes, request)
     if not domains:
         return Solved(None, "I")
-    blocks = _variables(model, domains, request)
+    areas = _variables(model, domains, request)
     parts = {
         "elsewhere": model.qsum(domain.away for domain in domains),
         "domains": model.qsum(domain.used for domain in domains),
         "free": model.qsum(domain.free * domain.used for domain in domains),
-        "blocks": model.qsum(blocks.values()),
+        **{name: model.qsum(areas[depth].values()) for name, depth in _LEVELS.items()},
     }
     found, states = dict.fromkeys(parts, 0), ""
     for name in _order(request):
@@ -98,8 +100,8 @@ def _state(model: highspy.Highs) -> str:
 
 def _order(request: Request) -> list[str]:
     """Return the parts of the cost as the policy compares them."""
-    names = {1: "elsewhere", 2: "domains", 3: "free", 4: "blocks"}
-    return [names[part] for part in Cost(1, 2, 3, 4).by(request.policy)]
+    names = {1: "elsewhere", 2: "domains", 3: "free", 4: "blocks", 5: "clusters", 6: "regions"}
+    return [names[part] for part in Cost(1, 2, 3, 4, 5, 6).by(request.policy)]
 
 
 def _domains(nodes: Sequence[Node], request: Request) -> list[_Domain]:
@@ -112,11 +114,16 @@ def _domains(nodes: Sequence[Node], request: Request) -> list[_Domain]:
     return list(found.values())
 
 
-def _variables(model: highspy.Highs, domains: Sequence[_Domain], request: Request) -> dict[tuple[str, ...], Any]:
-    """Add the variables and what binds them; return those that say whether a block is used."""
+def _variables(
+    model: highspy.Highs, domains: Sequence[_Domain], request: Request
+) -> dict[int, dict[tuple[str, ...], Any]]:
+    """Add the variables and what binds them; return those that say whether an area is used, by depth of its level."""
     short = request.last_pods if request.last_pods != request.group_pods else 0
     whole = request.groups - bool(short)
-    blocks: dict[tuple[str, ...], Any] = {domain.place[:3]: model.addBinary() for domain in domains}
+    areas: dict[int, dict[tuple[str, ...], Any]] = {
+        depth: {place: model.addBinary() for place in {domain.place[:depth]: None for domain in domains}}
+        for depth in _LEVELS.values()
+    }
     for domain in domains:
         most = min(whole, domain.slots // request.group_pods)
         domain.whole = model.addIntegral(lb=0, ub=most)
@@ -129,14 +136,15 @@ def _variables(model: highspy.Highs, domains: Sequence[_Domain], request: Reques
         model.addConstr(domain.away <= domain.whole + domain.last)
         model.addConstr(domain.whole <= most * domain.used)
         model.addConstr(domain.last <= domain.used)
-        model.addConstr(domain.used <= blocks[domain.place[:3]])
+        for depth, used in areas.items():
+            model.addConstr(domain.used <= used[domain.place[:depth]])
     model.addConstr(model.qsum(domain.whole for domain in domains) == whole)
     model.addConstr(model.qsum(domain.last for domain in domains) == bool(short))
     if not request.may_spread:
         model.addConstr(model.qsum(domain.used for domain in domains) <= 1)
     if sum(domain.slots for domain in domains) < _pods(request):
         model.addConstr(model.qsum(domain.whole + domain.last for domain in domains) <= -1)
-    return blocks
+    return areas
 
 
 def _pods(request: Request) -> int:

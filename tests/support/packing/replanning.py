@@ -6,7 +6,7 @@ Where something of the run stands, its spares may be lacking: they keep no group
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
@@ -84,11 +84,16 @@ def _takes(node: Node, place: Location, scope: str) -> bool:
 
 
 class Search:
-    """One loss: the nodes that are left, the groups as they were, and the same run, ceilings apart."""
+    """One loss: the nodes that are left, the groups as they were, and the same run, ceilings apart.
 
-    def __init__(self, nodes: Sequence[Node], former: Sequence[Group], request: Request) -> None:
+    Where all groups are `released`, those that lost nothing may move as well.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], former: Sequence[Group], request: Request, *, released: bool = False
+    ) -> None:
         self.nodes, self.former, self.request = nodes, former, request
-        self.stay = untouched(nodes, former, request)
+        self.stay = [] if released else untouched(nodes, former, request)
         names = {group.index for group in self.stay}
         self.touched = [group for group in former if group.index not in names]
         self.stands = standing(nodes, former, request)
@@ -124,6 +129,11 @@ class Search:
             if found and count + len(self.stay):
                 return count + len(self.stay), min(found)
         return None
+
+    def cost_of(self, groups: Sequence[Group]) -> Fewest:
+        """Return the cost of a plan by the homes of its groups."""
+        homes = {group.index: (group.place, group.scope) for group in groups}
+        return self._cost([homes[group.index] for group in self.touched])
 
     def _fitting(self) -> Iterator[tuple[Home, ...]]:
         return (homes for homes in product(self.homes, repeat=len(self.touched)) if self._fits(homes))
@@ -180,17 +190,16 @@ class Search:
             pods += group.gpus // request.pod_gpus - stood
         away = sum(_fewest_away(sizes, slots[place]) for place, sizes in wanted.items())
         free = sum(node.free for node in self.usable if node.place in wanted)
-        return Fewest(
-            self._moved(homes), pods, in_order(request.policy, away, len(wanted), free, len({p[:3] for p in wanted}))
-        )
+        return Fewest(self._moved(homes), pods, (away, *in_order(request.policy, free, set(wanted))))
 
 
-def in_order(policy: Policy, away: int, domains: int, free: int, blocks: int) -> tuple[int, ...]:
-    """Return costs as a policy compares them."""
+def in_order(policy: Policy, free: int, places: Collection[Location]) -> tuple[int, ...]:
+    """Return costs of the used domains as a policy compares them, after the spares elsewhere."""
+    regions, clusters, blocks = (len({place[:depth] for place in places}) for depth in (1, 2, 3))
     return {
-        Policy.FEWEST_DOMAINS: (away, domains, free, blocks),
-        Policy.FEWEST_BLOCKS: (away, blocks, domains, free),
-        Policy.LEAST_WASTE: (away, free, domains, blocks),
+        Policy.FEWEST_DOMAINS: (len(places), regions, clusters, free, blocks),
+        Policy.FEWEST_BLOCKS: (blocks, regions, clusters, len(places), free),
+        Policy.LEAST_WASTE: (free, regions, clusters, len(places), blocks),
     }[policy]
 
 

@@ -8,8 +8,13 @@ from support.packing.checker import problems
 from support.packing.replanning import all_spares_at_home, most_spares, untouched
 
 
-def wrong(nodes: Sequence[Node], former: Sequence[Group], request: Request, answer: Replanned) -> list[str]:
-    """Return whatever is wrong, each in one sentence; nothing where all is well. The run is of its full size."""
+def wrong(
+    nodes: Sequence[Node], former: Sequence[Group], request: Request, answer: Replanned, *, released: bool = False
+) -> list[str]:
+    """Return whatever is wrong, each in one sentence; nothing where all is well. The run is of its full size.
+
+    Where groups are `released`, those that lost nothing may move as well.
+    """
     found = [
         problem
         for problem in problems(nodes, request, answer.plan)
@@ -18,7 +23,8 @@ def wrong(nodes: Sequence[Node], former: Sequence[Group], request: Request, answ
     short = [group.index for group in answer.plan.groups if len(group.spares) < request.spares]
     if short:
         found = [problem for problem in found if not _lacking(request, answer, problem)]
-    return [*found, *_short_of_spares(nodes, request, answer, short), *_touched(nodes, former, request, answer)]
+    touched = [] if released else _touched(nodes, former, request, answer)
+    return [*found, *_short_of_spares(nodes, request, answer, short), *touched]
 
 
 def _stood_beside(former: Sequence[Group], answer: Replanned, problem: str) -> bool:
@@ -26,8 +32,7 @@ def _stood_beside(former: Sequence[Group], answer: Replanned, problem: str) -> b
     after = {group.index: group for group in answer.plan.groups}
     return any(
         problem.startswith((f"a spare of group {group.index} shares node ", f"spares of groups {group.index} and "))
-        and {spare.node for spare in group.spares} & {name for name, _ in group.nodes}
-        and set(after[group.index].spares) <= set(group.spares)
+        and {spare.node for spare in set(group.spares) & set(after[group.index].spares)} & dict(group.nodes).keys()
         for group in former
         if group.index in answer.kept
     )
@@ -35,9 +40,8 @@ def _stood_beside(former: Sequence[Group], answer: Replanned, problem: str) -> b
 
 def _lacking(request: Request, answer: Replanned, problem: str) -> bool:
     """Return whether that is said because spares are fewer than asked for. That they must be is judged apart."""
-    beyond = "spares stay within their" in problem and "within their domain" not in problem
-    # A run that may not spread has no spares beyond its domain.
-    return (beyond and not request.may_spread) or any(
+    # Which groups have spares comes before how near these are.
+    return "spares stay within their" in problem or any(
         problem == f"group {group.index} has {len(group.spares)} spares, not {request.spares}"
         for group in answer.plan.groups
         if len(group.spares) < request.spares
@@ -49,7 +53,7 @@ def _short_of_spares(nodes: Sequence[Node], request: Request, answer: Replanned,
     most = most_spares(nodes, request, answer.plan.groups)
     if count != most:
         yield f"{count} spares stand ready, and there is room for {most}"
-    said = [reason for reason in answer.reasons if "find no room" in reason or "finds no room" in reason]
+    said = [reason for reason in answer.reasons if "find no slot" in reason or "finds no slot" in reason]
     names = f"{', '.join(map(str, short))} {'has' if len(short) == 1 else 'have'} fewer"
     if len(said) != bool(short) or (short and names not in said[0]):
         yield f"groups {short} lack spares, and what is said is {said}"

@@ -1,5 +1,4 @@
 """Several runs at once: which of them are admitted, where, and how far from the best that can be.
 
-Functions of nodes and a queue, which read a clock only to end in time. May know gkm.packing and, in one file, HiGHS;
-never the network or a cluster.
+Functions of nodes and a queue, which read a clock only to end in time.
 """

@@ -5,7 +5,7 @@ from math import lcm
 from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.choosing import fits
+from gkm.packing.placement import fits
 from gkm.packing.plan import plan
 from gkm.packing.values import Plan, Request
 
@@ -77,8 +77,7 @@ def _items(request: Request, gpus: int) -> tuple[Item, ...]:
 
 def _largest_alone(offer: Capacity, request: Request) -> int:
     """Return the GPUs that the run has at most where no other is planned."""
-    if request.malleability is None and len(request.ceilings) <= 1:
-        leave = request.may_spread and request.spares > 0
-        return request.gpus if fits(offer, request, leave=leave) else 0
+    if request.malleability is None:
+        return request.gpus if fits(offer, request) else 0
     alone = plan(offer.inventory, request, "")
     return alone.gpus if isinstance(alone, Plan) else 0

@@ -1,14 +1,15 @@
 """Runs planned one after another, each on what those before it left: real plans, whatever the order says."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from gkm.packing.batches.ground import Ground, Left
-from gkm.packing.domains.cover import TooLargeError
-from gkm.packing.plan import plan
-from gkm.packing.values import Plan, Refusal
+from gkm.packing.batches.instance import Instance, Remaining
+from gkm.packing.domains.capacity import capacity
+from gkm.packing.errors import TooLargeError
+from gkm.packing.inventory import Inventory
+from gkm.packing.plan import metrics, plan
+from gkm.packing.values import Plan, Refusal, Share
 
 MAX_STEPS = 5_000_000
 """A step is a node that is looked at for a plan. At 100,000 GPUs that is a few orders of 64 runs; small ones, hundreds.
@@ -21,16 +22,15 @@ _PLAN_STEPS = 6_000
 
 @dataclass(slots=True)
 class Packed:
-    """The plans of an order, by run, in the order in which they were made, and what they left of the ground.
+    """The plans of an order, by run, in the order in which they were made, and what they left of the instance.
 
-    `order` has the runs that were tried, and `marks` what was left before each of them.
+    `beside` are the runs that were planned beside GPUs reserved for others.
     """
 
-    left: Left
+    left: Remaining
     levels: Sequence[Sequence[int]]
     plans: dict[int, Plan] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)
-    marks: list[Left] = field(default_factory=list)
+    beside: set[int] = field(default_factory=set)
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ class Packed:
 class Packer:
     """Plans orders until its steps, or in the worst case its seconds, are used up."""
 
-    ground: Ground
+    instance: Instance
     levels: Sequence[Sequence[int]]
     inventory_version: str
     until: float
@@ -69,7 +69,7 @@ class Packer:
 
     def empty(self) -> Packed:
         """Return a batch without runs, to which they are added."""
-        return Packed(Left(self.ground), self.levels)
+        return Packed(Remaining(self.instance), self.levels)
 
     def whole(self, order: Sequence[int]) -> Packed:
         """Return the plans of an order, however long it takes.
@@ -82,44 +82,52 @@ class Packer:
             self.add(packed, run)
         return packed
 
-    def pack(self, order: Sequence[int], like: Packed) -> Packed | None:
-        """Return the plans of an order; None where there is no time for all. It goes on from where `like` differs.
+    def pack(self, order: Sequence[int]) -> Packed | None:
+        """Return the plans of an order; None where there is no time for all.
 
         Raises:
-            TooLargeError: a run is too large to be solved exactly: which one.
+            TooLargeError: a run is too large to be planned: which one.
         """
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(order, like.order, strict=False)))
-        packed = self.empty() if not same else _until(like, same)
-        for run in order[same:]:
+        packed = self.empty()
+        for run in order:
             if not self.goes_on:
                 return None
             self.add(packed, run)
         return packed
 
-    def add(self, packed: Packed, run: int) -> Refusal | None:
+    def reserved(self, shares: Mapping[int, Sequence[Share]]) -> Packed:
+        """Return the plans of runs for each of which these GPUs are reserved until it is planned."""
+        packed = self.empty()
+        for run in sorted(shares):
+            self.add(packed, run, [share for later in shares if later > run for share in shares[later]])
+        return packed
+
+    def add(self, packed: Packed, run: int, reserved: Sequence[Share] = ()) -> Refusal | None:
         """Plan one more run on what is left; where it does not fit nothing changes, and the refusal is returned.
 
         Raises:
             TooLargeError: the run is too large to be solved exactly: which one.
         """
-        packed.order.append(run)
-        packed.marks.append(packed.left.copy())
-        queued, inventory = self.ground.runs[run], packed.left.of_run(run)
+        queued, inventory = self.instance.runs[run], packed.left.of_run(run)
         self.steps += _PLAN_STEPS + len(inventory.nodes)
+        here = [share for share in reserved if share.node in inventory.numbers]
         try:
-            answer = plan(inventory, queued.request, self.inventory_version)
+            answer = plan(inventory.taking(here) if here else inventory, queued.request, self.inventory_version)
         except TooLargeError as error:
             raise TooLargeError(f"run {queued.name!r}: {error}") from error
         if isinstance(answer, Refusal):
             return answer
+        if here:
+            packed.beside.add(run)
+            answer = _measured(inventory, answer)
         packed.plans[run] = answer
         packed.left.take(answer)
         return None
 
 
-def _until(like: Packed, count: int) -> Packed:
-    """Return what the first runs of an order came to."""
-    left = (like.marks[count] if count < len(like.marks) else like.left).copy()
-    order = like.order[:count]
-    plans = {run: like.plans[run] for run in order if run in like.plans}
-    return Packed(left, like.levels, plans, order, like.marks[:count])
+def _measured(inventory: Inventory, answer: Plan) -> Plan:
+    """Return a plan with its metrics on an inventory of which it was given a part."""
+    used = {group.place for group in answer.groups}
+    domains = [number for number, place in enumerate(inventory.places) if place in used]
+    sized = replace(answer.request, gpus=answer.gpus)
+    return replace(answer, metrics=metrics(capacity(inventory, answer.request), sized, domains, answer.groups))

@@ -1,4 +1,4 @@
-"""The batch without its geometry: GPUs by run, and rows that every batch keeps. What it cannot reach, no batch can."""
+"""The batch without its geometry: GPUs by run, and cuts that every batch satisfies, so that it bounds every batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gkm.packing.batches.cuts import Cut, Site, cuts
 from gkm.packing.batches.demand import Demand, demand
-from gkm.packing.batches.ground import Ground
-from gkm.packing.batches.rows import Row, Site, rows
+from gkm.packing.batches.instance import Instance
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.inventory import Inventory
 
@@ -17,53 +17,34 @@ _MAX_SITES = 16
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """Runs have the numbers of the ground. `levels` has the runs of each priority that fit alone, the highest first."""
+    """Runs have the numbers of the instance. `levels` has those of each priority that fit alone, the highest first."""
 
     demands: tuple[Demand, ...]
-    rows: tuple[Row, ...]
+    cuts: tuple[Cut, ...]
     priorities: tuple[int, ...]
     levels: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Proven:
-    """The most GPUs that a level can have; and the GPUs and the runs, of all levels, of the best that is known."""
-
-    bound: int
-    gpus: int
-    chosen: frozenset[int]
-    cut_short: bool = False
-
-
-def relaxation(ground: Ground) -> Relaxation:
+def relaxation(instance: Instance) -> Relaxation:
     """Return the relaxation of a batch.
 
     Raises:
         TooLargeError: a run and its inventory are together too large to be solved exactly.
     """
-    whole = _whole(ground)
+    whole = instance.whole
     demands: list[Demand] = []
     masks: list[NDArray[np.bool_]] = []
-    for run, use in zip(ground.runs, ground.uses, strict=True):
-        offer = capacity(ground.inventories[use], run.request)
+    for run, use in zip(instance.runs, instance.uses, strict=True):
+        offer = capacity(instance.inventories[use], run.request)
         demands.append(demand(offer, run.request))
         masks.append(_mask(whole, offer))
-    priorities = tuple(sorted({run.priority for run in ground.runs}, reverse=True))
+    priorities = tuple(sorted({run.priority for run in instance.runs}, reverse=True))
     levels = tuple(
-        tuple(number for number, run in enumerate(ground.runs) if run.priority == priority and demands[number].gpus)
+        tuple(number for number, run in enumerate(instance.runs) if run.priority == priority and demands[number].gpus)
         for priority in priorities
     )
-    pods = [run.request.pod_gpus for run in ground.runs]
-    return Relaxation(tuple(demands), rows(_sites(whole, masks), demands, pods), priorities, levels)
-
-
-def _whole(ground: Ground) -> Inventory:
-    """Return all nodes that any run may use, each once."""
-    used = sorted(set(ground.uses))
-    if len(used) == 1:
-        return ground.inventories[used[0]]
-    nodes = {node.name: node for number in used for node in ground.inventories[number].nodes}
-    return Inventory.from_nodes(nodes.values())
+    pods = [run.request.pod_gpus for run in instance.runs]
+    return Relaxation(tuple(demands), cuts(_sites(whole, masks), demands, pods), priorities, levels)
 
 
 def _mask(whole: Inventory, offer: Capacity) -> NDArray[np.bool_]:

@@ -36,7 +36,7 @@ class Queued:
         """
         if not 1 <= len(self.name) <= MAX_NAME:
             raise InvalidBatchError(f"a run has a name of 1 to {MAX_NAME} characters: {self.name[:40]!r} is none")
-        # bool is an int to Python, and NaN compares with nothing: only whole numbers are let in.
+        # bool is an int to Python, and NaN compares with nothing.
         if type(self.priority) is not int or abs(self.priority) > MAX_PRIORITY:
             raise InvalidBatchError(
                 f"run {self.name!r} has priority {str(self.priority)[:40]}: whole numbers up to {MAX_PRIORITY} are, "
@@ -46,10 +46,14 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A run that fits, and its plan on what the runs before it in the batch left."""
+    """A run that fits, and its plan on what the runs before it in the batch left.
+
+    With `reserved` the plan also leaves GPUs to runs after it, which would not fit otherwise: alone it could be better.
+    """
 
     name: str
     plan: Plan
+    reserved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,8 @@ class Batch:
     """What is admitted, in the order of planning, and what is not, by priority and name.
 
     `reached` has the highest priority first; `objective` and `bound` are the sums of its GPUs, and `gap` is what lies
-    between. With a gap of 0 no batch admits more. `domains` are those of all plans, added. `solver` is "highs", or
-    "none" where it was not asked for or is not installed. `cut_short` says that time ran out: only then could the same
-    batch come out better, or otherwise, on another day.
+    between. With a gap of 0 no batch admits more. `domains` are those of all plans, added. `cut_short` is true where
+    time ran out: only then could the same batch come out better, or otherwise, on another machine.
     """
 
     admitted: tuple[Admitted, ...]
@@ -91,5 +94,4 @@ class Batch:
     bound: int
     gap: int
     domains: int
-    solver: str
     cut_short: bool

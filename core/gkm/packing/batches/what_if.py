@@ -34,20 +34,18 @@ def what_if(
     *,
     before: Batch | None = None,
     seconds: float = 5.0,
-    solver: bool | None = None,
 ) -> WhatIf:
     """Return what one more run would change; nothing is admitted by asking. `before` saves planning the queue anew.
 
     Raises:
         InvalidBatchError: there are too many runs, or two have one name.
         InvalidInventoryError: nodes contradict each other or themselves.
-        ModuleNotFoundError: a solver is asked for, and highspy is not installed.
         TooLargeError: a run and its nodes are together too large to be solved exactly: which run.
     """
     inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
     if before is None:
-        before = plan_batch(inventory, queue, inventory_version, seconds=seconds, solver=solver)
-    after = plan_batch(inventory, [*queue, extra], inventory_version, seconds=seconds, solver=solver)
+        before = plan_batch(inventory, queue, inventory_version, seconds=seconds)
+    after = plan_batch(inventory, [*queue, extra], inventory_version, seconds=seconds)
     old, new = _plans(before), _plans(after)
     refusals = {one.name: one.refusal for one in after.rejected}
     others = sorted((old.keys() | new.keys()) - {extra.name})

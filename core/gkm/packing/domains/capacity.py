@@ -1,8 +1,9 @@
 """What every domain offers to a run: slots and free GPUs (docs/design/calculus.md, Assumptions)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.values import Request
@@ -37,6 +38,25 @@ class Capacity:
         columns = [number for number, kind in enumerate(self.kinds) if kind & scopes]
         taken: Integers = self.slots[:, columns].sum(axis=1)
         return taken
+
+    def restricted(self, domains: NDArray[np.bool_]) -> "Capacity":
+        """Return what only these domains offer."""
+        nodes = np.repeat(domains, np.diff(self.inventory.starts))
+        return replace(
+            self,
+            node_slots=np.where(nodes, self.node_slots, 0),
+            slots=np.where(domains[:, None], self.slots, 0),
+            free=np.where(domains, self.free, 0),
+        )
+
+    def without_scopes(self) -> "Capacity":
+        """Return what nodes offer that any scope takes, as if these were one."""
+        return replace(
+            self,
+            node_kinds=np.minimum(self.node_kinds, 0),
+            kinds=(frozenset({0}),),
+            slots=self.domain_slots[:, None],
+        )
 
 
 def capacity(inventory: Inventory, request: Request) -> Capacity:

@@ -1,28 +1,32 @@
-"""Which domains a run uses and how many of its groups each takes, where one scope or none pays for all of it."""
+"""Which domains a run uses and what each takes, by tables, where each domain is in one scope (calculus.md, Method).
+
+Ceilings are left aside first: a plan that is the best without them, and within them, is the best. A ceiling that this
+plan exceeds becomes an axis of the tables, and so on. Only what plans close to the bound can have is put into tables;
+where these show that the bound is not reached, they are made again for the cost that they found.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.alike import first_of_alike
+from gkm.packing.domains.apart import Offer
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.choosing_leaving import taken_leaving
-from gkm.packing.domains.choosing_staying import taken_staying
-from gkm.packing.domains.costs import Costs, Limits, costs
-from gkm.packing.domains.cover import runs
-from gkm.packing.domains.options import WHOLE, Shape, shape
-from gkm.packing.inventory import Integers
+from gkm.packing.domains.fixing import Fixed, fixing
+from gkm.packing.domains.knapsack import Cell, Option, Problem, Tables, solve
+from gkm.packing.domains.objective import Limits, Objective, objective
+from gkm.packing.domains.traceback import read
+from gkm.packing.domains.tree import Alike, Level, Part, tree
 from gkm.packing.values import Request
 
-__all__ = ("Chosen", "choose", "costs_of", "fits", "runs", "useful")
+WHOLE = -1
 
 
 class Chosen(NamedTuple):
     """What a domain takes: groups by scope, and the scope of the short last group if it is there, WHOLE else.
 
     `domain` is its number in the inventory. Without scopes there is one, with number 0. `away` are the groups of each
-    scope whose spares may leave; empty where that follows from the slots.
+    scope whose spares may lie elsewhere; empty where that follows from the slots.
     """
 
     domain: int
@@ -31,92 +35,178 @@ class Chosen(NamedTuple):
     away: tuple[int, ...] = ()
 
 
-def fits(capacity: Capacity, request: Request, *, leave: bool) -> bool:
-    """Return whether a run of at most one scope fits. Without `leave` every spare is in the domain of its group.
+class Choice(NamedTuple):
+    """What domains take, in order of their keys, and what that costs."""
 
-    Counting is enough. The short last group fits wherever a whole one does; else it needs a domain that has room for
-    it beside the whole ones. Spares that leave need slots anywhere, and pods are alike, so their number decides.
-    """
-    size = shape(request)
-    unit = size.pods + size.spares
-    slots = capacity.domain_slots
-    if not len(slots):
-        return False
-    wanted = request.groups
-    if any(wanted * unit - size.missing > ceiling.gpus // request.pod_gpus for ceiling in request.ceilings):
-        return False
-    if not request.may_spread:
-        return int(slots.max()) >= wanted * unit - size.missing
-    if leave and int(slots.sum()) < wanted * unit - size.missing:
-        return False
-    group = size.pods if leave else unit
-    whole = int((slots // group).sum())
-    if whole >= wanted or not size.missing:
-        return whole >= wanted
-    return whole == wanted - 1 and bool(((slots + size.missing) // group > slots // group).any())
+    chosen: list[Chosen]
+    cost: int
 
 
-def choose(capacity: Capacity, request: Request) -> list[Chosen] | None:
-    """Return what each used domain takes at least cost, in order of places; None if the run does not fit.
+def objective_of(capacity: Capacity, request: Request) -> Objective:
+    """Return costs wide enough for any plan: a best one has as many of each as groups, at most."""
+    groups, inventory = request.groups, capacity.inventory
+    usable = np.flatnonzero(capacity.domain_slots)
+    areas = [len(np.unique(numbers[usable])) for numbers in (inventory.blocks, inventory.clusters, inventory.regions)]
+    limits = Limits(
+        groups if request.spares else 0,
+        min(groups, len(usable)),
+        int(capacity.free.sum()),
+        *[min(groups, count) for count in areas],
+    )
+    return objective(request.policy, limits)
 
-    Spares leave only where the run does not fit otherwise: a plan in which none does costs less than any other.
+
+def choose(offer: Offer, weights: Objective, most: int | None = None) -> Choice | None:
+    """Return what each used domain takes at the least cost; None if the run does not fit, or for more than `most`.
 
     Raises:
         TooLargeError: the run has too many groups, or could use too many domains, to be solved exactly.
     """
-    if not request.may_spread:
-        return _tightest(capacity, request)
-    leave = not fits(capacity, request, leave=False)
-    if leave and not fits(capacity, request, leave=True):
+    if not offer.fits():
         return None
-    usable = useful(capacity.domain_slots, shape(request), leave=leave)
-    weights = costs_of(capacity, request, usable)
-    blocks = runs(capacity.inventory.blocks[usable])
-    if leave:
-        taken = taken_leaving(capacity, request, usable, blocks, weights)
-        return [Chosen(int(usable[domain]), groups, short) for domain, groups, short, _ in taken]
-    usable = usable[_first(capacity, request, usable, blocks)]
-    return [
-        Chosen(int(usable[domain]), groups, short)
-        for domain, groups, short, _ in taken_staying(capacity, request, usable, weights)
-    ]
+    binding: list[int] = []
+    while True:
+        found = _Search(offer, weights, binding).best(most)
+        if found is None:
+            return None
+        taken = _pods(offer, found.chosen)
+        over = [scope for scope, limit in enumerate(offer.pods) if taken[scope] > limit and scope not in binding]
+        if not over:
+            return found
+        binding = sorted([*binding, *over])
 
 
-def _first(capacity: Capacity, request: Request, domains: Integers, blocks: Sequence[range]) -> list[int]:
-    """Return which of some domains to look at. No plan of least cost uses more of a kind than hold the run, and one."""
-    size = shape(request)
-    slots = capacity.domain_slots[domains]
-    most = -(-request.groups // np.maximum(slots // (size.pods + size.spares), 1)) + 1
-    kinds = list(zip(slots.tolist(), capacity.free[domains].tolist(), strict=True))
-    return first_of_alike(kinds, most.tolist(), blocks, request.groups)
-
-
-def useful(slots: Integers, size: Shape, *, leave: bool) -> Integers:
-    """Return the numbers of the domains that a group fits in, be it the short one."""
-    smallest = size.pods - size.missing + (0 if leave else size.spares)
-    found: Integers = np.flatnonzero(slots >= smallest)
+def _pods(offer: Offer, chosen: Sequence[Chosen]) -> list[int]:
+    """Return the pods of each scope, spares included."""
+    found = [0] * len(offer.pods)
+    for item in chosen:
+        for scope, count in enumerate(item.groups):
+            found[scope] += count * offer.size.unit
+        if item.short != WHOLE:
+            found[item.short] -= offer.size.missing
     return found
 
 
-def costs_of(capacity: Capacity, request: Request, domains: Integers) -> Costs:
-    """Return costs wide enough for any plan in these domains: a best one has as many of each as groups, at most."""
-    groups = request.groups
-    blocks = len(np.unique(capacity.inventory.blocks[domains]))
-    limits = Limits(
-        spares=groups if request.spares else 0,
-        domains=min(groups, len(domains)),
-        gpus=int(capacity.free[domains].sum()),
-        blocks=min(groups, blocks),
-    )
-    return costs(request.policy, limits)
+class _Search:
+    """The tables of a run, in which some scopes have axes of their own."""
 
+    def __init__(self, offer: Offer, weights: Objective, binding: Sequence[int]) -> None:
+        self.offer, self.weights = offer, weights
+        self.domains = np.flatnonzero((offer.whole > 0) | ((offer.beside >= 0) & (offer.short > 0)))
+        axes = np.full(len(offer.pods), len(binding), dtype=np.int64)
+        axes[list(binding)] = np.arange(len(binding))
+        self.axis = axes[offer.scope[self.domains]]
+        rest = [None] if len(binding) < len(offer.pods) else []
+        self.limits: list[int | None] = [*(offer.limit(scope) for scope in binding), *rest]
+        self.beside: list[int | None] = [*(offer.limit_beside(scope) for scope in binding), *rest]
 
-def _tightest(capacity: Capacity, request: Request) -> list[Chosen] | None:
-    if not fits(capacity, request, leave=False):
+    def best(self, highest: int | None) -> Choice | None:
+        """Return the best choice; None if there is none that costs no more than `highest`."""
+        steps = fixing(self.offer, self.domains, self.axis, self.limits)
+        priced, unit = steps.priced, self.weights.spare if self.offer.overflow else self.weights.first
+        if priced is None:
+            return self._solved(steps.all(), None)
+        most = priced.fewest
+        while highest is None or most * unit <= highest:
+            some = steps.within(priced, most)
+            found = self._solved(some, most * unit + unit - 1)
+            if found is not None and found.cost // unit <= most:
+                return found
+            if found is None and not some.least.any() and all(map(_as_many, some.steps, steps.all().steps)):
+                return None
+            most = most + max(1, most - priced.fewest) if found is None else found.cost // unit
         return None
-    size = shape(request)
-    needed = request.groups * (size.pods + size.spares) - size.missing
-    fitting = np.flatnonzero(capacity.domain_slots >= needed)
-    # argmin gives the first of equals, which is the one with the smallest key.
-    domain = int(fitting[np.argmin(capacity.free[fitting])])
-    return [Chosen(domain, (request.groups,), 0 if size.missing else WHOLE)]
+
+    def _solved(self, some: Fixed, expected: int | None) -> Choice | None:
+        """Return the best choice of some steps; only its cost where that is above what is expected."""
+        least = some.least.tolist()
+        always = np.bincount(self.axis, weights=some.least, minlength=len(self.limits)).astype(np.int64).tolist()
+        extra = self.offer.groups - sum(always)
+        sizes = self._sizes(always, extra)
+        if extra < 0 or min(sizes) < 0:
+            return None
+        tables = solve(self._problem(some, extra, sizes))
+        starts = self._starts(tables, always, extra)
+        if not starts:
+            return None
+        cost = tables.least(starts[0])
+        if expected is not None and cost > expected:
+            return Choice([], cost)
+        taken = read(tables, starts)
+        return Choice(
+            [self._chosen(step.domain, step.groups + least[step.domain], short=step.short) for step in taken], cost
+        )
+
+    def _problem(self, some: Fixed, extra: int, sizes: Cell) -> Problem:
+        """Return what is to be placed beyond what domains have in any case."""
+        weights, free = self.weights, self.offer.capacity.free[self.domains].tolist()
+        kinds = [
+            (id(steps), least, gpus, axis)
+            for steps, least, gpus, axis in zip(some.steps, some.least.tolist(), free, self.axis.tolist(), strict=True)
+        ]
+        known: dict[tuple[int, int, int, int], list[Option]] = {}
+        for kind, steps in zip(kinds, some.steps, strict=True):
+            if kind not in known:
+                _, least, gpus, axis = kind
+                base = weights.domain + gpus * weights.gpu
+                known[kind] = [
+                    Option(step.groups - least, base + step.overflow * weights.spare, axis, step.short)
+                    for step in steps
+                    if step.groups >= least
+                ]
+        options = [known[kind] for kind in kinds]
+        here = [number for number, offered in enumerate(options) if offered]
+        forced = frozenset(number for number in here if some.least[number])
+        parts = self._tree(here, Alike(kinds, self._most(options, extra), extra + 1, forced))
+        return Problem(options, parts, sizes, weights.impossible, self.offer.short > 0, forced)
+
+    def _most(self, options: Sequence[Sequence[Option]], extra: int) -> list[int]:
+        """Return how many of its kind in one block any plan of least cost uses."""
+        if self.offer.overflow:
+            return [extra + 1] * len(options)
+        largest = [max((option.groups for option in offered), default=1) for offered in options]
+        return [-(-extra // max(1, groups)) + 1 for groups in largest]
+
+    def _tree(self, here: Sequence[int], alike: Alike) -> tuple[Part, ...]:
+        inventory, weights = self.offer.capacity.inventory, self.weights
+        numbers = inventory.regions, inventory.clusters, inventory.blocks
+        costs = weights.region, weights.cluster, weights.block
+        levels = [Level(each[self.domains].tolist(), cost) for each, cost in zip(numbers, costs, strict=True)]
+        return tree(here, levels, alike)
+
+    def _sizes(self, always: Sequence[int], extra: int) -> Cell:
+        found = []
+        for limit, beside, have in zip(self.limits, self.beside, always, strict=True):
+            most = extra if limit is None or beside is None else max(limit, beside) - have
+            found.append(min(extra, most))
+        return tuple(found)
+
+    def _starts(self, tables: Tables, always: Sequence[int], extra: int) -> list[Cell]:
+        """Return the cells that place all groups within the ceilings at the least cost."""
+        shape = tables.problem.shape
+        counts = np.indices(shape[1:])
+        best, found = tables.problem.impossible - 1, list[Cell]()
+        for row in range(1, shape[0]) if tables.problem.short else (0,):
+            allowed = counts.sum(axis=0) == extra
+            for axis, (limit, beside) in enumerate(zip(self.limits, self.beside, strict=True)):
+                most = beside if axis == row - 1 else limit
+                if most is not None:
+                    allowed &= counts[axis] + always[axis] <= most
+            for cell in np.argwhere(allowed & (tables.total[row] <= best)).tolist():
+                cost = tables.least((row, *cell))
+                if cost < best:
+                    best, found = cost, []
+                if cost == best:
+                    found.append((row, *cell))
+        return found
+
+    def _chosen(self, number: int, groups: int, *, short: bool) -> Chosen:
+        domain = int(self.domains[number])
+        scope = int(self.offer.scope[domain])
+        taken = [0] * len(self.offer.pods)
+        taken[scope] = (groups + short) * max(1, self.offer.share)
+        return Chosen(domain, tuple(taken), scope if short else WHOLE)
+
+
+def _as_many(some: Sequence[object], every: Sequence[object]) -> bool:
+    return len(some) == len(every)

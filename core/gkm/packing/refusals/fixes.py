@@ -1,31 +1,39 @@
-"""The smallest changes that would make a run fit, each planned before it is told (calculus.md)."""
+"""The smallest changes that would make a run fit, each of them planned before it is reported (calculus.md)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals.feasible import smallest
-from gkm.packing.refusals.freeing import to_free
-from gkm.packing.refusals.proposing import FINDERS, short_name
-from gkm.packing.refusals.verifying import Missing, Proposal, verified
-from gkm.packing.values import Fix, FixKind, Request
+from gkm.packing.plan import plan
+from gkm.packing.refusals.search import SECONDS, Search
+from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request
 
 MAX_FIXES = 8
-MAX_NAMED = 6
-"""A sentence names so many nodes; `changes` has all of them."""
-_FREEING = "freeing nodes"
+MAX_NAMED, MAX_NAME = 6, 63
+"""Nodes that a sentence names, of which `changes` has all, and characters of a name in a sentence."""
+MAX_WORK = 120_000
+"""Groups and spares of all plans together, some 60,000 a second: counted, so that every machine reports the same."""
 
 
 class Changes(NamedTuple):
-    """Changes that would make a run fit; and a sentence for each reason why others that may do are not among them."""
+    """Changes that would make a run fit; and a sentence for each reason why other changes are not among them."""
 
     fixes: tuple[Fix, ...]
     notes: tuple[str, ...]
+
+
+class _Proposal(NamedTuple):
+    """A changed run, the nodes that it is planned on, and its fix."""
+
+    request: Request
+    inventory: Inventory
+    fix: Fix
 
 
 def fixes(inventory: Inventory, request: Request) -> tuple[Fix, ...]:
@@ -36,59 +44,167 @@ def fixes(inventory: Inventory, request: Request) -> tuple[Fix, ...]:
 def changes(inventory: Inventory, request: Request) -> Changes:
     """Return changes that would make a run fit, at most eight, each of them enough alone and the smallest of its kind.
 
-    The run must not fit in any of its sizes; malleable, it is made to fit in its smallest one. What a change of its
-    kind cannot mend is left out; what is too large to be planned exactly, or more than is told, is left out and noted.
-    Of ceilings the smallest raises come first, so that these are told where there is not room for all.
+    The run must not fit in any of its sizes; a malleable run is made to fit in its smallest one. A kind of change that
+    cannot make the run fit is left out; one that takes too long to search or to plan is left out and noted. Of ceilings
+    the smallest raises come first.
     """
-    missing = Missing()
-    proposals = [*_freed(inventory, request, missing)]
-    for what, find in FINDERS:
+    search = Search(inventory, request)
+    missing: dict[str, list[str]] = {}
+    proposals: list[tuple[str, _Proposal]] = []
+    for what, find in _FINDERS.items():
         try:
-            # One by one: a finder that fails keeps what came before.
-            for changed, fix in find(inventory, request):
-                proposals.append(Proposal(what, inventory, changed, fix))
+            # One by one: what a finder proposed before it failed stays.
+            proposals.extend((what, proposal) for proposal in find(search, inventory, request))
         except TooLargeError as error:
-            missing.add(what, str(error))
-    order = list(FixKind)
+            missing.setdefault(str(error), []).append(what)
+    proposals.sort(key=lambda one: _rank(one[1].fix, request))
+    found = sorted(_planned(request, search, proposals, missing), key=lambda fix: _rank(fix, request))
+    notes = [f"left out: {', '.join(dict.fromkeys(kinds))}; {reason}" for reason, kinds in missing.items()]
+    if len(found) > MAX_FIXES:
+        notes.append(f"{count_of(len(found) - MAX_FIXES, 'larger change')} would do as well")
+    return Changes(tuple(found[:MAX_FIXES]), tuple(notes))
+
+
+def _rank(fix: Fix, request: Request) -> tuple[bool, int, int]:
     given = {ceiling.scope: ceiling.gpus for ceiling in request.ceilings}
-
-    def rank(fix: Fix) -> tuple[bool, int, int]:
-        raised = fix.kind is FixKind.RAISE_CEILING
-        by = sum(gpus - given[scope] for scope, gpus in fix.changes.items()) if raised else 0
-        return raised, order.index(fix.kind), by
-
-    proposals.sort(key=lambda one: rank(one.fix))
-    found = sorted(verified(proposals, missing), key=rank)
-    more = len(found) - MAX_FIXES
-    untold = (f"{count_of(more, 'larger change')} would do as well",) if more > 0 else ()
-    return Changes(tuple(found[:MAX_FIXES]), missing.notes() + untold)
+    raised = fix.kind is FixKind.RAISE_CEILING
+    by = sum(gpus - given[scope] for scope, gpus in fix.changes.items()) if raised else 0
+    return raised, list(FixKind).index(fix.kind), by
 
 
-def _freed(inventory: Inventory, request: Request, missing: Missing) -> Iterator[Proposal]:
-    try:
-        freed = to_free(inventory, smallest(request))
-    except TooLargeError as error:
-        missing.add(_FREEING, str(error))
+def _planned(
+    request: Request, search: Search, proposals: list[tuple[str, _Proposal]], missing: dict[str, list[str]]
+) -> Iterator[Fix]:
+    """Yield the fixes of the changed runs that can be planned, the smallest runs first."""
+    left = MAX_WORK
+    until = monotonic() + SECONDS
+    for what, proposal in sorted(proposals, key=lambda one: _work(search, one[1].request)):
+        left -= _work(search, proposal.request)
+        reason = "a change is reported only when it was planned, and that would take seconds"
+        if left >= 0 and monotonic() < until:
+            try:
+                answer = plan(proposal.inventory, proposal.request, "")
+            except TooLargeError as error:
+                reason = str(error)
+            else:
+                if isinstance(answer, Plan):
+                    yield proposal.fix
+                # What is found is enough for any run but one that is balanced, which may need more.
+                if isinstance(answer, Plan) or not request.balanced:
+                    continue
+                reason = "the smallest such change does not give each domain equally many groups"
+        missing.setdefault(reason, []).append(what)
+
+
+def _work(search: Search, request: Request) -> int:
+    groups = request.groups if request.malleability is None else search.request.groups
+    return groups * (1 + request.spares)
+
+
+def _spread(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    if not request.may_spread and search.fits(replace(search.request, may_spread=True)):
+        fix = Fix(FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
+        yield _Proposal(replace(request, may_spread=True), inventory, fix)
+
+
+def _fewer_spares(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    spares = search.fewer_spares(search.request)
+    if spares is not None:
+        fix = Fix(FixKind.FEWER_SPARES, f"ask for {_spares(spares, request)}", {"spares": spares})
+        yield _Proposal(replace(request, spares=spares), inventory, fix)
+
+
+def _spread_and_fewer_spares(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    """Yield the run with both changed, where neither alone is enough."""
+    wider = replace(search.request, may_spread=True)
+    if (
+        request.may_spread
+        or not request.spares
+        or search.fits(wider)
+        or search.fewer_spares(search.request) is not None
+    ):
         return
-    if freed is None:
+    spares = search.fewer_spares(wider)
+    if spares is not None:
+        sentence = f"let the run spread over several domains and ask for {_spares(spares, request)}"
+        fix = Fix(FixKind.SPREAD_AND_FEWER_SPARES, sentence, {"spread": 1, "spares": spares})
+        yield _Proposal(replace(request, may_spread=True, spares=spares), inventory, fix)
+
+
+def _smaller(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    """Yield the largest run of whole groups that fits, and the one with the largest short last group besides."""
+    found = search.largest()
+    if found is None:
+        return
+    groups, pods = (-reached for reached in found.reached)
+    asked, group = search.request.gpus, request.group_gpus
+    # A malleable run has other smallest sizes than those a step below, so that a smaller `minGPUs` alone is not enough.
+    only, least = ("", "") if request.malleability is None else (", in this size only,", " at least")
+    sizes = [(groups * group, count_of(groups, "group"))] if groups else []
+    if pods:
+        last = pods * request.pod_gpus
+        whole = f"{count_of(groups, 'group')} and a last one of {last}" if groups else "one short group"
+        sizes.append((groups * group + last, whole))
+    for gpus, what in sizes:
+        sentence = f"ask for {count_of(gpus, 'GPU')}{only} instead of {asked}{least}: {what}"
+        fix = Fix(FixKind.SMALLER, sentence, {"gpus": gpus}, found.proven)
+        yield _Proposal(replace(request, gpus=gpus, malleability=None), inventory, fix)
+
+
+def _raised_ceilings(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    """Yield the run with the least ceiling of each scope that alone is enough."""
+    for number, ceiling in enumerate(request.ceilings):
+        found = search.least_ceiling(number)
+        gpus = found.reached[0] * request.pod_gpus if found else 0
+        if found and ceiling.gpus < gpus <= MAX_GPUS:
+            raised = (*request.ceilings[:number], Ceiling(ceiling.scope, gpus), *request.ceilings[number + 1 :])
+            by = f"from {ceiling.gpus} to {count_of(gpus, 'GPU')}"
+            sentence = f"raise the ceiling of scope {_short(ceiling.scope)} {by}"
+            fix = Fix(FixKind.RAISE_CEILING, sentence, {ceiling.scope: gpus}, found.proven)
+            yield _Proposal(replace(request, ceilings=raised), inventory, fix)
+
+
+def _freed_nodes(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    """Yield the run on the nodes with the fewest of them freed: all GPUs of a node are free then."""
+    found = search.fewest_nodes()
+    if found is None or not found.nodes:
         return
     nodes = list(inventory.nodes)
     busy: dict[str, int] = {}
-    for number in freed.nodes:
+    for number in found.nodes:
         node = nodes[number]
         busy[node.name] = node.total - node.free
         nodes[number] = replace(node, free=node.total)
     free = np.array([node.free for node in nodes], dtype=np.int64)
-    fix = Fix(FixKind.FREE_NODES, _sentence(busy, fewest=freed.fewest), busy, freed.fewest)
-    yield Proposal(_FREEING, replace(inventory, nodes=tuple(nodes), free=free), request, fix)
+    fix = Fix(FixKind.FREE_NODES, _free(busy, fewest=found.proven), busy, found.proven)
+    yield _Proposal(request, replace(inventory, nodes=tuple(nodes), free=free), fix)
 
 
-def _sentence(busy: Mapping[str, int], *, fewest: bool) -> str:
+_FINDERS: Mapping[str, Callable[[Search, Inventory, Request], Iterator[_Proposal]]] = {
+    "spreading": _spread,
+    "fewer spares": _fewer_spares,
+    "spreading with fewer spares": _spread_and_fewer_spares,
+    "a smaller run": _smaller,
+    "higher ceilings": _raised_ceilings,
+    "freeing nodes": _freed_nodes,
+}
+"""Kinds of changes, as a sentence names them, and what finds them: what takes longest comes last."""
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
+
+
+def _spares(spares: int, request: Request) -> str:
+    return f"{spares or 'no'} spare {agree(spares, 'pod', 'pods')} a group instead of {request.spares}"
+
+
+def _free(busy: Mapping[str, int], *, fewest: bool) -> str:
     count, gpus = len(busy), sum(busy.values())
-    named = ", ".join(short_name(name) for name in list(busy)[:MAX_NAMED])
+    named = ", ".join(_short(name) for name in list(busy)[:MAX_NAMED])
     if count > MAX_NAMED:
         named += f" and {count - MAX_NAMED} more"
     in_use = f"{count_of(gpus, 'GPU')} {agree(gpus, 'is', 'are')} in use there"
-    told = "the fewest that do" if fewest else "these would do, and fewer may"
+    how = "the fewest that do" if fewest else "these would do, and fewer may"
     # One is the fewest there can be.
-    return f"free {count_of(count, 'node')} ({in_use}){f', {told}' if count > 1 else ''}: {named}"
+    return f"free {count_of(count, 'node')} ({in_use}){f', {how}' if count > 1 else ''}: {named}"

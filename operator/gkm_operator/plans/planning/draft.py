@@ -13,10 +13,7 @@ from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
 from gkm.packing.asked import kinds
 from gkm.packing.asked import request as request_of
-from gkm.packing.domains.cover import TooLargeError
-from gkm.packing.fragmentation import fragmentation
-from gkm.packing.plan import plan
-from gkm.packing.replanning.replan import replan
+from gkm.packing.errors import TooLargeError
 from gkm.packing.replanning.values import Replanned, Standing
 from gkm.packing.values import Group, Plan, Refusal, Request
 from gkm.packing.written import fragmentation_written, written
@@ -52,6 +49,10 @@ def sizes(run: WatchedRun, settings: Packing) -> Request | Unfit:
 
 def find_plan(free: FreeGpus, request: Request, former: Sequence[Group] = ()) -> FoundPlan | Refusal | Unfit:
     """Return the best plan for a run; with groups of its `former` plan, the one that moves the fewest of them."""
+    # numpy is loaded with the first run: 30 MB that controllers without runs do not need.
+    from gkm.packing.plan import plan  # noqa: PLC0415
+    from gkm.packing.replanning.replan import replan  # noqa: PLC0415
+
     current = _current_placement(former)
     try:
         if current is None:
@@ -94,6 +95,8 @@ def make_draft(
     run: WatchedRun, found: FoundPlan, free: FreeGpus, settings: Packing, occasion: PlanOccasion
 ) -> PlanDraft | Unfit:
     """Return the PlacementPlan of a run."""
+    from gkm.packing.fragmentation import fragmentation  # noqa: PLC0415 - as above
+
     meta, reason = run.metadata, ". ".join(part for part in (occasion.reason, *found.reasons) if part)
     after = fragmentation(free.inventory, kinds(settings.mix), found.plan)
     spec = msgspec.structs.replace(

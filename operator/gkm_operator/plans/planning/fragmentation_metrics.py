@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-from gkm.packing.fragmentation import fragmentation
-from gkm.packing.inventory import Inventory
 from gkm.packing.mix import Kind
 from gkm.packing.values import Location, Node
 from gkm.packing.written import fragmentation_written
@@ -31,6 +29,10 @@ class FragmentationMetrics:
         """Set the gauges. Equal states are measured once; one that comes within SECONDS is left to a later pass."""
         if state == self._state or self._clock() < self._measured + SECONDS:
             return
+        # Imported when the first Run comes: they load numpy, and a cluster may never have a Run.
+        from gkm.packing.fragmentation import fragmentation  # noqa: PLC0415
+        from gkm.packing.inventory import Inventory  # noqa: PLC0415
+
         found = fragmentation(Inventory.from_nodes(free_nodes(survey, usage, reserved)), self._mix)
         self._state, self._measured = state, self._clock()
         written = fragmentation_written(found)

@@ -6,9 +6,9 @@ A FreeCapacity serves one reconcile pass, and accounts for the plans that the pa
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gkm.hoststate.lru import LRUCache
-from gkm.packing.inventory import Inventory
 from gkm.packing.inventory_of import Usable, inventory_of, version
 from gkm.packing.values import Node, Share
 from gkm.topology.eligibility import Demand
@@ -16,6 +16,9 @@ from gkm.topology.survey import TopologySurvey
 
 from gkm_operator.plans.state.objects import RunKey
 from gkm_operator.plans.state.pod_usage import PodUsage
+
+if TYPE_CHECKING:
+    from gkm.packing.inventory import Inventory
 
 _MAX_INVENTORIES = 8
 """Cached inventories, one for each kind of demand: one takes a few megabytes for 10,000 nodes."""
@@ -68,11 +71,13 @@ class FreeGpus:
     """
 
     usable: Usable
-    inventory: Inventory
+    inventory: "Inventory"
 
     @classmethod
     def of(cls, usable: Usable) -> "FreeGpus":
         """Return the free GPUs of usable nodes."""
+        from gkm.packing.inventory import Inventory  # noqa: PLC0415 - numpy is loaded with the first run
+
         return cls(usable, Inventory.from_nodes(usable.nodes))
 
     @property

@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import gkm.packing.plan as planner
 import pytest
+from gkm.packing.errors import TooLargeError
 from gkm.packing.self_check import InvalidPlanError
 from support.cli.plan_files import Json, PlanWorkspace, listed, node, pod, run, run_plan
 
@@ -137,12 +138,21 @@ def test_without_a_run_nothing_is_planned(workspace: PlanWorkspace) -> None:
     assert run_plan("--nodes", workspace.nodes).returncode == 2
 
 
-def test_a_problem_too_large_for_an_exact_solution_is_an_error(workspace: PlanWorkspace) -> None:
+def test_eight_scopes_with_ceilings_are_planned_exactly(workspace: PlanWorkspace) -> None:
     nodes = workspace.write("many.json", listed(*(node(f"n{number}", f"d{number}") for number in range(300))))
     scopes = [{"name": f"s{number}", "maxGPUs": 800 + 8 * number} for number in range(8)]
-    done = workspace.run_plan(
+    code, found = workspace.plan(
         nodes=nodes, run=workspace.write("scopes.json", run(gpus=2400, groupGPUs=8, scopes=scopes))
     )
+    assert code == 0
+    assert found["metrics"]["gap"] == 0
+
+
+def test_a_problem_too_large_for_an_exact_solution_is_an_error(
+    workspace: PlanWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "verify", Mock(side_effect=TooLargeError("10^6 groups in 9 scopes")))
+    done = workspace.run_plan(nodes=workspace.nodes, run=workspace.write("run.json", run()))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: run ml/llama cannot be planned: ")
 

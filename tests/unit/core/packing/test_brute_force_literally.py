@@ -43,7 +43,7 @@ def priced(usable: list[Node], run: Request, taken: Taken) -> Best:
     used = {pods[0].place for _, pods, _ in taken}
     free = sum(node.free for node in usable if node.place in used)
     elsewhere = sum(any(spare.place != pods[0].place for spare in spares) for _, pods, spares in taken)
-    return Best(run.gpus, Cost(elsewhere, len(used), free, len({key[:3] for key in used})), tuple(sorted(used)))
+    return Best(run.gpus, Cost.of(elsewhere, free, used), tuple(sorted(used)))
 
 
 def _plans(usable: list[Node], run: Request, given: Counter[str], index: int) -> Iterator[Taken]:

@@ -2,7 +2,7 @@ import gc
 
 import pytest
 from gkm.packing.collecting import uncollected
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 
 
 def test_the_collector_is_away_and_comes_back_also_after_an_error() -> None:

@@ -6,11 +6,11 @@ from itertools import combinations
 
 import pytest
 from gkm.packing import explaining
-from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.errors import TooLargeError
 from gkm.packing.explaining import explain
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.refusals import verifying
+from gkm.packing.refusals import fixes as finders
 from gkm.packing.values import Fix, FixKind, Level, Location, Node, Plan, Policy, Refusal, Request
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -82,11 +82,11 @@ def test_spares_that_must_leave_are_said_first_and_seen_where_they_are_lent() ->
     ]
 
 
-def test_a_run_that_may_not_spread_is_told_how_many_domains_have_room() -> None:
+def test_a_run_that_may_not_spread_shows_how_many_domains_can_hold_it() -> None:
     nodes = [*domain("d1", 8, 8, 8), *domain("d2", 8, 8), *domain("d3", 8)]
     found = explained(nodes, Request(16, 8, 8, may_spread=False))
     assert found.reasons[0] == (
-        "the run may not spread: 2 domains have room for all of it; of those, this has the least left over, 0 GPUs"
+        "the run may not spread: 2 domains can hold all of it; of those, this has the least left over, 0 GPUs"
     )
 
 
@@ -183,11 +183,11 @@ def test_one_is_told_as_one() -> None:
     told = explained(domain("d1", 8, 1), Request(8, 8, 8)).reasons
     assert told[1].endswith("1 GPU stays free in the domains that it uses")
     alone = explained([*domain("d1", 8, 1), *domain("d2", 4)], Request(8, 8, 8, may_spread=False)).reasons
-    assert alone[0] == "the run may not spread: 1 domain has room for all of it, and 1 GPU over"
+    assert alone[0] == "the run may not spread: 1 domain can hold all of it, and 1 GPU over"
 
 
 def test_of_a_refusal_it_is_told_which_changes_were_too_large_to_be_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "MAX_WORK", 0)
+    monkeypatch.setattr(finders, "MAX_WORK", 0)
     inventory = Inventory.from_nodes(domain("d1", 8, 0))
     request = Request(16, 8, 8)
     answer = plan(inventory, request, "1")
@@ -196,7 +196,10 @@ def test_of_a_refusal_it_is_told_which_changes_were_too_large_to_be_looked_for(m
     assert found.fixes == ()
     assert found.reasons == (
         answer.message,
-        "not told: a smaller run and freeing nodes; it is told only when it was planned, and that would take seconds",
+        (
+            "left out: a smaller run, freeing nodes; a change is reported only when it was planned, and that "
+            "would take seconds"
+        ),
     )
 
 

@@ -165,15 +165,25 @@ def test_spares_of_one_scope_make_room_for_those_of_another_that_can_be_nowhere_
     assert (ready(found, 0), ready(found, 1)) == ([("2b-0", Distance.CLUSTER)], [("2a-0", Distance.CLUSTER)])
 
 
-def test_where_a_group_that_stays_is_in_the_way_the_run_is_planned_from_scratch() -> None:
+def test_a_group_that_lost_nothing_makes_way_where_the_others_do_not_fit_beside_it() -> None:
     nodes = [*domain("1a", 8, 8), *domain("1b", 8, 8)]
     # The short group stands where alone the whole one fits now.
     former = (group(0, "1a", "1a-0", "1a-1"), group(1, "1b", "1b-0"))
     found = again(without(nodes, "1a-1"), former, Request(24, 8, 16))
     assert (on(found, 0), on(found, 1)) == (["1b-0", "1b-1"], ["1a-0"])
     assert (found.kept, found.moved) == ((), (0, 1))
-    assert "from scratch" in found.reasons[0]
-    assert "2 of 2 groups move" in found.reasons[1]
+    assert "some of those may move as well" in found.reasons[1]
+
+
+def test_only_the_short_group_makes_way_where_the_slots_that_it_has_are_the_last_for_a_whole_one() -> None:
+    lost = [node for name in "abcdefghi" for node in domain(f"1{name}", 8, 8)][1:]
+    former = (
+        *(group(number, f"1{name}", f"1{name}-0", f"1{name}-1") for number, name in enumerate("abcdefghi")),
+        group(9, "2z", "2z-0"),
+    )
+    found = again([*lost[1:], *domain("2z", 8, 8), *domain("3y", 8)], former, Request(152, 8, 16))
+    assert (found.kept, found.moved) == (tuple(range(1, 9)), (0, 9))
+    assert (on(found, 0), on(found, 9)) == (["2z-0", "2z-1"], ["3y-0"])
 
 
 def test_a_malleable_run_gives_up_the_groups_with_the_highest_numbers_among_the_lost() -> None:

@@ -7,7 +7,7 @@ import gkm.packing.plan as planner
 import gkm.packing.replanning.replan as replanner
 import pytest
 from gkm.packing.inventory import Inventory
-from gkm.packing.nodes.assembling import assemble
+from gkm.packing.nodes.assembly import assemble
 from gkm.packing.replanning.values import Standing
 from gkm.packing.self_check import InvalidPlanError, verify
 from gkm.packing.values import Ceiling, Distance, Group, Location, Node, Plan, Request, Share, Spare

@@ -1,0 +1,170 @@
+"""Reduced-cost fixing: which steps of which domains plans of a cost can have, by prices (calculus.md, Method).
+
+What is bounded is the cost that is compared first: groups with spares elsewhere where some must be; else domains,
+blocks or free GPUs, as the policy says. Of blocks a step is the whole block; of all else domains that are alike are one
+area.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gkm.packing.domains.apart import Offer
+from gkm.packing.domains.prices import Allowed, Instance, Prices, Steps, prices
+from gkm.packing.domains.steps import Step, steps
+from gkm.packing.inventory import Integers
+from gkm.packing.values import Policy
+
+_NOWHERE = 2
+"""More whole groups than the short one takes the place of."""
+
+
+class Fixed(NamedTuple):
+    """Steps of each domain, in order of the domains looked at, and the whole groups that it has in any case."""
+
+    steps: Sequence[Sequence[Step]]
+    least: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixing:
+    """Domains that are looked at, by number, their axes, kinds (of equal slots and axis) and the steps of each kind.
+
+    `area` is the number of each domain's area of the prices. `rows` are the steps of the prices in their order, without
+    the short group and with it; None where areas are blocks.
+    """
+
+    offer: Offer
+    domains: Integers
+    axis: Integers
+    kind: Integers
+    steps: Sequence[Sequence[Step]]
+    area: Integers
+    priced: Prices | None
+    rows: tuple[Sequence[Step], Sequence[Step]] | None
+
+    def all(self) -> Fixed:
+        """Return every step of every domain."""
+        return Fixed([self.steps[kind] for kind in self.kind.tolist()], np.zeros(len(self.domains), dtype=np.int64))
+
+    def within(self, priced: Prices, cost: int) -> Fixed:
+        """Return the steps that plans have which cost no more than `cost` in what is bounded."""
+        if self.rows is None:
+            return self._by_block(priced, cost)
+        return self._by_kind(priced, cost, self.rows)
+
+    def _by_kind(self, priced: Prices, cost: int, listed: Sequence[Sequence[Step]]) -> Fixed:
+        areas = len(priced.instance.copies)
+        found: list[list[Step]] = [[] for _ in range(areas)]
+        least = np.full(areas, np.iinfo(np.int64).max)
+        for rows, (table, allowed) in zip(listed, _pairs(priced, cost), strict=False):
+            of, groups = table.of[allowed.steps], table.groups[allowed.steps]
+            price = priced.axis[groups.argmax(axis=1)]
+            # A group less than a step has costs its price; without a price it may have any fewer.
+            fewest = np.where(price > 0, groups.sum(axis=1) - allowed.left // np.maximum(price, 1), 0)
+            np.minimum.at(least, of, np.maximum(fewest, 0))
+            for area, number in zip(of.tolist(), allowed.steps.tolist(), strict=True):
+                if rows[number].groups or rows[number].short:
+                    found[area].append(rows[number])
+        return Fixed([found[area] for area in self.area.tolist()], least[self.area])
+
+    def _by_block(self, priced: Prices, cost: int) -> Fixed:
+        areas = len(priced.instance.copies)
+        used, aside = np.zeros(areas, dtype=np.bool_), np.zeros(areas, dtype=np.bool_)
+        left = np.zeros(areas, dtype=np.int64)
+        for table, allowed in _pairs(priced, cost):
+            some = table.cost[allowed.steps] > 0
+            of = table.of[allowed.steps]
+            aside[of[~some]] = True
+            used[of[some]] = True
+            np.maximum.at(left, of[some], allowed.left[some])
+        price = priced.axis[self.axis]
+        # The short group takes the place of a whole one in one domain, whichever that is.
+        least = self.offer.whole[self.domains] - left[self.area] // np.maximum(price, 1) - self.offer.short
+        least = np.where(aside[self.area] | (price == 0), 0, np.maximum(least, 0))
+        nothing: list[Step] = []
+        found = [
+            self.steps[kind] if some else nothing
+            for kind, some in zip(self.kind.tolist(), used[self.area].tolist(), strict=True)
+        ]
+        return Fixed(found, least)
+
+
+def _pairs(priced: Prices, cost: int) -> list[tuple[Steps, Allowed]]:
+    whole, short = priced.allowed(cost)
+    found = [(priced.instance.whole, whole)]
+    if priced.instance.short is not None and short is not None:
+        found.append((priced.instance.short, short))
+    return found
+
+
+def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int | None]) -> Fixing:
+    """Return what domains can take, and prices for it where there are any. `limits` are those of each axis."""
+    kind, steps_of, axis_of = _kinds(offer, domains, axis)
+    policy = offer.request.policy
+    if policy is Policy.FEWEST_BLOCKS and not offer.overflow:
+        area = np.unique(offer.capacity.inventory.blocks[domains], return_inverse=True)[1]
+        return Fixing(
+            offer, domains, axis, kind, steps_of, area, prices(_of_blocks(offer, domains, axis, area, limits)), None
+        )
+    waste = policy is Policy.LEAST_WASTE and not offer.overflow
+    free = offer.capacity.free[domains] if waste else np.ones_like(domains)
+    _, first, area, count = np.unique(
+        kind * (int(free.max(initial=0)) + 1) + free, return_index=True, return_inverse=True, return_counts=True
+    )
+    kinds, cost = kind[first].tolist(), free[first].tolist()
+    tables, rows = [], []
+    for short in (False, True):
+        some = [[step for step in steps_of[each] if step.short == short] for each in kinds]
+        if not short:
+            some = [[Step(0, 0, short=False), *offered] for offered in some]
+        of = [number for number, offered in enumerate(some) for _ in offered]
+        listed = [step for offered in some for step in offered]
+        groups = np.zeros((len(of), len(limits)), dtype=np.int64)
+        groups[np.arange(len(of)), [axis_of[kinds[area]] for area in of]] = [step.groups for step in listed]
+        costs = [
+            step.overflow if offer.overflow else cost[area] if step.groups or short else 0
+            for area, step in zip(of, listed, strict=True)
+        ]
+        tables.append(Steps.of_rows(groups, np.array(costs, dtype=np.int64), np.array(of, dtype=np.int64)))
+        rows.append(listed)
+    instance = Instance(tables[0], tables[1] if offer.short else None, count.astype(np.int64), offer.groups, limits)
+    return Fixing(offer, domains, axis, kind, steps_of, area, prices(instance), (rows[0], rows[1]))
+
+
+def _kinds(offer: Offer, domains: Integers, axis: Integers) -> tuple[Integers, list[list[Step]], list[int]]:
+    """Return the kind of each domain, and the steps and the axis of each kind."""
+    axes = int(axis.max(initial=0)) + 1
+    codes, kind = np.unique(offer.slots[domains] * axes + axis, return_inverse=True)
+    found = [
+        steps(slots, offer.size, offer.request.groups, overflow=offer.overflow, share=offer.share)
+        for slots in (codes // axes).tolist()
+    ]
+    return kind, found, (codes % axes).tolist()
+
+
+def _of_blocks(
+    offer: Offer, domains: Integers, axis: Integers, area: Integers, limits: Sequence[int | None]
+) -> Instance:
+    """Return blocks as areas: each is left aside, or used with all that its domains hold."""
+    areas = int(area.max(initial=-1)) + 1
+    held = np.zeros((areas, len(limits)), dtype=np.int64)
+    np.add.at(held, (area, axis), offer.whole[domains])
+    some = np.flatnonzero(held.any(axis=1))
+    of = np.concatenate((np.arange(areas), some))
+    order = np.argsort(of, kind="stable")
+    groups = np.concatenate((np.zeros_like(held), held[some]))[order]
+    whole = Steps.of_rows(groups, (np.arange(len(of)) >= areas).astype(np.int64)[order], of[order])
+    copies = np.ones(areas, dtype=np.int64)
+    if not offer.short:
+        return Instance(whole, None, copies, offer.groups, limits)
+    # The short group lies where that costs the fewest whole ones: none, or one of its axis.
+    fits = offer.beside[domains] >= 0
+    lost = np.full_like(held, _NOWHERE)
+    np.minimum.at(lost, (area[fits], axis[fits]), (offer.whole - offer.beside)[domains][fits])
+    at, on = np.nonzero(lost < _NOWHERE)
+    beside = held[at]
+    beside[np.arange(len(at)), on] -= lost[at, on]
+    return Instance(whole, Steps.of_rows(beside, np.ones_like(at), at), copies, offer.groups, limits)

@@ -1,0 +1,165 @@
+"""The tree knapsack: the least cost of placing so many groups, for every number of them (calculus.md, Method).
+
+A cell of a table is a number of whole groups on each axis (one axis for each ceiling that binds, and one for the rest);
+its value is the least cost of placing AT LEAST so many. That is exact: to take fewer groups never costs more. The short
+last group is counted beside the whole ones: a table has a row for "it is placed", and one for each axis for "it is
+still to be placed, on that axis"; so whole groups never take its place.
+
+Parts of the tree are gone through from the last to the first. An area is either left aside or paid for; what is in it
+is added to what follows it with its cost. All tables stay, for the traceback.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gkm.packing.domains.tree import Area, Part
+from gkm.packing.errors import TooLargeError
+
+MAX_CELLS = 25_000_000
+"""What is stored, at eight bytes each: 200 MB."""
+MAX_STEPS = 300_000_000
+"""Cells of all options together: about a second."""
+DOMAIN_AREA = -1
+
+# int64, or Python's integers where 64 bits do not suffice (objective.py).
+Table = NDArray[Any]
+Cell = tuple[int, ...]
+
+
+class Option(NamedTuple):
+    """What a domain takes: up to so many whole groups on an axis, and with `short` the short last group beside them."""
+
+    groups: int
+    cost: int
+    axis: int = 0
+    short: bool = False
+
+
+class Filled(NamedTuple):
+    """The table of a domain and what follows it, or of an area (`domain` is DOMAIN_AREA) and what is in it.
+
+    `here` are least costs from this part on. After a domain comes `follow`, and each of its options costs `extra` more;
+    an area that is paid for has the costs `follow`, those of its first part.
+    """
+
+    domain: int
+    here: Table
+    follow: Table
+    extra: int
+    parts: "tuple[Filled, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What is asked: the options of each domain by its number, and the most whole groups of each axis.
+
+    Domains that are `forced` take one of their options, which may be of no groups more than what is not counted here.
+    With `short` the last group is short, and there are options with it. Sums of costs are below `impossible`.
+    """
+
+    options: Sequence[Sequence[Option]]
+    parts: tuple[Part, ...]
+    sizes: Cell
+    impossible: int
+    short: bool = False
+    forced: frozenset[int] = frozenset()
+
+    @property
+    def shape(self) -> Cell:
+        """Return the shape of a table: a row for each place that the short group can have, then the axes."""
+        return (1 + len(self.sizes) if self.short else 1, *(size + 1 for size in self.sizes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """Least costs of a problem. A cell begins with its row: 0, or 1 + the axis on which the short group is to be."""
+
+    problem: Problem
+    filled: tuple[Filled, ...]
+    total: Table
+
+    def least(self, cell: Cell) -> int:
+        """Return the least cost of a cell, `impossible` or more where nothing does it."""
+        return int(self.total[cell])
+
+
+def solve(problem: Problem) -> Tables:
+    """Return the least costs of all cells.
+
+    Raises:
+        TooLargeError: the tables would take more memory or time than is given.
+    """
+    stored, steps = _sizes(problem.parts, problem.options)
+    cells = prod(problem.shape)
+    if cells * (stored + 1) > MAX_CELLS or cells * steps > MAX_STEPS:
+        shown = " x ".join(str(size) for size in problem.sizes)
+        raise TooLargeError(
+            f"{shown} groups over {len(problem.options)} domains are more than can be planned exactly; ask for larger "
+            "groups, a smaller run or fewer scopes with ceilings"
+        )
+    kind: Any = np.int64 if problem.impossible <= 1 << 62 else object
+    last = np.full(problem.shape, problem.impossible, dtype=kind)
+    last[(0,) * len(problem.shape)] = 0
+    filled = _fill(problem, problem.parts, last)
+    return Tables(problem, filled, filled[0].here if filled else last)
+
+
+def _fill(problem: Problem, parts: Sequence[Part], follow: Table) -> tuple[Filled, ...]:
+    found: list[Filled] = []
+    for part in reversed(parts):
+        if not isinstance(part, Area):
+            found.append(_domain(problem, part, follow, 0))
+        elif len(part.parts) == 1 and not isinstance(part.parts[0], Area):
+            found.append(_domain(problem, part.parts[0], follow, part.cost))
+        else:
+            inner = _fill(problem, part.parts, follow + part.cost)
+            paid = inner[0].here
+            aside = problem.impossible if _has_forced(part, problem.forced) else follow
+            found.append(Filled(DOMAIN_AREA, np.minimum(aside, paid), paid, 0, inner))
+        follow = found[-1].here
+    return tuple(reversed(found))
+
+
+def _domain(problem: Problem, domain: int, follow: Table, extra: int) -> Filled:
+    here = np.full_like(follow, problem.impossible) if domain in problem.forced else follow.copy()
+    for groups, cost, axis, short in problem.options[domain]:
+        if short:
+            _lower(here[1 + axis : 2 + axis], follow[:1], 1 + axis, groups, cost + extra)
+        else:
+            _lower(here, follow, 1 + axis, groups, cost + extra)
+    return Filled(domain, here, follow, extra, ())
+
+
+def _lower(here: Table, follow: Table, axis: int, groups: int, cost: int) -> None:
+    """Lower what is in `here` to the cost of taking up to so many groups of an axis, and what follows."""
+    before = (slice(None),) * axis
+    length = here.shape[axis]
+    taken = min(groups, length - 1)
+    more = here[(*before, slice(taken, None))]
+    np.minimum(more, follow[(*before, slice(0, length - taken))] + cost, out=more)
+    if taken:
+        few = here[(*before, slice(0, taken))]
+        np.minimum(few, follow[(*before, slice(0, 1))] + cost, out=few)
+
+
+def _has_forced(part: Part, forced: frozenset[int]) -> bool:
+    if isinstance(part, Area):
+        return bool(forced) and any(_has_forced(inner, forced) for inner in part.parts)
+    return part in forced
+
+
+def _sizes(parts: Sequence[Part], options: Sequence[Sequence[Option]]) -> tuple[int, int]:
+    """Return how many tables are stored, and how many options are tried."""
+    stored = steps = 0
+    for part in parts:
+        if isinstance(part, Area):
+            more = _sizes(part.parts, options)
+            stored, steps = stored + more[0] + 2, steps + more[1]
+        else:
+            stored, steps = stored + 1, steps + 1 + len(options[part])
+    return stored, steps

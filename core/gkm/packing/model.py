@@ -1,0 +1,295 @@
+"""The placement of a run as an integer program: for whatever the tables of `domains` do not cover (calculus.md).
+
+Columns count, for each domain and each scope that has nodes there, the whole groups, the short last group, the spares
+in the domain of their group (colocated) and the groups of which a spare is elsewhere. A scope takes slots of the kinds
+of nodes that it includes: a domain in which scopes overlap is a transport problem, whose rows keep it exact. Spares
+that leave their domain (overflow spares) take slots of their scope anywhere; `nodes` decides which. What a plan costs,
+how many groups it places, what a scope gives and which nodes are freed are sums of columns, and each can be the
+objective.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.steps import Shape, shape
+from gkm.packing.program import Program, Solution, Terms, weighted
+from gkm.packing.values import Policy, Request
+
+__all__ = ("Gains", "Key", "Part", "Placement", "order_of_costs", "place")
+
+Key = tuple[int, int]
+"""A domain and a scope, or a domain and a kind of nodes, each by number."""
+Gains = Mapping[Key, Mapping[int, int]]
+"""By domain and kind of nodes: how many nodes give how many slots more when they are freed."""
+
+
+class Part(StrEnum):
+    """A part of the cost of a plan (docs/design/calculus.md, Objective)."""
+
+    SPARES_ELSEWHERE = "spares elsewhere"
+    DOMAINS = "domains"
+    BLOCKS = "blocks"
+    CLUSTERS = "clusters"
+    REGIONS = "regions"
+    STRANDED = "stranded GPUs"
+
+
+_FIRST = {
+    Policy.FEWEST_DOMAINS: (Part.DOMAINS, Part.REGIONS, Part.CLUSTERS, Part.STRANDED, Part.BLOCKS),
+    Policy.FEWEST_BLOCKS: (Part.BLOCKS, Part.REGIONS, Part.CLUSTERS, Part.DOMAINS, Part.STRANDED),
+    Policy.LEAST_WASTE: (Part.STRANDED, Part.REGIONS, Part.CLUSTERS, Part.DOMAINS, Part.BLOCKS),
+}
+
+
+def order_of_costs(policy: Policy) -> tuple[Part, ...]:
+    """Return the parts of the cost in the order in which a policy compares them."""
+    return (Part.SPARES_ELSEWHERE, *_FIRST[policy])
+
+
+@dataclass(slots=True)
+class Placement:
+    """The program, its columns by domain and scope, and the sums that can be objectives.
+
+    `overflow` has, for each scope, the spares that leave; `lacking` those that no slot is found for, where spares may
+    lack. `freed` counts nodes by domain, kind and the slots that each gives. `flows` has, by domain, kind and scope,
+    the slots that the groups of a scope take of a kind, colocated spares included.
+    """
+
+    program: Program
+    size: Shape
+    whole: dict[Key, int] = field(default_factory=dict)
+    short: dict[Key, int] = field(default_factory=dict)
+    colocated: dict[Key, int] = field(default_factory=dict)
+    leaving: dict[Key, int] = field(default_factory=dict)
+    overflow: dict[int, Terms] = field(default_factory=dict)
+    lacking: dict[int, int] = field(default_factory=dict)
+    freed: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    used: dict[Part, dict[int, int]] = field(default_factory=dict)
+    free: dict[int, int] = field(default_factory=dict)
+    flows: dict[tuple[int, int, int], Terms] = field(default_factory=dict)
+
+    def cost(self, part: Part) -> Terms:
+        """Return a part of the cost; of stranded GPUs it is what is free in used domains before the run."""
+        if part is Part.SPARES_ELSEWHERE:
+            return dict.fromkeys(self.leaving.values(), 1)
+        if part is Part.STRANDED:
+            return {column: self.free[domain] for domain, column in self.used[Part.DOMAINS].items()}
+        return dict.fromkeys(self.used[part].values(), 1)
+
+    def costs(self, policy: Policy) -> list[Terms]:
+        """Return the objectives of a policy, in order."""
+        return [self.cost(part) for part in order_of_costs(policy)]
+
+    def groups(self, scope: int | None = None) -> dict[int, int]:
+        """Return the number of groups of a scope, or of all, the short one included."""
+        return {
+            column: 1
+            for columns in (self.whole, self.short)
+            for (_, of), column in columns.items()
+            if scope is None or of == scope
+        }
+
+    def pods(self, scope: int) -> dict[int, int]:
+        """Return the pods of a scope, all spares of its groups included, lacking or not."""
+        unit = self.size.pods + self.size.spares
+        return weighted(
+            (unit, {column: 1 for (_, of), column in self.whole.items() if of == scope}),
+            (unit - self.size.missing, {column: 1 for (_, of), column in self.short.items() if of == scope}),
+        )
+
+    def count(self, solution: Solution, columns: Mapping[Key, int], key: Key) -> int:
+        """Return the value of a column that may be absent."""
+        return solution.values[columns[key]] if key in columns else 0
+
+
+def place(
+    capacity: Capacity,
+    request: Request,
+    *,
+    leave: bool,
+    at_most: bool = False,
+    may_lack: bool = False,
+    gains: Gains | None = None,
+    ceilings: Sequence[int] | None = None,
+    among: Collection[int] | None = None,
+) -> Placement:
+    """Return the program that places the groups of a request.
+
+    With `leave` spares may be in other domains than their groups. With `at_most` any number of whole groups up to the
+    request's is a solution (and the short one may be absent); with `may_lack` any number of spares. `gains` are
+    nodes that may be freed. `ceilings` replace those of the request, in pods. Domains that are not `among` these take
+    no groups; spares may overflow to them.
+    """
+    builder = _Builder(capacity, request, leave=leave, may_lack=may_lack, gains=gains or {})
+    return builder.build(at_most=at_most, ceilings=ceilings, among=among)
+
+
+class _Builder:
+    """Adds columns and rows, domain by domain, and then those of the whole run."""
+
+    def __init__(self, capacity: Capacity, request: Request, *, leave: bool, may_lack: bool, gains: Gains) -> None:
+        self.capacity = capacity
+        self.request = request
+        self.may_lack = may_lack
+        self.gains = gains
+        self.model = Placement(Program(), shape(request))
+        # Spares that stay are part of their group; those that may leave or lack have columns of their own.
+        self.apart = bool(request.spares) and (leave or may_lack)
+        self.leave = self.apart and leave and request.may_spread
+        self.scopes = max(1, len(request.ceilings))
+        self.totals = [0] * len(capacity.kinds)
+        self.taken: list[dict[int, int]] = [{} for _ in capacity.kinds]
+        self.slots = capacity.slots.tolist()
+        self.most_whole = request.groups - (self.model.size.missing > 0)
+
+    def build(self, *, at_most: bool, ceilings: Sequence[int] | None, among: Collection[int] | None) -> Placement:
+        model, program, request = self.model, self.model.program, self.request
+        domains = [
+            number
+            for number in range(len(self.slots))
+            if self._domain(number, takes_groups=among is None or number in among)
+        ]
+        self._levels(domains)
+        program.row(
+            dict.fromkeys(model.whole.values(), 1), least=0 if at_most else self.most_whole, most=self.most_whole
+        )
+        if model.size.missing:
+            program.row(dict.fromkeys(model.short.values(), 1), least=0 if at_most else 1, most=1)
+        if not request.may_spread:
+            program.row(dict.fromkeys(model.used[Part.DOMAINS].values(), 1), most=1)
+        given = [ceiling.gpus // request.pod_gpus for ceiling in request.ceilings] if ceilings is None else ceilings
+        for scope, most in enumerate(given):
+            program.row(model.pods(scope), most=most)
+        if self.apart:
+            self._spares()
+        return model
+
+    def _domain(self, domain: int, *, takes_groups: bool) -> bool:
+        """Add what a domain can take; return whether that is anything."""
+        offered = self._offered(domain)
+        kinds = self.capacity.kinds
+        for kind, slots in offered.items():
+            self.totals[kind] += slots
+            for gain, count in self.gains.get((domain, kind), {}).items():
+                column = self.model.program.column(count)
+                self.model.freed[domain, kind, gain] = column
+                self.taken[kind][column] = -gain
+        needs: dict[int, Terms] = {}
+        for scope in sorted({scope for kind in offered for scope in kinds[kind]} if takes_groups else ()):
+            reachable = sum(self._most_slots(domain, kind) for kind in offered if scope in kinds[kind])
+            if need := self._groups(domain, scope, reachable):
+                needs[scope] = need
+        if not needs:
+            return False
+        self._transport(domain, offered, needs)
+        used = self.model.program.column(1)
+        self.model.used.setdefault(Part.DOMAINS, {})[domain] = used
+        self.model.free[domain] = int(self.capacity.free[domain])
+        reachable = sum(self._most_slots(domain, kind) for kind in offered)
+        self._within(used, domain, reachable)
+        return True
+
+    def _offered(self, domain: int) -> dict[int, int]:
+        """Return the slots of a domain by kind of nodes, those of kinds without any left out."""
+        return {kind: slots for kind, slots in enumerate(self.slots[domain]) if self._most_slots(domain, kind)}
+
+    def _most_slots(self, domain: int, kind: int) -> int:
+        freed = self.gains.get((domain, kind), {})
+        return int(self.slots[domain][kind]) + sum(gain * count for gain, count in freed.items())
+
+    def _groups(self, domain: int, scope: int, slots: int) -> Terms:
+        """Add the columns of a scope in a domain; return how many slots they need there."""
+        model, program, size = self.model, self.model.program, self.model.size
+        key = domain, scope
+        unit = size.pods + (0 if self.apart else size.spares)
+        need: dict[int, int] = {}
+        if most := min(self.most_whole, slots // unit):
+            model.whole[key] = program.column(most)
+            need[model.whole[key]] = unit
+        if size.missing and slots >= unit - size.missing:
+            model.short[key] = program.column(1)
+            need[model.short[key]] = unit - size.missing
+        if need and self.apart:
+            groups = dict.fromkeys(need, size.spares)
+            home = model.colocated[key] = program.column(slots)
+            program.row(weighted((1, {home: 1}), (-1, groups)), most=0)
+            need[home] = 1
+            if self.leave:
+                away = model.leaving[key] = program.column(self.request.groups)
+                # The spares that leave are those of as few groups as can be.
+                program.row(weighted((1, groups), (-1, {home: 1}), (-size.spares, {away: 1})), most=0)
+        return need
+
+    def _transport(self, domain: int, offered: Mapping[int, int], needs: Mapping[int, Terms]) -> None:
+        """Give each scope slots of the kinds that it includes, no kind more than it has."""
+        program, kinds = self.model.program, self.capacity.kinds
+        takers = {kind: [scope for scope in sorted(kinds[kind]) if scope in needs] for kind in offered}
+        shared = any(len(scopes) > 1 for scopes in takers.values()) or any(
+            sum(scope in scopes for scopes in takers.values()) > 1 for scope in needs
+        )
+        flows: dict[Key, Terms] = {}
+        for kind, scopes in takers.items():
+            for scope in scopes:
+                column = program.column(self._most_slots(domain, kind)) if shared else 0
+                flows[kind, scope] = {column: 1} if shared else needs[scope]
+                self.model.flows[domain, kind, scope] = flows[kind, scope]
+        if shared:
+            for scope, need in needs.items():
+                parts = [(-1, flow) for (_, of), flow in flows.items() if of == scope]
+                program.row(weighted((1, need), *parts), least=0, most=0)
+        for kind, slots in offered.items():
+            used = weighted(*((1, flow) for (of, _), flow in flows.items() if of == kind))
+            freed = {column: gain for (at, of, gain), column in self.model.freed.items() if (at, of) == (domain, kind)}
+            program.row(weighted((1, used), (-1, freed)), most=slots)
+            for column, weight in used.items():
+                self.taken[kind][column] = self.taken[kind].get(column, 0) + weight
+
+    def _within(self, used: int, domain: int, slots: int) -> None:
+        """Require that a domain is used where a group is in it."""
+        program, size = self.model.program, self.model.size
+        here = [self.model.whole[domain, scope] for scope in range(self.scopes) if (domain, scope) in self.model.whole]
+        unit = size.pods + (0 if self.apart else size.spares)
+        if here:
+            most = min(self.most_whole, slots // unit)
+            program.row({**dict.fromkeys(here, 1), used: -most}, most=0)
+        for scope in range(self.scopes):
+            if (domain, scope) in self.model.short:
+                program.row({self.model.short[domain, scope]: 1, used: -1}, most=0)
+
+    def _levels(self, domains: Sequence[int]) -> None:
+        """Require that a block, a cluster and a region are used where one of their domains is."""
+        program, used, places = self.model.program, self.model.used, self.capacity.inventory.places
+        used.setdefault(Part.DOMAINS, {})
+        for part, depth in ((Part.BLOCKS, 3), (Part.CLUSTERS, 2), (Part.REGIONS, 1)):
+            numbers: dict[tuple[str, ...], int] = {}
+            columns = used.setdefault(part, {})
+            for domain in domains:
+                number = numbers.setdefault(tuple(places[domain][:depth]), len(numbers))
+                if number not in columns:
+                    columns[number] = program.column(1)
+                program.row({used[Part.DOMAINS][domain]: 1, columns[number]: -1}, most=0)
+
+    def _spares(self) -> None:
+        """Give every spare that is not colocated a slot of its scope anywhere, or count it as lacking."""
+        model, program, kinds = self.model, self.model.program, self.capacity.kinds
+        flows: dict[Key, int] = {}
+        for scope in range(self.scopes):
+            homes = {column: 1 for (_, of), column in model.colocated.items() if of == scope}
+            away = weighted((model.size.spares, model.groups(scope)), (-1, homes))
+            model.overflow[scope] = away
+            if self.may_lack:
+                model.lacking[scope] = program.column(self.request.groups * model.size.spares)
+                away = weighted((1, away), (-1, {model.lacking[scope]: 1}))
+            here = [kind for kind, scopes in enumerate(kinds) if scope in scopes] if self.leave else []
+            for kind in here:
+                flows[kind, scope] = program.column(sum(self.totals) + self._gained())
+            program.row(weighted((1, away), *((-1, {flows[kind, scope]: 1}) for kind in here)), least=0, most=0)
+        for kind, total in enumerate(self.totals):
+            guests = {column: 1 for (of, _), column in flows.items() if of == kind}
+            if guests:
+                program.row(weighted((1, guests), (1, self.taken[kind])), most=total)
+
+    def _gained(self) -> int:
+        return sum(gain * count for freed in self.gains.values() for gain, count in freed.items())

@@ -1,0 +1,155 @@
+"""From how many groups each domain takes to the nodes of every pod and spare.
+
+First spares are placed in domains (`guests`), then every domain is laid out for itself (`layout`). Groups are numbered
+by place, then by scope; the short last group is the last, wherever it is. Where spares leave, they are those of the
+groups with the highest numbers in their domain.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.choosing import Chosen
+from gkm.packing.nodes.demands import GroupDemand, GroupNodes, NodeSlots
+from gkm.packing.nodes.guests import Departure, Guests, place_guests
+from gkm.packing.nodes.layout import Layouts
+from gkm.packing.values import Distance, Group, Request, Share, Spare
+
+
+class _Part(NamedTuple):
+    """Groups of one scope in one domain: their numbers, their pods, and the spares that must stay or may leave."""
+
+    domain: int
+    scope: int
+    indices: list[int]
+    pods: list[int]
+    stay: int
+    leave: int
+
+
+def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> tuple[Group, ...]:
+    """Return the groups in the order of their index. What is chosen must fit."""
+    parts = list(_parts(capacity, request, chosen))
+    guests = _guests(capacity, parts)
+    home = [
+        _staying(request.spares, len(part.indices), part.stay + _here(some))
+        for part, some in zip(parts, guests, strict=True)
+    ]
+    laid_out = _laid_out(capacity, _demands(parts, home, guests))
+    names = [ceiling.scope for ceiling in request.ceilings] or [""]
+    gpus, places = request.pod_gpus, capacity.inventory.places
+    groups = []
+    for part, counts, some in zip(parts, home, guests, strict=True):
+        far = [
+            Spare(node, gpus, places[guest.domain], guest.distance)
+            for guest in some
+            if guest.distance is not Distance.DOMAIN
+            for node in islice(laid_out.guests[guest.domain, part.scope], guest.spares)
+        ]
+        place, leaving = places[part.domain], iter(far)
+        for index, pods, count in zip(part.indices, part.pods, counts, strict=True):
+            nodes = next(laid_out.groups[part.domain, part.scope])
+            shares = tuple([Share(node, number * gpus) for node, number in sorted(nodes.pods)])
+            spares = [Spare(node, gpus, place, Distance.DOMAIN) for node in nodes.spares]
+            spares += islice(leaving, request.spares - count)
+            groups.append(Group(index, pods * gpus, place, names[part.scope], shares, tuple(spares)))
+    return tuple(sorted(groups, key=lambda group: group.index))
+
+
+def _parts(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> Iterator[_Part]:
+    following = 0
+    for item in chosen:
+        for scope, count in enumerate(item.groups):
+            if not count:
+                continue
+            short = int(scope == item.short)
+            pods = [request.group_pods] * (count - short) + [request.last_pods] * short
+            indices = [*range(following, following + count - short), *[request.groups - 1] * short]
+            following += count - short
+            spares = count * request.spares
+            if item.away:
+                leave = item.away[scope] * request.spares
+            else:
+                row = capacity.slots[item.domain].tolist() if spares else []
+                slots = sum(offered for kind, offered in zip(capacity.kinds, row, strict=False) if scope in kind)
+                leave = min(spares, max(0, sum(pods) + spares - slots))
+            yield _Part(item.domain, scope, indices, pods, spares - leave, leave)
+
+
+def _guests(capacity: Capacity, parts: Sequence[_Part]) -> list[list[Guests]]:
+    """Return for each part where its spares are that may leave."""
+    if not any(part.leave for part in parts):
+        return [[] for _ in parts]
+    stays: dict[int, dict[int, int]] = {}
+    for part in parts:
+        stays.setdefault(part.domain, {})[part.scope] = sum(part.pods) + part.stay
+    placed = place_guests(capacity, stays, [Departure(part.domain, part.scope, part.leave) for part in parts])
+    lacking = sum(part.leave for part in parts) - sum(guest.spares for some in placed for guest in some)
+    if lacking:
+        raise AssertionError(f"{lacking} spares find no slot, though the choice of domains fits")
+    return placed
+
+
+def _here(guests: Sequence[Guests]) -> int:
+    return sum(guest.spares for guest in guests if guest.distance is Distance.DOMAIN)
+
+
+def _staying(spares: int, groups: int, home: int) -> list[int]:
+    """Return how many spares of each group stay: those of the last groups leave."""
+    return [min(spares, max(0, home - number * spares)) for number in range(groups)]
+
+
+def _demands(
+    parts: Sequence[_Part], home: Sequence[Sequence[int]], guests: Sequence[Sequence[Guests]]
+) -> dict[int, list[GroupDemand]]:
+    """Return what every domain is asked for: groups in their order, then spares of groups elsewhere, by scope."""
+    found: dict[int, list[GroupDemand]] = {}
+    hosted: Counter[tuple[int, int]] = Counter()
+    for part, counts, some in zip(parts, home, guests, strict=True):
+        found.setdefault(part.domain, []).extend(
+            [GroupDemand(pods, count, part.scope) for pods, count in zip(part.pods, counts, strict=True)]
+        )
+        for guest in some:
+            if guest.distance is not Distance.DOMAIN:
+                hosted[guest.domain, part.scope] += guest.spares
+    for (domain, scope), count in sorted(hosted.items()):
+        found.setdefault(domain, []).append(GroupDemand(0, count, scope))
+    return found
+
+
+class _LaidOut(NamedTuple):
+    """By domain and scope: the nodes of its groups, in their order, and of spares of groups elsewhere."""
+
+    groups: dict[tuple[int, int], Iterator[GroupNodes]]
+    guests: dict[tuple[int, int], Iterator[str]]
+
+
+def _laid_out(capacity: Capacity, demands: Mapping[int, Sequence[GroupDemand]]) -> _LaidOut:
+    layouts = Layouts()
+    found = _LaidOut({}, {})
+    for domain, groups in demands.items():
+        placed = layouts.lay_out(_nodes(capacity, domain, frozenset(group.scope for group in groups)), groups).groups
+        by_scope: dict[int, list[GroupNodes]] = {}
+        for group, nodes in zip(groups, placed, strict=True):
+            if group.pods:
+                by_scope.setdefault(group.scope, []).append(nodes)
+            else:
+                found.guests[domain, group.scope] = iter(nodes.spares)
+        found.groups.update({(domain, scope): iter(some) for scope, some in by_scope.items()})
+    return found
+
+
+def _nodes(capacity: Capacity, domain: int, scopes: frozenset[int]) -> list[NodeSlots]:
+    """Return the nodes of a domain that have slots for some scopes, each with those of them that take it."""
+    inventory, gpus = capacity.inventory, capacity.pod_gpus
+    members = inventory.in_domain(domain)
+    here = slice(members.start, members.stop)
+    slots, kinds = capacity.node_slots[here].tolist(), capacity.node_kinds[here].tolist()
+    taken = [kind & scopes for kind in capacity.kinds]
+    return [
+        NodeSlots(node.name, count, node.free - count * gpus, taken[kind])
+        for node, count, kind in zip(inventory.nodes[here], slots, kinds, strict=True)
+        if count and taken[kind]
+    ]

@@ -1,0 +1,165 @@
+"""In which domains spares are that may leave the domain of their group: as near as they can (calculus.md).
+
+Levels are gone through from the domain on, and a level is left only when it is full. Within a level the domains that
+the run uses come first, because what they keep free is stranded; then keys decide. A domain gives a spare no slot that
+others cannot do without: what has to stay there, and spares that find no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from gkm.packing.domains.capacity import Capacity
+from gkm.packing.inventory import Integers, Inventory
+from gkm.packing.nodes.slack import UNLIMITED, Slack
+from gkm.packing.values import Distance
+
+Demand = Mapping[int, int]
+"""Slots by scope."""
+
+
+class Departure(NamedTuple):
+    """Spares of a scope's groups in a domain that may leave it."""
+
+    domain: int
+    scope: int
+    spares: int
+
+
+class Guests(NamedTuple):
+    """Where some of the spares of a departure are. At Distance.DOMAIN they did not leave."""
+
+    domain: int
+    distance: Distance
+    spares: int
+
+
+def place_guests(
+    capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]
+) -> list[list[Guests]]:
+    """Return where the spares of each departure are, nearest first. `stays` are slots that a domain must give.
+
+    Where all fit together, all are placed; else where no node is in several scopes as many as fit. Within each level
+    are as many spares as can be, where no node is in several scopes. Else no spare can be nearer unless another one
+    leaves a level for it.
+    """
+    free = _free_slots(capacity, stays, departures)
+    placed: list[list[Guests]] = [[] for _ in departures]
+    left = [departure.spares for departure in departures]
+    for distance in Distance:
+        near = _by_area(capacity, stays, distance) if any(left) else {}
+        passed: dict[tuple[object, int], int] = {}
+        for number, (home, scope, _) in enumerate(departures):
+            area = area_of(capacity.inventory, home, distance)
+            domains = near.get(area, ())
+            at = passed.get((area, scope), 0)
+            while left[number] and at < len(domains):
+                count = min(left[number], free.most(domains[at], scope))
+                if count:
+                    free.take(domains[at], scope, count)
+                    placed[number].append(Guests(domains[at], distance, count))
+                    left[number] -= count
+                # What a domain has for a scope only ever gets less, so a full one is full for all that follow.
+                at += left[number] > 0
+            passed[area, scope] = at
+    return placed
+
+
+def distance_between(inventory: Inventory, one: int, other: int) -> Distance:
+    """Return the nearest level that two domains share."""
+    areas = ((distance, area_of(inventory, one, distance)) for distance in Distance)
+    return next(
+        distance for distance, area in areas if area is not None and area == area_of(inventory, other, distance)
+    )
+
+
+def area_of(inventory: Inventory, domain: int, distance: Distance) -> tuple[object, ...] | None:
+    """Return what a domain shares with all that is no further from it; None where its rack is not known."""
+    place = inventory.places[domain]
+    if distance is Distance.RACK:
+        rack = inventory.racks[domain]
+        return (*place[:2], rack) if rack else None
+    return place[: {Distance.DOMAIN: 4, Distance.BLOCK: 3, Distance.CLUSTER: 2, Distance.REGION: 1}.get(distance, 0)]
+
+
+def _by_area(
+    capacity: Capacity, stays: Mapping[int, Demand], distance: Distance
+) -> dict[tuple[object, ...] | None, list[int]]:
+    free = capacity.domain_slots
+    for domain, demand in stays.items():
+        free[domain] -= sum(demand.values())
+    found: dict[tuple[object, ...] | None, list[int]] = {}
+    for domain in sorted(np.flatnonzero(free > 0).tolist(), key=lambda domain: (domain not in stays, domain)):
+        found.setdefault(area_of(capacity.inventory, domain, distance), []).append(domain)
+    found.pop(None, None)
+    return found
+
+
+class _FreeSlots(Protocol):
+    """The slots that are left for spares."""
+
+    def most(self, domain: int, scope: int) -> int:
+        """Return how many spares of a scope a domain can have."""
+
+    def take(self, domain: int, scope: int, count: int) -> None:
+        """Place spares."""
+
+
+def _free_slots(capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]) -> _FreeSlots:
+    if all(len(kind) == 1 for kind in capacity.kinds):
+        return _OfOneScope(capacity, stays)
+    return _OfSeveral(capacity, stays, departures)
+
+
+class _OfOneScope:
+    """Free slots where no node is in several scopes: a scope's are its own."""
+
+    def __init__(self, capacity: Capacity, stays: Mapping[int, Demand]) -> None:
+        self._slots = {scope: capacity.slots[:, number].copy() for number, (scope,) in enumerate(capacity.kinds)}
+        for domain, demand in stays.items():
+            for scope, count in demand.items():
+                self._slots[scope][domain] -= count
+
+    def most(self, domain: int, scope: int) -> int:
+        return int(self._slots[scope][domain])
+
+    def take(self, domain: int, scope: int, count: int) -> None:
+        self._slots[scope][domain] -= count
+
+
+class _OfSeveral:
+    """Free slots where scopes overlap, by Hall's theorem (`slack`).
+
+    For every choice of scopes the spares that still leave must be no more than all domains together have for it. What
+    a domain has for a choice is the least slack of all choices around it.
+    """
+
+    def __init__(self, capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]) -> None:
+        self._capacity = capacity
+        scopes = {scope for demand in stays.values() for scope in demand} | {one.scope for one in departures}
+        self._taken = {domain: {**dict.fromkeys(scopes, 0), **demand} for domain, demand in stays.items()}
+        self._nothing = dict.fromkeys(sorted(scopes), 0)
+        leaving = dict(self._nothing)
+        for departure in departures:
+            leaving[departure.scope] += departure.spares
+        self._spare = Slack({}, leaving).left + sum(self._reach(domain) for domain in range(len(capacity.slots)))
+
+    def _reach(self, domain: int) -> Integers:
+        row = self._capacity.slots[domain].tolist()
+        slots = {kind: count for kind, count in zip(self._capacity.kinds, row, strict=False) if count}
+        return Slack(slots, self._taken.get(domain, self._nothing)).reach()
+
+    def most(self, domain: int, scope: int) -> int:
+        bit = 1 << sorted(self._nothing).index(scope)
+        choices = np.arange(len(self._spare))
+        without = choices[choices & bit == 0]
+        reach = self._reach(domain)
+        return int((self._spare[without] + reach[without | bit] - reach[without]).min(initial=UNLIMITED))
+
+    def take(self, domain: int, scope: int, count: int) -> None:
+        bit = 1 << sorted(self._nothing).index(scope)
+        before = self._reach(domain)
+        demand = self._taken.setdefault(domain, dict(self._nothing))
+        demand[scope] += count
+        self._spare += self._reach(domain) - before + count * ((np.arange(len(self._spare)) & bit) != 0)

@@ -1,0 +1,179 @@
+"""What each domain takes of a run: by the tables of `domains` where they apply, else by the integer program (`model`).
+
+Spares lie elsewhere than with their groups only where the run does not fit otherwise. A run within one area is placed
+in each area alone, a balanced one with each share of groups that divides it; the best of these is the placement.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gkm.packing.domains.apart import Offer, scope_of_domains
+from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.choosing import WHOLE, Chosen, choose, objective_of
+from gkm.packing.domains.steps import shape
+from gkm.packing.errors import TooLargeError
+from gkm.packing.inventory import Integers
+from gkm.packing.modeled import modeled
+from gkm.packing.program import Limits
+from gkm.packing.values import MAX_GPUS, Policy, Request, Within
+
+
+class Placement(NamedTuple):
+    """What domains take, in order of their keys; `capacity` is what the run may use, less than all within one area.
+
+    No placement has less than `bound` of what the policy compares first after spares: domains, blocks, or GPUs that are
+    free in the domains that are used.
+    """
+
+    capacity: Capacity
+    chosen: list[Chosen]
+    bound: int
+
+
+def place(capacity: Capacity, request: Request) -> Placement | None:
+    """Return the best placement of a run; None if it does not fit.
+
+    Raises:
+        TooLargeError: neither the tables nor the model finds a placement within their limits.
+    """
+    scope = scope_of_domains(capacity)
+    if scope is None:
+        # Without scopes more fits: what does not fit so needs no model.
+        return _by_model(capacity, request) if _fits_without_scopes(capacity, request) else None
+    if not request.may_spread:
+        return _in_one_domain(capacity, request, scope)
+    try:
+        return _by_tables(capacity, request, scope)
+    except TooLargeError:
+        return _by_model(capacity, request)
+
+
+def fits(capacity: Capacity, request: Request, *, overflow: bool = True) -> bool:
+    """Return whether a run fits in the size that it asks for; without `overflow` with all spares beside their groups.
+
+    Raises:
+        TooLargeError: scopes overlap or cut through domains, and the model finds out nothing within its limits.
+    """
+    scope = scope_of_domains(capacity)
+    if scope is None:
+        if not _fits_without_scopes(capacity, request, overflow=overflow):
+            return False
+        ways = _ways(capacity, request, overflow=overflow)
+        return any(modeled(part, request, share, overflow=away, feasible=True) for away, part, share in ways)
+    if not request.may_spread:
+        return bool(len(_fitting_domains(capacity, request, scope)))
+    return any(
+        Offer(part, request, scope, away, share).fits()
+        for away, part, share in _ways(capacity, request, overflow=overflow)
+    )
+
+
+def figure(capacity: Capacity, policy: Policy, domains: Sequence[int]) -> int:
+    """Return what a policy compares first after spares: domains, blocks, or GPUs free in the domains."""
+    if policy is Policy.FEWEST_BLOCKS:
+        return len(np.unique(capacity.inventory.blocks[list(domains)]))
+    return int(capacity.free[list(domains)].sum()) if policy is Policy.LEAST_WASTE else len(domains)
+
+
+def _fits_without_scopes(capacity: Capacity, request: Request, *, overflow: bool = True) -> bool:
+    """Return whether a run fits on the nodes of all its scopes, whatever these give."""
+    return fits(capacity.without_scopes(), replace(request, ceilings=()), overflow=overflow)
+
+
+def _ways(capacity: Capacity, request: Request, *, overflow: bool = True) -> Iterator[tuple[bool, Capacity, int]]:
+    """Yield the ways to place a run: with spares elsewhere or not, in which area, in which shares (0 for any)."""
+    parts, shares = list(_areas(capacity, request)), _shares(capacity, request)
+    for away in (False, True) if overflow and request.spares and request.may_spread else (False,):
+        for part in parts:
+            for share in shares:
+                yield away, part, share
+
+
+def _areas(capacity: Capacity, request: Request) -> Iterator[Capacity]:
+    """Yield what each area offers that a run may be in; everything where it may be anywhere."""
+    inventory = capacity.inventory
+    if request.within is None:
+        yield capacity
+        return
+    areas = {Within.BLOCK: inventory.blocks, Within.CLUSTER: inventory.clusters, Within.REGION: inventory.regions}
+    numbers = areas[request.within]
+    slots = np.bincount(numbers, weights=capacity.domain_slots)
+    size = shape(request)
+    for number in np.flatnonzero(slots >= request.groups * size.unit - size.missing).tolist():
+        yield capacity.restricted(numbers == number)
+
+
+def _shares(capacity: Capacity, request: Request) -> list[int]:
+    """Return how many groups each domain may have, the most first; 0 where that is free."""
+    if not request.balanced or not request.may_spread:
+        return [0]
+    groups, domains = request.groups, int((capacity.domain_slots > 0).sum())
+    most = int(capacity.domain_slots.max(initial=0) + request.group_pods) // request.group_pods
+    shares = [share for share in range(1, min(groups, most) + 1) if groups % share == 0 and groups // share <= domains]
+    return shares[::-1]
+
+
+def _by_tables(capacity: Capacity, request: Request, scope: Integers) -> Placement | None:
+    weights = objective_of(capacity, request)
+    best: tuple[int, list[int], Placement] | None = None
+    for away, part, share in _ways(capacity, request):
+        # A choice without spares elsewhere costs less than any with some.
+        if away and best is not None and best[0] < weights.spare:
+            break
+        found = choose(Offer(part, request, scope, away, share), weights, None if best is None else best[0])
+        if found is None:
+            continue
+        domains = [item.domain for item in found.chosen]
+        if best is None or (found.cost, domains) < best[:2]:
+            bound = figure(capacity, request.policy, domains)
+            best = found.cost, domains, Placement(part, found.chosen, bound)
+    return None if best is None else best[2]
+
+
+def _in_one_domain(capacity: Capacity, request: Request, scope: Integers) -> Placement | None:
+    """Return the domain that leaves the least free, of those in which the whole run fits."""
+    fitting = _fitting_domains(capacity, request, scope)
+    if not len(fitting):
+        return None
+    # argmin gives the first of equals, which is the one with the smallest key.
+    domain = int(fitting[np.argmin(capacity.free[fitting])])
+    groups = [0] * max(1, len(request.ceilings))
+    groups[int(scope[domain])] = request.groups
+    short = int(scope[domain]) if shape(request).missing else WHOLE
+    return Placement(capacity, [Chosen(domain, tuple(groups), short)], figure(capacity, request.policy, [domain]))
+
+
+def _fitting_domains(capacity: Capacity, request: Request, scope: Integers) -> Integers:
+    size = shape(request)
+    needed = request.groups * size.unit - size.missing
+    given = np.array([ceiling.gpus // request.pod_gpus for ceiling in request.ceilings] or [MAX_GPUS], dtype=np.int64)
+    found: Integers = np.flatnonzero((capacity.domain_slots >= needed) & (given[scope] >= needed))
+    return found
+
+
+def _by_model(capacity: Capacity, request: Request) -> Placement | None:
+    best: tuple[tuple[int, ...], list[int], Placement] | None = None
+    bounds: list[int] = []
+    unknown: TooLargeError | None = None
+    for away, part, share in _ways(capacity, request):
+        if away and best is not None and not best[0][0]:
+            break
+        try:
+            found = modeled(part, request, share, overflow=away, limits=Limits())
+        except TooLargeError as error:
+            unknown = error
+            continue
+        if found is None:
+            continue
+        domains = [item.domain for item in found.chosen]
+        bounds.append(found.bound)
+        if best is None or (found.cost, domains) < best[:2]:
+            best = found.cost, domains, Placement(part, found.chosen, 0)
+    if best is None:
+        if unknown is not None:
+            raise unknown
+        return None
+    return best[2]._replace(bound=0 if unknown is not None else min(bounds))

@@ -1,0 +1,259 @@
+"""Integer programs whose objectives are compared one after another, solved by HiGHS: the only importer of highspy.
+
+A program has integer columns with bounds and rows of integer weights. `solve` minimizes the first objective, fixes its
+least value, minimizes the next, and so on. One thread, a fixed seed and a limit in search nodes make the answer the
+same each time; a limit in seconds is the last resort on a slow machine. After each objective the values are rounded and
+every row is checked in integers, so that a tolerance of the solver never reaches a plan.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, isfinite
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gkm.packing.errors import TooLargeError
+
+if TYPE_CHECKING:
+    import highspy
+
+__all__ = ("Limits", "Program", "Solution", "Terms", "weighted")
+
+Terms = Mapping[int, int]
+"""Weights by column."""
+
+Integers = NDArray[np.int64]
+
+UNBOUNDED = 1 << 40
+"""A bound that never binds."""
+_TOLERANCE = 1e-4
+"""How far a bound of HiGHS may be above the whole number that it stands for."""
+_OPTIONS: Mapping[str, bool | int | float] = {
+    "output_flag": False,
+    "threads": 1,
+    "random_seed": 1,
+    "mip_rel_gap": 0.0,
+    # Objectives are whole numbers: a solution less than one from the bound is an optimum.
+    "mip_abs_gap": 0.999,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far one objective is searched, in search nodes, and all of them together, in seconds."""
+
+    nodes: int = 20_000
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The value of each column, what each objective reached, and its proven lower bound.
+
+    `cut_short` is True where the seconds ran out: then a faster machine could find a better solution.
+    """
+
+    values: tuple[int, ...]
+    reached: tuple[int, ...]
+    bounds: tuple[int, ...]
+    cut_short: bool = False
+
+    @property
+    def proven(self) -> bool:
+        """Return whether no solution is better."""
+        return self.reached == self.bounds
+
+    def of(self, terms: Terms) -> int:
+        """Return the value of some weighted columns."""
+        return sum(weight * self.values[column] for column, weight in terms.items())
+
+
+def weighted(*parts: tuple[int, Terms]) -> dict[int, int]:
+    """Return the weighted sum of some terms."""
+    total: dict[int, int] = {}
+    for factor, terms in parts:
+        for column, weight in terms.items():
+            total[column] = total.get(column, 0) + factor * weight
+    return {column: weight for column, weight in total.items() if weight}
+
+
+@dataclass(slots=True)
+class Program:
+    """Columns and rows, in the order in which they are added."""
+
+    _least: list[int] = field(default_factory=list)
+    _most: list[int] = field(default_factory=list)
+    _rows: list[tuple[Terms, int, int]] = field(default_factory=list)
+
+    def column(self, most: int, least: int = 0) -> int:
+        """Add an integer column with these bounds and return its number."""
+        self._least.append(least)
+        self._most.append(most)
+        return len(self._least) - 1
+
+    def columns(self, most: Iterable[int]) -> list[int]:
+        """Add an integer column from 0 for each bound and return their numbers."""
+        return [self.column(each) for each in most]
+
+    def row(self, terms: Terms, *, least: int = -UNBOUNDED, most: int = UNBOUNDED) -> None:
+        """Require a weighted sum to lie within these bounds."""
+        self._rows.append((terms, least, most))
+
+    def solve(self, objectives: Sequence[Terms], limits: Limits | None = None) -> Solution | None:
+        """Return a solution with the least objectives, compared one after another; None if no solution exists.
+
+        Raises:
+            TooLargeError: the limits end the search before the first solution.
+        """
+        if any(not terms and not least <= 0 <= most for terms, least, most in self._rows):
+            return None
+        if not self._least:
+            return Solution((), (0,) * len(objectives), (0,) * len(objectives))
+        bounded = limits or Limits()
+        deadline = monotonic() + bounded.seconds
+        search = _Search(self._least, self._most, self._rows, bounded)
+        reached: list[int] = []
+        bounds: list[int] = []
+        for objective in objectives or ({},):
+            if search.values is not None and search.of(objective) == self._trivial(objective):
+                # Nothing is below the sum of the columns' own bounds: no search is needed.
+                reached.append(search.of(objective))
+                bounds.append(reached[-1])
+                search.fix(objective, reached[-1])
+                continue
+            if not search.minimize(objective, max(0.05, deadline - monotonic())):
+                if search.values is None:
+                    return None
+                # The solution of the objectives before stands; for this one only the trivial bound is known.
+                reached.append(search.of(objective))
+                bounds.append(min(reached[-1], self._trivial(objective)))
+                continue
+            reached.append(search.of(objective))
+            bounds.append(min(reached[-1], max(search.bound, self._trivial(objective))))
+            search.fix(objective, reached[-1])
+        values = search.values
+        if values is None:
+            raise AssertionError("a search that found nothing has returned before")
+        return Solution(tuple(values), tuple(reached), tuple(bounds), search.cut_short)
+
+    def _trivial(self, objective: Terms) -> int:
+        return sum(
+            weight * (self._least[column] if weight > 0 else self._most[column]) for column, weight in objective.items()
+        )
+
+
+class _Search:
+    """A program in HiGHS, solved for one objective after another, and the best solution so far."""
+
+    def __init__(
+        self, least: Sequence[int], most: Sequence[int], rows: Sequence[tuple[Terms, int, int]], limits: Limits
+    ) -> None:
+        self.values: list[int] | None = None
+        self.bound = 0
+        self.cut_short = False
+        self._rows = list(rows)
+        self._limits = (np.array(least, dtype=np.int64), np.array(most, dtype=np.int64))
+        self._highs = _instance(limits)
+        self._highs.passModel(_model(*self._limits, rows))
+
+    def of(self, objective: Terms) -> int:
+        """Return an objective of the best solution."""
+        values = self.values or []
+        return sum(weight * values[column] for column, weight in objective.items())
+
+    def minimize(self, objective: Terms, seconds: float) -> bool:
+        """Search for the least value; return whether a solution was found that is as good as the one before.
+
+        Raises:
+            TooLargeError: no solution is known, and the limits ended the search.
+        """
+        import highspy  # noqa: PLC0415 - loaded when the first program is solved: it takes 30 MB
+
+        highs = self._highs
+        count = len(self._limits[0])
+        cost = np.zeros(count)
+        for column, weight in objective.items():
+            cost[column] = weight
+        highs.changeColsCost(count, np.arange(count, dtype=np.int32), cost)
+        highs.setOptionValue("time_limit", highs.getRunTime() + seconds)
+        if self.values is not None:
+            known = highspy.HighsSolution()
+            known.col_value = [float(value) for value in self.values]
+            highs.setSolution(known)
+        highs.run()
+        status, info = highs.getModelStatus(), highs.getInfo()
+        if status in {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}:
+            return False
+        self.cut_short |= status == highspy.HighsModelStatus.kTimeLimit
+        found = None
+        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+            found = np.rint(np.array(highs.getSolution().col_value)).astype(np.int64)
+        if found is None or not self._valid(found):
+            if self.values is None:
+                raise TooLargeError(
+                    f"a model of {count} variables and {len(self._rows)} conditions was not solved within its limits; "
+                    "ask for larger groups, a smaller run or fewer scopes with ceilings"
+                )
+            return False
+        self.values = found.tolist()
+        self.bound = ceil(info.mip_dual_bound - _TOLERANCE) if isfinite(info.mip_dual_bound) else -UNBOUNDED
+        if status == highspy.HighsModelStatus.kOptimal:
+            self.bound = self.of(objective)
+        return True
+
+    def fix(self, objective: Terms, value: int) -> None:
+        """Require that an objective stays as good as it is."""
+        if objective:
+            self._rows.append((objective, -UNBOUNDED, value))
+            columns = sorted(objective)
+            self._highs.addRow(
+                -_infinity(), value, len(columns), np.array(columns, dtype=np.int32), [objective[c] for c in columns]
+            )
+
+    def _valid(self, values: Integers) -> bool:
+        least, most = self._limits
+        if (values < least).any() or (values > most).any():
+            return False
+        return all(
+            low <= sum(weight * int(values[column]) for column, weight in terms.items()) <= high
+            for terms, low, high in self._rows
+        )
+
+
+def _infinity() -> float:
+    import highspy  # noqa: PLC0415 - as above
+
+    return float(highspy.kHighsInf)
+
+
+def _instance(limits: Limits) -> "highspy.Highs":
+    import highspy  # noqa: PLC0415 - as above
+
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    for name, value in _OPTIONS.items():
+        highs.setOptionValue(name, value)
+    highs.setOptionValue("mip_max_nodes", limits.nodes)
+    return highs
+
+
+def _model(least: Integers, most: Integers, rows: Sequence[tuple[Terms, int, int]]) -> "highspy.HighsLp":
+    """Return the program as HiGHS takes it, row by row."""
+    import highspy  # noqa: PLC0415 - as above
+
+    infinity = _infinity()
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(least), len(rows)
+    model.col_cost_ = np.zeros(len(least))
+    model.col_lower_, model.col_upper_ = least.astype(float), most.astype(float)
+    model.integrality_ = [highspy.HighsVarType.kInteger] * len(least)
+    model.row_lower_ = np.array([-infinity if low <= -UNBOUNDED else low for _, low, _ in rows], dtype=float)
+    model.row_upper_ = np.array([infinity if high >= UNBOUNDED else high for _, _, high in rows], dtype=float)
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    starts = np.cumsum([0, *(len(terms) for terms, _, _ in rows)])
+    model.a_matrix_.start_ = starts.astype(np.int32)
+    model.a_matrix_.index_ = np.array([column for terms, _, _ in rows for column in terms], dtype=np.int32)
+    model.a_matrix_.value_ = np.array([weight for terms, _, _ in rows for weight in terms.values()], dtype=float)
+    return model
