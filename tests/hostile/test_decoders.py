@@ -34,6 +34,7 @@ DECODES = {
 }
 IMAGES = "core/gkm/images/"
 MEASURED = {
+    "agent/gkm_agent/capturing/inspection.py": {"version of a captured kernel"},
     "agent/gkm_agent/standalone/manifests.py": {"manifests of the agent"},
     "cli/gkm_cli/cache/gpu_files.py": {"GPUs in a file"},
     "cli/gkm_cli/helper_programs.py": {"credential helper"},
@@ -93,6 +94,7 @@ MEASURED = {
     "operator/gkm_operator/plans/state/objects.py": {"Pod of the controllers"},
 }
 NOT_FOREIGN = {
+    "agent/gkm_agent/capturing/progress.py": "the agent's own file",
     "agent/gkm_agent/caches/approvals.py": "the agent's own file",
     "agent/gkm_agent/standalone/sinks.py": "the agent's own files",
     "agent/gkm_agent/store/catalog.py": "the agent's own file",

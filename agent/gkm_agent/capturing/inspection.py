@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from gkm.api.errors import GKMError, Reason
@@ -46,7 +46,8 @@ class _Group(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    triton_version: Any = None
+    # Typed: a foreign value of another type is refused before it is decoded.
+    triton_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +219,18 @@ class _Reader:
                 raise _no_such_file(entry, f"names a file outside of its directory: {escape(path)[:200]!r}")
 
     def _read_version(self, entry: TreeEntry) -> None:
-        try:
-            version = msgspec.json.decode(entry.read(), type=_Metadata).triton_version
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return
-        if isinstance(version, str) and _VERSION.fullmatch(version) and len(self._versions) < 2:  # noqa: PLR2004 -- enough to know that they differ
+        version = _version_in(entry.read())
+        if version and len(self._versions) < 2:  # noqa: PLR2004 -- enough to know that they differ
             self._versions.add(version)
+
+
+def _version_in(metadata: bytes) -> str:
+    """Return the version of Triton that a kernel's metadata states, empty where there is none."""
+    try:
+        version = msgspec.json.decode(metadata, type=_Metadata).triton_version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return version if _VERSION.fullmatch(version) else ""
 
 
 def _head(entry: TreeEntry) -> Iterator[bytes]:

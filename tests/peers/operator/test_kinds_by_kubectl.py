@@ -92,6 +92,7 @@ def test_omitted_fields_get_their_defaults(seen: Cluster) -> None:
         "flavor": flavor,
         "gpus": 8,
         "gpusPerPod": 8,
+        "balanced": False,
         "allowCrossGroupSpread": True,
         "spares": 0,
         "priority": 0,

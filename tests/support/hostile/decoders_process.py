@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from support.host.memory import memory_of, reset_peak
-from support.hostile.decoders import DECODERS, Decoder
+from support.hostile.decoder import Decoder
+from support.hostile.decoders import DECODERS
 from support.hostile.json_texts import Text, texts
 
 SIZES = (128 << 10, 1 << 20)
