@@ -1,15 +1,19 @@
-"""The last step of every planner: the sums of a finished plan, held against the nodes and the request.
+"""The last step of every planner: a finished plan, held against the nodes and the request.
 
-The planners prove their plans by argument; this module adds up what they wrote. A plan that exceeds a node, a ceiling
-or the size of its run would be bound by schedulers and stop the runs of others, so it is an error and never an answer.
+The planners prove their plans by argument; this module adds up what they wrote, and looks up where it lies. A plan that
+exceeds a node, a ceiling or the size of its run, or lies elsewhere than it claims, would be bound by schedulers and
+stop the runs of others, so it is an error and never an answer.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gkm.api.grammar import count_of
 from gkm.packing.inventory import Inventory
-from gkm.packing.values import Group, Request
+from gkm.packing.values import Group, Location, Node, Request, Within
+
+_DEPTHS: Mapping[Within | None, int] = {Within.BLOCK: 3, Within.CLUSTER: 2, Within.REGION: 1}
+"""Names of a place that all of an area share."""
 
 
 class InvalidPlanError(RuntimeError):
@@ -17,12 +21,12 @@ class InvalidPlanError(RuntimeError):
 
 
 def verify(inventory: Inventory, request: Request, groups: Sequence[Group]) -> None:
-    """Check the sums of the groups of a plan; `request` is of the size that was planned.
+    """Check the sums of the groups of a plan, and that its nodes are where it says; `request` is of the planned size.
 
     Group numbers may have gaps, since a malleable run that becomes smaller leaves numbers out.
 
     Raises:
-        InvalidPlanError: the first sum that is wrong.
+        InvalidPlanError: the first thing that is wrong.
     """
     problem = next(_problems(inventory, request, groups), None)
     if problem:
@@ -33,13 +37,7 @@ def verify(inventory: Inventory, request: Request, groups: Sequence[Group]) -> N
 
 
 def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Iterator[str]:
-    indexes = [group.index for group in groups]
-    if indexes != sorted(set(indexes)):
-        yield "a group number is there twice or out of order"
-    if len(groups) != request.groups:
-        yield f"it has {count_of(len(groups), 'group')} instead of {request.groups}"
-    if sum(group.gpus for group in groups) != request.gpus:
-        yield f"it has {count_of(sum(group.gpus for group in groups), 'GPU')} instead of {request.gpus}"
+    yield from _sizes(request, groups)
     taken: Counter[str] = Counter()
     scopes: Counter[str] = Counter()
     for group in groups:
@@ -56,15 +54,71 @@ def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -
             given += spare.gpus
         scopes[group.scope] += given
     yield from _exceeded(inventory, request, taken, scopes)
+    yield from _elsewhere(inventory, request, groups)
+    yield from _apart(request, groups)
+
+
+def _sizes(request: Request, groups: Sequence[Group]) -> Iterator[str]:
+    indexes = [group.index for group in groups]
+    if indexes != sorted(set(indexes)):
+        yield "a group number is there twice or out of order"
+    if len(groups) != request.groups:
+        yield f"it has {count_of(len(groups), 'group')} instead of {request.groups}"
+    if sum(group.gpus for group in groups) != request.gpus:
+        yield f"it has {count_of(sum(group.gpus for group in groups), 'GPU')} instead of {request.gpus}"
+    whole = request.gpus // request.group_gpus
+    if sum(group.gpus == request.group_gpus for group in groups) != whole:
+        yield f"not {whole} of its groups have {count_of(request.group_gpus, 'GPU')}"
 
 
 def _exceeded(inventory: Inventory, request: Request, taken: Counter[str], scopes: Counter[str]) -> Iterator[str]:
     for name, gpus in taken.items():
         number = inventory.numbers.get(name)
         free = 0 if number is None else inventory.nodes[number].free
+        if number is None:
+            yield f"it takes {count_of(gpus, 'GPU')} of node {name}, which is not there"
         if gpus > free:
             yield f"it takes {count_of(gpus, 'GPU')} of node {name}, which has {free} free"
     for ceiling in request.ceilings:
         if scopes[ceiling.scope] > ceiling.gpus:
             gives = count_of(scopes[ceiling.scope], "GPU")
             yield f"scope {ceiling.scope} gives {gives} and has a ceiling of {ceiling.gpus}"
+
+
+def _elsewhere(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Iterator[str]:
+    """Yield what lies in another place or scope than the plan says. All nodes exist."""
+    names = {ceiling.scope for ceiling in request.ceilings} or {""}
+    for group in groups:
+        if group.scope not in names:
+            yield f"group {group.index} lies in scope {group.scope!r}, which the run does not have"
+        for name, gpus in group.nodes:
+            node = inventory.nodes[inventory.numbers[name]]
+            if problem := _misplaced(request, group, node, group.place, gpus):
+                yield f"group {group.index} {problem}"
+        for spare in group.spares:
+            node = inventory.nodes[inventory.numbers[spare.node]]
+            if problem := _misplaced(request, group, node, spare.place, spare.gpus):
+                yield f"a spare of group {group.index} {problem}"
+
+
+def _misplaced(request: Request, group: Group, node: Node, place: Location, gpus: int) -> str:
+    """Return why pods cannot be on a node; nothing where they can."""
+    if node.place != place:
+        return f"lies in {'/'.join(place)}, and its node {node.name} in {'/'.join(node.place)}"
+    if group.scope and group.scope not in node.scopes:
+        return f"counts for scope {group.scope}, which node {node.name} is not in"
+    if gpus < 1 or gpus % request.pod_gpus:
+        return f"takes {count_of(gpus, 'GPU')} of node {node.name}, and pods have {request.pod_gpus}"
+    return ""
+
+
+def _apart(request: Request, groups: Sequence[Group]) -> Iterator[str]:
+    """Yield where a run lies in several areas that has to stay in one, or has unequal shares and has to have equal."""
+    depth = 4 if not request.may_spread else _DEPTHS.get(request.within, 0)
+    used = Counter(group.place for group in groups)
+    areas = {place[:depth] for place in used} | {one.place[:depth] for group in groups for one in group.spares}
+    if len(areas) > 1:
+        level = "domain" if request.within is None or not request.may_spread else request.within
+        yield f"it lies in {count_of(len(areas), level)}, and the run must stay in one"
+    if request.balanced and len(set(used.values())) > 1:
+        yield f"its domains have {min(used.values())} to {max(used.values())} groups, and all must have as many"
