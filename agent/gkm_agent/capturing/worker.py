@@ -69,6 +69,7 @@ class CaptureWorker:
     def start(self) -> None:
         """Start the thread, if captures have a destination. The reports are complete then."""
         if self._settings.is_pushed:
+            metrics.expect_captures()
             self._report()
             self._thread.start()
 

@@ -103,6 +103,19 @@ PRIVATE: Final = "private"
 MODES: Final = (READ_ONLY, PRIVATE)
 """The modes of mounts; an empty volume is private."""
 
+CAPTURE_RESULTS: Final = ("Announced", "Duplicate", "Refused")
+CAPTURE_FAILURE_REASONS: Final = (
+    Reason.REGISTRY_UNAVAILABLE,
+    Reason.UNAUTHORIZED,
+    Reason.SIGNATURE_INVALID,
+    Reason.NOT_FOUND,
+    Reason.DISK_FULL,
+    Reason.NO_GPU,
+    Reason.GPU_LOST,
+    Reason.NODE_ERROR,
+)
+"""The failures that docs/design/capture.md expects. Another reason is a sample from its first failure on."""
+
 OTHER: Final = "other"
 _REASONS: Final = frozenset(Reason)
 _CALL = re.compile(r"(?:nvml|amdsmi)[A-Za-z0-9_]{1,60}", re.ASCII)
@@ -127,6 +140,14 @@ def succeeded(task: str) -> None:
 def count_incompatible(reason: str) -> None:
     """Count a cache that fits no GPU."""
     INCOMPATIBLE.labels(_known(reason)).inc()
+
+
+def expect_captures() -> None:
+    """Expose the captures of this node from 0 on: Prometheus sees no increase in a sample that begins with 1."""
+    for result in CAPTURE_RESULTS:
+        CAPTURES.labels(result)
+    for reason in CAPTURE_FAILURE_REASONS:
+        CAPTURE_FAILURES.labels(reason.value)
 
 
 def count_capture_failure(reason: str) -> None:

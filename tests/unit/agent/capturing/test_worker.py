@@ -17,6 +17,9 @@ from gkm_agent.capturing.destination import PREDICATE_TYPE
 from gkm_agent.capturing.progress import CaptureState
 from gkm_agent.store import captures
 from gkm_agent.store.captures import CapturesInUse
+from gkm_agent.telemetry import metrics
+from prometheus_client import Counter
+from prometheus_client.samples import Sample
 from support.agent.capturing import B200_KERNEL, H100_KERNEL, CaptureNode, write_key
 from support.agent.fakes import A100
 from support.registry.faults import status
@@ -249,3 +252,22 @@ def test_a_full_disk_waits_until_there_is_space(node: CaptureNode, registry: Reg
     node.free_bytes, node.now = 1 << 40, 60.0
     assert worker.make_images()
     assert worker.reports()["ml-apps"][0].state == "Announced"
+
+
+@pytest.mark.parametrize("registry_set", [True, False])
+def test_the_counters_of_captures_begin_with_0_before_the_first_capture(
+    node: CaptureNode, *, registry_set: bool
+) -> None:
+    node.settings = {} if registry_set else {"mode": "off"}
+    for counter in (metrics.CAPTURES, metrics.CAPTURE_FAILURES):
+        counter.clear()
+    worker = node.worker()
+    worker.start()
+    worker.stop(10)
+    values = [each.value for counter in (metrics.CAPTURES, metrics.CAPTURE_FAILURES) for each in samples(counter)]
+    expected = 3 + len(metrics.CAPTURE_FAILURE_REASONS) if registry_set else 0
+    assert values == [0.0] * expected
+
+
+def samples(counter: Counter) -> list[Sample]:
+    return [sample for metric in counter.collect() for sample in metric.samples]
