@@ -6,14 +6,13 @@
 A process that runs with `environment` sees these GPUs; `describe` changes what its next nvmlInit sees.
 """
 
-import hashlib
 import json
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from support.fakes import shared_library
 
 Gpu = Mapping[str, Any]
 
@@ -65,35 +64,8 @@ _NAME = "libnvidia-ml.so.1"
 
 
 def build(cache: Path) -> Path:
-    """Build the library once into a directory of `cache` named after its source; return that directory.
-
-    Several processes may build at once: each compiles beside and renames.
-
-    Raises:
-        RuntimeError: there is no C compiler, or it refused.
-    """
-    source = b"".join(path.read_bytes() for path in sorted(_SOURCES.iterdir()))
-    directory = cache / f"nvml-{hashlib.sha256(source).hexdigest()[:16]}"
-    library = directory / _NAME
-    if library.exists():
-        return directory
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        raise RuntimeError("no C compiler here: the NVML library for tests needs gcc")
-    directory.mkdir(parents=True, exist_ok=True)
-    unfinished = directory / f".{os.getpid()}.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"]
-    result = subprocess.run(
-        [*command, f"-Wl,-soname,{_NAME}", "-o", str(unfinished), str(_SOURCES / "nvml.c")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if result.returncode != 0:
-        raise RuntimeError(f"the NVML library for tests was not built: {result.stderr.strip()}")
-    unfinished.rename(library)
-    return directory
+    """Build the library once, as `shared_library.build` does; return its directory."""
+    return shared_library.build(cache, _SOURCES, _NAME)
 
 
 def environment(
