@@ -10,7 +10,7 @@ from support.peers import require
 
 EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
 UNIT = EXAMPLES / "systemd" / "gkm-agent.service"
-SCRIPTS = sorted(EXAMPLES.glob("slurm/*.sh"))
+SCRIPTS = sorted(EXAMPLES.glob("*/*.sh"))
 
 
 def directives() -> list[tuple[str, str]]:
