@@ -15,7 +15,7 @@ from support.cluster.gkm_objects import cache, namespace
 from support.kube.our_kinds import status_writer
 from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import ROOT, called_here, component
-from support.operator.domain_cluster import any_kind
+from support.operator.kserve import inference_service_kind, predictor_pod
 from support.operator.pod_caches import a_pod, container
 from support.operator.workloads import as_json
 from support.peers import build as peers
@@ -24,9 +24,6 @@ pytestmark = pytest.mark.peers
 NAMESPACE, DEFAULTED = "pod-caches", "pod-caches-default"
 SAMPLES = ROOT / "deploy" / "samples" / "by-label"
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
-SERVICES: Resource[Json] = Resource(
-    "serving.kserve.io/v1beta1", "InferenceService", "inferenceservices", namespaced=True, type=Json
-)
 REPORT = "gkm.io/injected"
 
 
@@ -184,27 +181,37 @@ def test_the_samples_get_their_caches(site: Site) -> None:
     assert terms == {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
 
 
-def test_the_sample_of_kserve_is_taken_and_its_pod_gets_the_cache(site: Site) -> None:
-    """KServe does not run here: the pod is what its controller makes, with labels and annotations of the service."""
-    site.cluster.apply(any_kind("serving.kserve.io", "v1beta1", "InferenceService"))
+@pytest.fixture(scope="module")
+def kserve(site: Site) -> None:
+    site.cluster.apply(inference_service_kind())
     site.cluster.kubectl(
         "wait", "--for=condition=Established", "--timeout=60s", "crd/inferenceservices.serving.kserve.io"
     )
-    service = site.api.create(SERVICES, sample("kserve"))
-    metadata = service["metadata"]
-    model = service["spec"]["predictor"]["model"]
-    made = site.create(
-        "kserve",
-        metadata["labels"] | {"serving.kserve.io/inferenceservice": metadata["name"], "component": "predictor"},
-        "default",
-        annotations=metadata["annotations"],
-        containers=[
-            container("queue-proxy"),
-            container("kserve-container", args=model["args"], resources={"limits": {"nvidia.com/gpu": "1"}}),
-        ],
-    )
-    assert [each["name"] for each in made["spec"]["containers"] if "env" in each] == ["kserve-container"]
+
+
+@pytest.mark.usefixtures("kserve")
+def test_the_sample_of_kserve_is_taken_and_its_pod_gets_the_cache(site: Site) -> None:
+    """KServe does not run here: the pod is what its controller makes of the service that the API server returns."""
+    text = json.dumps(sample("kserve"))
+    service = json.loads(site.cluster.kubectl("create", "--validate=strict", "-ojson", "-f-", input=text))
+    made = site.api.create(PODS, predictor_pod(service))
+    with_cache = [
+        each["name"]
+        for each in made["spec"]["containers"]
+        if {"name": "VLLM_CACHE_ROOT", "value": "/var/cache/gkm/qwen"} in each.get("env", [])
+    ]
+    assert with_cache == ["kserve-container"]
     assert volume(made)["cacheName"] == "qwen"
+    assert json.loads(made["metadata"]["annotations"][REPORT]).get("skipped", []) == []
+
+
+@pytest.mark.parametrize("name", ["triton", "vllm", "kserve"])
+@pytest.mark.usefixtures("kserve")
+def test_the_api_server_knows_every_field_of_a_sample(site: Site, name: str) -> None:
+    words = ("create", "--dry-run=server", "--validate=strict", "-oname", "-f-")
+    tried = sample(name)
+    tried["metadata"]["name"] = f"{name}-tried"
+    assert site.cluster.kubectl(*words, input=json.dumps(tried)).strip().endswith(f"/{name}-tried")
 
 
 def test_an_outage_blocks_no_pod(site: Site) -> None:

@@ -90,13 +90,11 @@ def test_the_agent_makes_an_image_of_what_a_pod_compiled_and_it_is_a_hit_for_the
     gpu = Gpu(0, target["backend"], driver_version="580.65.06", arch=str(target["arch"]), warp_size=target["warp_size"])
     node = CaptureNode(tmp_path, registry.host, (gpu,), place=rig.files.layout)
     write_key(node.key_file)
-    worker = node.worker()
-
-    worker.make_images()
 
     # The node has captures of other pods, whose files are gone.
-    (report,) = (each for listed in worker.reports().values() for each in listed if each.volume == pod.volume)
-    assert (report.state, report.runtime, report.pod) == ("Announced", "triton", "trainer-0")
+    report = node.announced(pod.volume)
+
+    assert (report.runtime, report.pod) == ("triton", "trainer-0")
     again = pulled(rig, Client(node.config.registries), Reference.parse(report.image))
     other = Pod.start(rig, again.ref.name)
     found = other.compiles(FIRST)

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 
 from gkm.api.config import Capture, CaptureSigning, Config, Registries, RegistryHost
+from gkm.api.nodes import CapturedImage
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.pacing import Backoff
@@ -120,6 +121,14 @@ class CaptureNode:
         return CaptureWorker(
             steps, in_use or CapturesInUse(), changed, clock=lambda: self.now, backoff=Backoff(1.0, 10.0)
         )
+
+    def announced(self, volume: str) -> CapturedImage:
+        """Let the worker make images of all captures; return the report of one, of whatever namespace."""
+        worker = self.worker()
+        worker.make_images()
+        (report,) = (each for listed in worker.reports().values() for each in listed if each.volume == volume)
+        assert report.state == "Announced", report.message
+        return report
 
     def progress(self, volume: str = "csi-1") -> Progress:
         return progress.load(self.layout.captured / volume)
