@@ -29,7 +29,8 @@ def check(flags: RunFlags, *, with_files: bool) -> None:
     """
     given = [field.name for field in fields(flags) if getattr(flags, field.name) not in (None, False)]
     if flags.gpus is None and given:
-        raise UsageError(f"--{given[0].replace('_', '-').removesuffix('s')} describes a run without --gpus", "add it")
+        option = "scope" if given[0] == "scopes" else given[0].replace("_", "-")
+        raise UsageError(f"--{option} describes a run without --gpus", "add it")
     if flags.gpus is not None and with_files:
         raise UsageError("--run and --gpus both give a run", "give one of them")
     if flags.gpus is None and not with_files:
@@ -52,6 +53,10 @@ def manifest(flags: RunFlags, flavors: Collection[str]) -> ParsedObject:
         spec["scopes"] = [_scope(text) for text in flags.scopes]
     if flags.one_domain:
         spec["allowCrossGroupSpread"] = False
+    if flags.within is not None:
+        spec["within"] = flags.within.value
+    if flags.balanced:
+        spec["balanced"] = True
     name = NAME if flags.name is None else flags.name
     return ParsedObject(
         "the options", {"apiVersion": API_VERSION, "kind": "Run", "metadata": {"name": name}, "spec": spec}

@@ -30,6 +30,15 @@ class UnfoldOutput(StrEnum):
     HOSTFILE = "hostfile"
 
 
+class WithinLevel(StrEnum):
+    """The levels of the one area that a run can stay in, as in `spec.within` of a Run."""
+
+    DOMAIN = "domain"
+    BLOCK = "block"
+    CLUSTER = "cluster"
+    REGION = "region"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """Their values; `previous_plan` and `pods_pending` are --standing and --standing-waits."""
@@ -136,7 +145,16 @@ class RunFlags:
             help="A budget: at most so many GPUs, spares included, on these nodes. Each group is in one scope.",
         ),
     ] = None
-    one_domain: Annotated[bool, _flag("--one-domain", help="All groups and their spares in one domain.")] = False
+    one_domain: Annotated[
+        bool, _flag("--one-domain", help="All groups and their spares in one domain, as --within domain.")
+    ] = False
+    within: Annotated[
+        WithinLevel | None,
+        _flag("--within", help="All groups and their spares in one area of this level; default: anywhere."),
+    ] = None
+    balanced: Annotated[bool, _flag("--balanced", help="Equally many groups in every domain that the run uses.")] = (
+        False
+    )
     step_gpus: Annotated[
         int | None, _flag("--step-gpus", help="If the run does not fit, reduce it by multiples of this.")
     ] = None

@@ -1,5 +1,6 @@
 """A run from flags: the same plan as that of a file, and one line for every mistake."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ def flags(workspace: PlanWorkspace, *arguments: object) -> tuple[int, str, str]:
         (("--group", 16), {}),
         (("--group", 16, "--pod", 4, "--spares", 1), {"gpusPerPod": 4, "spares": 1}),
         (("--group", 16, "--one-domain"), {"allowCrossGroupSpread": False}),
+        (("--group", 16, "--within", "domain"), {"within": "domain"}),
+        (("--group", 16, "--within", "block", "--policy", "least-waste"), {"within": "block", "policy": "least-waste"}),
+        (("--group", 8, "--balanced"), {"groupGPUs": 8, "balanced": True}),
         (("--group", 16, "--selector", "region=default,block=b1"), {"selector": {"labels": {"block": "b1"}}}),
         (
             ("--group", 16, "--scope", "a=16,fabric.domain=rack3", "--scope", "b=32"),
@@ -44,6 +48,21 @@ def test_flags_give_the_plan_of_the_file(
     code, out, err = flags(workspace, "--gpus", 32, *typed, "-o", "json")
     assert (code, err) == (0, "")
     assert out == by_file.stdout
+
+
+def test_a_run_stays_within_the_level_that_a_flag_names(workspace: PlanWorkspace) -> None:
+    """Two blocks of 64 GPUs: 96 GPUs need both, and 64 in pods of 8 fill one."""
+    assert flags(workspace, "--gpus", 96, "--group", 16, "--within", "block")[0] == 3
+    assert flags(workspace, "--gpus", 96, "--group", 16, "--within", "cluster")[0] == 0
+    assert flags(workspace, "--gpus", 64, "--group", 16, "--within", "block")[0] == 0
+    code, _, err = flags(workspace, "--gpus", 8, "--within", "rack")
+    assert (code, "'rack'" in err) == (2, True)
+
+
+def test_a_balanced_run_from_flags_has_equal_shares(workspace: PlanWorkspace) -> None:
+    """Six groups: racks of four would have 4 + 2, equal shares are 3 + 3."""
+    code, out, _ = flags(workspace, "--gpus", 48, "--group", 8, "--balanced", "-o", "json")
+    assert (code, [group.get("count", 1) for group in json.loads(out)["groups"]]) == (0, [3, 3])
 
 
 def test_a_malleable_run_is_reduced_to_what_fits(workspace: PlanWorkspace) -> None:
@@ -73,6 +92,9 @@ def test_the_only_flavor_is_the_default_and_of_several_none_is_chosen(workspace:
         ((), "no run is given; name the file of a Run with --run, or describe one with --gpus"),
         (("--group", 16), "--group describes a run without --gpus; add it"),
         (("--scope", "a=8"), "--scope describes a run without --gpus; add it"),
+        (("--spares", 1), "--spares describes a run without --gpus; add it"),
+        (("--within", "block"), "--within describes a run without --gpus; add it"),
+        (("--balanced",), "--balanced describes a run without --gpus; add it"),
         (("--gpus", 12), "the options: 12 GPUs do not divide into pods of 8; correct its spec"),
         (("--gpus", 0), "the options: "),
         (("--gpus", 10**12), "the options: "),
