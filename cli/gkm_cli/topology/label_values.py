@@ -37,6 +37,7 @@ class LabelReason(StrEnum):
 
 
 MISREAD_BY: Mapping[str, tuple[str, ...]] = {
+    QuarantineReason.DOMAIN_IN_SEVERAL_REGIONS: (VOLCANO,),
     QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS: (VOLCANO,),
     QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS: (VOLCANO,),
     QuarantineReason.RACK_IN_SEVERAL_BLOCKS: (VOLCANO,),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gkm.packing.hashing import canonical
 from gkm.packing.values import Node
 from gkm.topology.eligibility import Demand, Excluded, Exclusion, excluded
+from gkm.topology.labels import flavor
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import TopologySurvey
 from gkm.topology.usage import Usage
@@ -29,7 +30,8 @@ class Overcommitted:
 class Usable:
     """What a run is planned with. Every node of the survey is in `nodes`, `excluded` or `quarantined`, once.
 
-    `nodes` come by place and name, the rest by name. `version` is that of the nodes, see `version`.
+    `nodes` come by place and name, the rest by name. `version` is that of the nodes, see `version`. `quarantined` has
+    nodes of any flavor, `quarantined_of_flavor` those that labels give the flavor of the run.
     """
 
     nodes: tuple[Node, ...]
@@ -37,6 +39,7 @@ class Usable:
     excluded: tuple[Excluded, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     overcommitted: tuple[Overcommitted, ...] = ()
+    quarantined_of_flavor: tuple[Quarantined, ...] = ()
 
     @property
     def counts(self) -> Mapping[Exclusion | QuarantineReason, int]:
@@ -48,13 +51,17 @@ class Usable:
 def inventory_of(survey: TopologySurvey, usage: Usage, demand: Demand, held: Mapping[str, int] | None = None) -> Usable:
     """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet."""
     nodes: list[Node] = []
+    wanted = flavor(demand.flavor)
+    of_flavor = [entry for entry in survey.quarantined if survey.quarantined_flavors.get(entry.node) == wanted]
     aside = list(survey.quarantined)
     others = [Excluded(name, Exclusion.NO_GPUS) for name in survey.bare]
     overcommitted: list[Overcommitted] = []
     for located in survey.located:
         name, total = located.node.name, located.gpus
         if name in usage.faults:
-            aside.append(Quarantined(name, QuarantineReason.POD_INVALID, usage.faults[name]))
+            fault = Quarantined(name, QuarantineReason.POD_INVALID, usage.faults[name])
+            aside.append(fault)
+            of_flavor += [fault] if located.flavor == wanted else []
         elif (wrong := excluded(located, demand)) is not None:
             others.append(wrong)
         else:
@@ -65,7 +72,14 @@ def inventory_of(survey: TopologySurvey, usage: Usage, demand: Demand, held: Map
             nodes.append(Node(name, located.location, total, free, demand.scopes_of(located), located.rack))
     nodes.sort(key=lambda node: (node.place, node.name))
     others.sort(key=lambda entry: entry.node)
-    return Usable(tuple(nodes), version(nodes), tuple(others), tuple(sorted(aside)), tuple(overcommitted))
+    return Usable(
+        tuple(nodes),
+        version(nodes),
+        tuple(others),
+        tuple(sorted(aside)),
+        tuple(overcommitted),
+        tuple(sorted(of_flavor)),
+    )
 
 
 def version(nodes: Iterable[Node]) -> str:

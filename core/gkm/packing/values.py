@@ -228,9 +228,17 @@ class Plan:
 
 
 class Level(StrEnum):
-    """What keeps a run from fitting: the first of these that does."""
+    """What keeps a run from fitting: the first of these that does.
+
+    REGION, CLUSTER, BLOCK and RACK: all nodes of the flavor are quarantined, since their labels contradict each other
+    there.
+    """
 
     FLAVOR = "flavor"
+    REGION = "region"
+    CLUSTER = "cluster"
+    BLOCK = "block"
+    RACK = "rack"
     SELECTOR = "selector"
     SCOPE = "scope"
     NODE = "node"

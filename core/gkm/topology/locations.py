@@ -1,6 +1,27 @@
-"""Locations of fabric domains."""
+"""Locations of fabric domains, and what tells domains apart."""
 
+import re
 from typing import NamedTuple
+
+# RFC 4122, section 3, which reads both cases; a clique of an NVLink cluster is <uuid>.<number>.
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.[0-9]{1,10})?", re.ASCII | re.IGNORECASE)
+
+
+class DomainKey(NamedTuple):
+    """What tells a domain from all others. Region and cluster are empty where the name is unique in the world."""
+
+    region: str
+    cluster: str
+    domain: str
+
+    @classmethod
+    def of(cls, region: str, cluster: str, domain: str) -> "DomainKey":
+        """Return the key of a domain: people name rack-1 in every cluster, but a UUID is of one cluster only."""
+        return cls("", "", domain) if is_world_unique(domain) else cls(region, cluster, domain)
+
+    def __str__(self) -> str:
+        """Return the names that are not empty, joined by slashes."""
+        return "/".join(filter(None, self))
 
 
 class Location(NamedTuple):
@@ -14,3 +35,13 @@ class Location(NamedTuple):
     def __str__(self) -> str:
         """Return the four names, joined by slashes."""
         return "/".join(self)
+
+    @property
+    def key(self) -> DomainKey:
+        """Return the key of the domain, which does not depend on its block."""
+        return DomainKey.of(self.region, self.cluster, self.domain)
+
+
+def is_world_unique(name: str) -> bool:
+    """Return whether no two domains have this name: it is a UUID, or a clique of an NVLink cluster with one."""
+    return _UUID.fullmatch(name) is not None

@@ -17,6 +17,7 @@ from gkm.topology.claims import Row, Rows
 from gkm.topology.placements import Place, Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction
 from gkm.topology.resolution import Conflict, Overruled, Resolution, resolve
+from gkm.topology.shared_names import separated
 from gkm.topology.tree import Contradiction, Tree, arrange
 
 Named = Sequence[tuple[str, Placements]]
@@ -37,7 +38,7 @@ class Merge:
     rows: Mapping[str, Row] = field(default_factory=dict)
     faults: Mapping[str, Quarantined] = field(default_factory=dict)
     groups: Mapping[Row, Sequence[str]] = field(default_factory=dict)
-    resolution: Resolution = field(default_factory=lambda: resolve([]))
+    resolution: Resolution = field(default_factory=lambda: resolve({}))
 
     def changed(self, by_provider: Named, names: Iterable[str], role: Role) -> tuple["Merge", Collection[str]]:
         """Return the merge of other placements by the same providers, and the nodes whose claims may differ.
@@ -72,7 +73,9 @@ class Merge:
             groups[row] = sorted(nodes)
             if not nodes:
                 del groups[row]
-        resolution = self.resolution if groups.keys() == self.groups.keys() else resolve(groups)
+        is_same = groups.keys() == self.groups.keys()
+        levels = [level.name for level in self.settings.levels]
+        resolution = self.resolution if is_same else resolve(separated(groups, levels))
         return Merge(self.settings, self.reader, by_provider, rows, faults, groups, resolution), changed
 
     @cached_property

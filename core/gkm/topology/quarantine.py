@@ -1,7 +1,8 @@
 """Locate nodes by their labels, and quarantine nodes whose labels contradict those of other nodes. Pure.
 
 A job on a wrong domain hangs, so a majority decides nothing: the whole domain or rack is quarantined until a person
-corrects the label. Nodes are never merged into a domain or block "unknown".
+corrects the label. Nodes are never merged into a domain or block "unknown". Two clusters may both have a domain, block
+or rack of one name; only a name that is a UUID is one domain wherever it occurs (gkm.topology.locations.DomainKey).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from gkm.topology.labels import Claims
-from gkm.topology.locations import Location
+from gkm.topology.locations import DomainKey, Location, is_world_unique
 
 _MAX_LISTED = 3
 
@@ -24,6 +25,7 @@ class QuarantineReason(StrEnum):
     GPUS_INVALID = "GPUsInvalid"
     POD_INVALID = "PodInvalid"
     NO_FABRIC_DOMAIN = "NoFabricDomain"
+    DOMAIN_IN_SEVERAL_REGIONS = "DomainInSeveralRegions"
     DOMAIN_IN_SEVERAL_CLUSTERS = "DomainInSeveralClusters"
     DOMAIN_IN_SEVERAL_BLOCKS = "DomainInSeveralBlocks"
     RACK_IN_SEVERAL_BLOCKS = "RackInSeveralBlocks"
@@ -60,9 +62,9 @@ def resolve_locations(
     """Return the location of each node, and the quarantined nodes. Each node is in one of the two; names are unique.
 
     A node without a domain label is a domain of its own, or is quarantined without `own_domains`. The rules apply in
-    order, and later ones ignore quarantined nodes: domains in several clusters, domains in several blocks, racks in
-    several blocks of their cluster (racks and blocks of different clusters may share a name). A node without a block
-    label is in the block of its domain; a domain without any block label is a block of its own.
+    order, and later ones ignore quarantined nodes: domains of a UUID in several regions, or in several clusters;
+    domains in several blocks; racks in several blocks. A node without a block label is in the block of its domain; a
+    domain without any block label is a block of its own.
     """
     rest: _Groups = {}
     for name, claims in nodes:
@@ -73,7 +75,7 @@ def resolve_locations(
         rest, quarantined = _split(
             rest, QuarantineReason.NO_FABRIC_DOMAIN, lambda claims: "" if claims.domain else missing
         )
-    for kind in (_CLUSTERS, _BLOCKS):
+    for kind in (_REGIONS, _CLUSTERS, _BLOCKS):
         rest, wrong = _split_conflicting(rest, kind)
         quarantined += wrong
     blocks = _blocks(rest)
@@ -126,17 +128,25 @@ def _cluster(claims: Claims) -> str:
     return f"{claims.region}/{claims.cluster}"
 
 
+def _domain(claims: Claims) -> str:
+    return str(DomainKey.of(claims.region, claims.cluster, claims.domain)) if claims.domain else ""
+
+
+def _world_unique_domain(claims: Claims) -> str:
+    return claims.domain if is_world_unique(claims.domain) else ""
+
+
 def _rack(claims: Claims) -> str:
     return f"{_cluster(claims)}/{claims.rack}" if claims.rack else ""
 
 
 def _blocks(rest: _Groups) -> Mapping[str, str]:
-    """Return the block of every domain with a block label; its nodes agree on it."""
-    return {claims.domain: claims.block for claims in rest if claims.domain and claims.block}
+    """Return the block of every domain (by its key) with a block label; its nodes agree on it."""
+    return {_domain(claims): claims.block for claims in rest if claims.domain and claims.block}
 
 
 def _block(claims: Claims, blocks: Mapping[str, str]) -> str:
-    return claims.block or blocks.get(claims.domain, "")
+    return claims.block or blocks.get(_domain(claims), "")
 
 
 def _locations(rest: _Groups, blocks: Mapping[str, str]) -> Iterator[tuple[str, Location]]:
@@ -152,9 +162,10 @@ def _location(claims: Claims, domain: str, blocks: Mapping[str, str]) -> Locatio
     return Location(claims.region, claims.cluster, _block(claims, blocks) or own_block, domain)
 
 
+_REGIONS = _Contradiction(
+    QuarantineReason.DOMAIN_IN_SEVERAL_REGIONS, "domain", "regions", _world_unique_domain, attrgetter("region")
+)
 _CLUSTERS = _Contradiction(
-    QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS, "domain", "clusters", attrgetter("domain"), _cluster
+    QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS, "domain", "clusters", _world_unique_domain, _cluster
 )
-_BLOCKS = _Contradiction(
-    QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS, "domain", "blocks", attrgetter("domain"), attrgetter("block")
-)
+_BLOCKS = _Contradiction(QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS, "domain", "blocks", _domain, attrgetter("block"))

@@ -44,9 +44,9 @@ class Resolution:
     overruled: frozenset[Overruled]
 
 
-def resolve(rows: Iterable[Row]) -> Resolution:
-    """Return which claims count."""
-    now = {row: row for row in rows}
+def resolve(rows: Mapping[Row, Row]) -> Resolution:
+    """Return which claims count. For each row of claims the one whose identities tell all domains apart is weighed."""
+    now = dict(rows)
     conflicts: dict[Row, Conflict] = {}
     overruled: set[Overruled] = set()
     # Nothing is wider than the last level, so there names are unique and agree.

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gkm.api.topology_settings import Topology
@@ -30,12 +30,14 @@ class LocatedNode(NamedTuple):
 class TopologySurvey:
     """Every node once, by name. `bare` nodes have neither GPUs nor a fabric domain, so their labels do not matter.
 
-    A name that several nodes have is in `quarantined` once for each of them.
+    A name that several nodes have is in `quarantined` once for each of them. `quarantined_flavors` has the flavors that
+    labels of quarantined nodes name.
     """
 
     located: tuple[LocatedNode, ...]
     bare: tuple[str, ...]
     quarantined: tuple[Quarantined, ...]
+    quarantined_flavors: Mapping[str, str] = field(default_factory=dict)
 
 
 def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Quarantined] = ()) -> TopologySurvey:
@@ -62,6 +64,9 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
             found[name] = (node, *result)
     named_claims = ((name, claims) for name, (_, claims, _) in found.items())
     locations, contradicting = resolve_locations(named_claims, own_domains=settings.missing_fabric == "own")
+    aside = tuple(sorted([*quarantined, *contradicting]))
+    unlocated = {entry.node for entry in aside}
+    named = ((node.name, labels.named_flavor(node.labels, settings.labels.flavor)) for node in listed)
     return TopologySurvey(
         tuple(
             [
@@ -71,7 +76,9 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
             ]
         ),
         tuple(sorted(bare)),
-        tuple(sorted([*quarantined, *contradicting])),
+        aside,
+        # Sorted: nodes of one name may name several flavors.
+        dict(sorted((name, flavor) for name, flavor in named if flavor and name in unlocated)),
     )
 
 

@@ -82,7 +82,7 @@ class Planner:
         found = find_plan(free, request, _former_groups(case))
         metrics.PLAN_SECONDS.observe(self._clock() - began)
         if isinstance(found, Refusal):
-            return unfit(found, free.usable, snapshot.nodes.survey, snapshot.flavored, case.run.spec.flavor)
+            return unfit(found, free.usable, snapshot.nodes.survey, case.run.spec.flavor)
         if isinstance(found, Unfit):
             return found
         if is_redundant(case, found):

@@ -46,15 +46,14 @@ class Unfit:
     largest: int | None = None
 
 
-def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavored: Mapping[str, str], flavor: str) -> Unfit:
-    """Return why a run does not fit. `flavored` maps every node that names a flavor to it, quarantined nodes too.
+def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavor: str) -> Unfit:
+    """Return why a run does not fit.
 
     `refusal` explains the usable nodes. Without any, the exclusions of the other nodes do.
     """
     wanted = labels.flavor(flavor)
-    quarantined = [entry for entry in usable.quarantined if flavored.get(entry.node) == wanted]
     excluded = Counter(entry.why for entry in usable.excluded if entry.why not in _NEVER_USABLE)
-    unused: Counter[Exclusion | QuarantineReason] = Counter(entry.why for entry in quarantined)
+    unused: Counter[Exclusion | QuarantineReason] = Counter(entry.why for entry in usable.quarantined_of_flavor)
     for why, count in excluded.items():
         unused[why] = count
     if usable.nodes:
@@ -63,19 +62,12 @@ def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavored: Ma
         return Unfit(reason, f"{refusal.message}{more}", refusal.level.value, refusal.largest_groups)
     if not unused:
         return Unfit(PlanReason.DOES_NOT_FIT, _no_flavor(flavor, survey, wanted), Level.FLAVOR.value, 0)
-    total = sum(unused.values())
+    none = none_usable(usable) or refusal
     if not excluded:
-        # The message of POD_INVALID names a pod, maybe of a namespace that users of this one must not see.
-        messages = (entry.message for entry in quarantined if entry.why is not QuarantineReason.POD_INVALID)
-        example = next((f". {message}" for message in messages), "")
-        message = f"{count_of(total, 'node')} of flavor {wanted}, all set aside: {_counts(unused)}{example}"
-        return Unfit(PlanReason.LABELS_INVALID, message, Level.FLAVOR.value, 0)
-    none = none_usable(usable)
-    level = Level.FLAVOR if none is None else none.level
-    reason = PlanReason.OUTSIDE_SCOPES if level is Level.SCOPE else PlanReason.DOES_NOT_FIT
-    return Unfit(
-        reason, f"0 of {count_of(total, 'node')} of flavor {wanted} can be used: {_counts(unused)}", level.value, 0
-    )
+        return Unfit(PlanReason.LABELS_INVALID, none.message, none.level.value, 0)
+    reason = PlanReason.OUTSIDE_SCOPES if none.level is Level.SCOPE else PlanReason.DOES_NOT_FIT
+    message = f"0 of {count_of(sum(unused.values()), 'node')} of flavor {wanted} can be used: {_counts(unused)}"
+    return Unfit(reason, message, none.level.value, 0)
 
 
 def _no_flavor(flavor: str, survey: TopologySurvey, wanted: str) -> str:

@@ -69,7 +69,7 @@ class NodeIndex:
             return NodeProblem(_MESSAGES[wrong.why], wrong.why in _PODS_STAY, wrong.why in _PERMANENT)
         if located.node.name in self._faults:
             return NodeProblem("the GPUs that its pods use are unknown", pods_stay=True, permanent=False)
-        if located.location.domain != location.domain:
+        if located.location.key != location.key:
             return NodeProblem("it is in another domain now", pods_stay=True, permanent=False)
         return None
 

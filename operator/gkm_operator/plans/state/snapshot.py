@@ -16,7 +16,6 @@ class ClusterSnapshot:
     """Runs, the plans of each by number, and nodes with the GPUs that their pods use.
 
     `unread` are Runs that exist and cannot be read: their plans count. `version` changes with nodes and pods.
-    `flavored` has the flavors of all nodes that name one.
     """
 
     now: datetime
@@ -25,7 +24,6 @@ class ClusterSnapshot:
     plans: Mapping[RunKey, Sequence[PlanRecord]]
     pods: PodUsage
     nodes: NodeIndex
-    flavored: Mapping[str, str]
     version: int
 
     def current(self, run: WatchedRun) -> PlanRecord | None:

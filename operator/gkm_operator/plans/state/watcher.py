@@ -9,7 +9,6 @@ from typing import Any
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
 from gkm.kube.reflector import Reflector
-from gkm.topology.labels import named_flavor
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import TopologySurvey, survey_nodes
@@ -52,7 +51,7 @@ class ClusterWatcher:
         self._versions = count(1)
         self._version = 0
         self._nodes_version = 0
-        self._surveyed: tuple[object, TopologySurvey, dict[str, str]] | None = None
+        self._surveyed: tuple[object, TopologySurvey] | None = None
         self._plans = Reflector(api, PLANS, self._plan_changed)
         self._runs = Reflector(api, RUNS, self._run_changed)
         self._nodes = Reflector(api, NODES, self._node_changed)
@@ -86,7 +85,7 @@ class ClusterWatcher:
         unread = frozenset(RunKey(*key) for key in self._runs.unreadable)
         # Read first: a change in between then gives one state two versions, never two states one version.
         version = self._version
-        surveyed, flavored = self._survey()
+        surveyed = self._survey()
         runs = self._runs.values()
         usage = self._pod_usage.usage()
         # A pod that was readable before counts as it was then.
@@ -94,10 +93,10 @@ class ClusterWatcher:
             raise PodsUnread(f"pod {'/'.join(min(unknown))} cannot be read, so no run can be planned")
         nodes = NodeIndex(surveyed, usage.usage.faults)
         now = datetime.now(UTC)
-        return ClusterSnapshot(now, runs, unread, self._index.plans(), usage, nodes, flavored, version)
+        return ClusterSnapshot(now, runs, unread, self._index.plans(), usage, nodes, version)
 
-    def _survey(self) -> tuple[TopologySurvey, dict[str, str]]:
-        """Return the survey of all nodes, and the flavors of those that name one, cached while no node changes."""
+    def _survey(self) -> TopologySurvey:
+        """Return the survey of all nodes, cached while no node changes."""
         unread = self._nodes.unreadable
         wanted = (self._nodes_version, unread)
         if self._surveyed is None or self._surveyed[0] != wanted:
@@ -105,11 +104,10 @@ class ClusterWatcher:
             nodes = [node for node in self._nodes.values() if node.name not in names]
             unreadable = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in sorted(names)]
             found = survey_nodes(nodes, self._settings, unreadable)
-            named = ((node.name, named_flavor(node.labels, self._settings.labels.flavor)) for node in nodes)
-            self._surveyed = wanted, found, {name: flavor for name, flavor in named if flavor}
+            self._surveyed = wanted, found
             self._advance_version()
             metrics.record_survey(len(found.located), len(found.quarantined), len(found.bare))
-        return self._surveyed[1], self._surveyed[2]
+        return self._surveyed[1]
 
     def _start(self, reflector: Reflector[Any], stop: Event) -> bool:
         if reflector not in self._started:

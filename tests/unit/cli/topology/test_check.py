@@ -94,7 +94,7 @@ FAULTS: list[Fault] = [
     ("LabelInvalid", lambda node: labels(node).update({"fabric.domain": "d" * 64}), True),
     ("GPUsInvalid", lambda node: node["status"]["allocatable"].update({"nvidia.com/gpu": "-1"}), True),
     ("DomainInSeveralBlocks", lambda node: labels(node).update({"block": "b7", "rack": "r7"}), True),
-    ("DomainInSeveralClusters", lambda node: labels(node).update({"cluster": "c2"}), True),
+    ("SeveralParents", lambda node: labels(node).update({"cluster": "c2"}), True),
     ("RackInSeveralBlocks", lambda node: labels(node).update({"block": "b7", "fabric.domain": "d7"}), True),
 ]
 
@@ -177,6 +177,30 @@ def test_one_rack_name_in_two_blocks_is_named_with_the_scheduler_that_it_breaks(
         (LabelSeverity.WARNING, ("Volcano's discovery by labels",)),
     ]
     assert found.ok
+
+
+def test_two_clusters_with_one_name_are_right_for_gkm_and_not_for_volcanos_discovery() -> None:
+    items = [
+        labeled(f"n{at}", region="eu", cluster=f"c{at}", rack="r", block="b", fabric__domain="d") for at in range(2)
+    ]
+    found = checked(items)
+    assert not found.quarantined
+    assert {(one.reason, one.misread_by) for one in found.findings} == {
+        ("SeveralParents", ("Volcano's discovery by labels",))
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"), [("cluster", "DomainInSeveralClusters"), ("region", "DomainInSeveralRegions")]
+)
+def test_a_clique_in_two_clusters_or_regions_is_quarantined(key: str, reason: str) -> None:
+    items = healthy()
+    for item in items[:3]:
+        labels(item)["fabric.domain"] = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1"
+    labels(items[0])[key] = "other"
+    found = checked(items)
+    assert [(entry.node, entry.why) for entry, _ in found.quarantined] == [(f"gpu-0-{at}", reason) for at in range(3)]
+    assert found_reasons(found)[reason] == {f"gpu-0-{at}" for at in range(3)}
 
 
 def test_a_domain_may_span_racks_and_a_rack_may_hold_several_flavors() -> None:

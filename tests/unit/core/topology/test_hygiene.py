@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from gkm.topology.labels import Claims
 from gkm.topology.locations import Location
 from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locations
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 NodeClaims = tuple[str, Claims]
+UUID = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31"
+CLIQUE = f"{UUID}.1"
 
 
 def node_claims(name: str, domain: str = "", block: str = "", rack: str = "", **where: str) -> NodeClaims:
@@ -57,10 +60,58 @@ def test_domains_of_unknown_blocks_share_none() -> None:
     assert places["n1"].block != places["n2"].block
 
 
-def test_a_domain_in_two_clusters_is_quarantined_and_the_wrong_label_is_named() -> None:
+@pytest.mark.parametrize("where", [{"cluster": "b"}, {"region": "us"}])
+def test_clusters_and_regions_may_each_have_a_domain_of_one_name(where: dict[str, str]) -> None:
+    places, aside = resolve_locations([node_claims("n1", "A", "b1"), node_claims("n2", "A", "b2", **where)])
+
+    assert not aside
+    assert places["n1"] == Location("eu", "a", "b1", "A")
+    assert places["n2"] == Location(where.get("region", "eu"), where.get("cluster", "a"), "b2", "A")
+    assert places["n1"].key != places["n2"].key
+
+
+def test_a_block_of_one_cluster_says_nothing_about_a_domain_of_that_name_in_another() -> None:
+    places, _ = resolve_locations([node_claims("n1", "A", "b1"), node_claims("n2", "A", cluster="b")])
+
+    assert places["n2"] == Location("eu", "b", "domain:A", "A")
+
+
+def test_a_contradiction_in_one_cluster_quarantines_no_domain_of_that_name_in_another() -> None:
     nodes = [
-        *(node_claims(f"n{number}", "d1") for number in range(9)),
-        node_claims("odd", "d1", cluster="b"),
+        node_claims("n1", "A", "b1"),
+        node_claims("n2", "A", "b2"),
+        node_claims("n3", "A", "b1", cluster="b"),
+    ]
+
+    places, aside = resolve_locations(nodes)
+
+    assert reasons(aside) == dict.fromkeys(["n1", "n2"], QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
+    assert set(places) == {"n3"}
+    assert aside[0].message == "domain eu/a/A lies in blocks b1 (n1), b2 (n2): it can be in one only"
+
+
+@pytest.mark.parametrize("name", [UUID, CLIQUE, CLIQUE.upper()])
+def test_a_uuid_is_one_domain_wherever_it_is(name: str) -> None:
+    inside = resolve_locations([node_claims("n1", name), node_claims("n2", name)])[0]
+    assert inside["n1"].key == inside["n2"].key == ("", "", name)
+    for where, why in (
+        ({"cluster": "b"}, QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS),
+        ({"region": "us"}, QuarantineReason.DOMAIN_IN_SEVERAL_REGIONS),
+        ({"region": "us", "cluster": "b"}, QuarantineReason.DOMAIN_IN_SEVERAL_REGIONS),
+    ):
+        _, aside = resolve_locations([node_claims("n1", name), node_claims("n2", name, **where)])
+        assert reasons(aside) == dict.fromkeys(["n1", "n2"], why)
+
+
+@pytest.mark.parametrize("name", [f"x{UUID}", f"{UUID}.", f"{UUID}.x", UUID.replace("-", ""), f"{UUID}.12345678901"])
+def test_what_only_resembles_a_uuid_is_a_name_of_its_cluster(name: str) -> None:
+    assert not resolve_locations([node_claims("n1", name), node_claims("n2", name, cluster="b")])[1]
+
+
+def test_a_clique_in_two_clusters_is_quarantined_and_the_wrong_label_is_named() -> None:
+    nodes = [
+        *(node_claims(f"n{number}", CLIQUE) for number in range(9)),
+        node_claims("odd", CLIQUE, cluster="b"),
         node_claims("other", "d2"),
     ]
 
@@ -69,14 +120,14 @@ def test_a_domain_in_two_clusters_is_quarantined_and_the_wrong_label_is_named() 
     assert set(places) == {"other"}
     assert set(reasons(aside).values()) == {QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS}
     assert {entry.message for entry in aside} == {
-        "domain d1 lies in clusters eu/a (9 nodes), eu/b (odd): it can be in one only"
+        f"domain {CLIQUE} lies in clusters eu/a (9 nodes), eu/b (odd): it can be in one only"
     }
 
 
-def test_a_domain_in_two_regions_is_in_two_clusters() -> None:
-    _, aside = resolve_locations([node_claims("n1", "d1"), node_claims("n2", "d1", region="us")])
+def test_a_clique_in_two_regions_names_the_regions() -> None:
+    _, aside = resolve_locations([node_claims("n1", CLIQUE), node_claims("n2", CLIQUE, region="us")])
 
-    assert reasons(aside) == dict.fromkeys(["n1", "n2"], QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS)
+    assert aside[0].message == f"domain {CLIQUE} lies in regions eu (n1), us (n2): it can be in one only"
 
 
 def test_a_domain_in_two_blocks_is_quarantined_with_nodes_without_a_block_label() -> None:
@@ -88,7 +139,7 @@ def test_a_domain_in_two_blocks_is_quarantined_with_nodes_without_a_block_label(
 
 
 def test_a_domain_in_two_clusters_and_two_blocks_is_reported_by_its_clusters() -> None:
-    _, aside = resolve_locations([node_claims("n1", "d1", "b1"), node_claims("n2", "d1", "b2", cluster="b")])
+    _, aside = resolve_locations([node_claims("n1", CLIQUE, "b1"), node_claims("n2", CLIQUE, "b2", cluster="b")])
 
     assert {entry.why for entry in aside} == {QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS}
 
@@ -142,21 +193,27 @@ def test_quarantined_nodes_cause_no_contradiction_of_a_rack() -> None:
 
 
 def test_a_domain_in_many_clusters_gives_a_short_message_with_the_rarest() -> None:
-    nodes = [node_claims(f"n{number:03}", "d1", cluster=f"c{min(number, 90):03}") for number in range(100)]
+    nodes = [node_claims(f"n{number:03}", CLIQUE, cluster=f"c{min(number, 90):03}") for number in range(100)]
 
     message = resolve_locations(nodes)[1][0].message
 
-    assert len(message) < 250
+    assert len(message) < 300
     assert "eu/c090 (10 nodes)" in message
     assert "eu/c089 (n089)" in message
     assert "and 88 more" in message
 
 
 WORDS = st.sampled_from(["", "x", "y", "z"])
-NODES = st.lists(
-    st.builds(Claims, st.sampled_from(["eu", "us"]), st.sampled_from(["a", "b"]), WORDS, WORDS, WORDS, WORDS, WORDS),
-    max_size=12,
-).map(lambda claims: [(f"n{number}", one) for number, one in enumerate(claims)])
+DOMAINS = st.sampled_from(["", "x", "y", "z", UUID, CLIQUE])
+
+
+def nodes_of(domains: st.SearchStrategy[str]) -> st.SearchStrategy[list[NodeClaims]]:
+    regions, clusters = st.sampled_from(["eu", "us"]), st.sampled_from(["a", "b"])
+    claims = st.builds(Claims, regions, clusters, domains, WORDS, WORDS, WORDS, WORDS)
+    return st.lists(claims, max_size=12).map(lambda found: [(f"n{number}", one) for number, one in enumerate(found)])
+
+
+NODES = nodes_of(DOMAINS)
 
 
 @given(NODES, st.booleans())
@@ -176,7 +233,10 @@ def test_the_located_nodes_have_no_contradiction(nodes: list[NodeClaims]) -> Non
     claims = dict(nodes)
     places, _ = resolve_locations(nodes)
 
-    assert len(set(places.values())) == len({place.domain for place in places.values()})
+    # The rule in words: a name is one domain of each cluster, a UUID one domain of all of them.
+    assert len(set(places.values())) == len(
+        {place.domain if UUID in place.domain else (*place[:2], place.domain) for place in places.values()}
+    )
     racks = {(p.region, p.cluster, claims[name].rack, p.block) for name, p in places.items() if named(claims[name], p)}
     assert len(racks) == len({rack[:3] for rack in racks})
 
@@ -184,6 +244,19 @@ def test_the_located_nodes_have_no_contradiction(nodes: list[NodeClaims]) -> Non
 def named(claims: Claims, place: Location) -> bool:
     """Return whether a node has a rack, and a block that a label names."""
     return bool(claims.rack) and ":" not in place.block
+
+
+@given(nodes_of(WORDS))
+def test_each_cluster_is_resolved_as_if_it_were_alone(nodes: list[NodeClaims]) -> None:
+    places, aside = resolve_locations(nodes)
+
+    for cluster in {claims[:2] for _, claims in nodes}:
+        alone = [node for node in nodes if node[1][:2] == cluster]
+        names = {name for name, _ in alone}
+        assert resolve_locations(alone) == (
+            {name: place for name, place in places.items() if name in names},
+            tuple(entry for entry in aside if entry.node in names),
+        )
 
 
 @given(NODES)

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SETTINGS = Topology(levels=[TopologyLevel(name) for name in ("nvlink", "block", "cluster")])
+DEFAULTS = Topology()
+UUID = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31"
 SCOPED = Topology(
     levels=[TopologyLevel("nvlink"), TopologyLevel("rack", unique="parent"), TopologyLevel("block")],
 )
@@ -80,7 +82,7 @@ def test_a_contradiction_of_one_provider_quarantines_the_domain_with_a_message()
 
 
 def test_a_mistake_about_a_domain_quarantines_no_wider_one() -> None:
-    tree = build_tree([provider("labels", n1="d1/b1/c1", n2="d1/b1/c2", n3="d2/b1/c1")], SETTINGS)
+    tree = build_tree([provider("labels", n1="d1/b1/c1", n2="d1/b2/c1", n3="d2/b1/c1")], SETTINGS)
 
     assert paths(tree) == {"n3": "d2/b1/c1"}
 
@@ -111,10 +113,69 @@ def test_a_less_trusted_member_does_not_count_where_it_contradicts() -> None:
     assert paths(tree) == {"n1": "d1/g7/-", "n2": "-/g8/-", "n3": "d1/g7/-"}
 
 
-def test_one_name_is_one_domain_of_the_cluster() -> None:
-    tree = build_tree([provider("labels", n1="-/b1/c1", n2="-/b1/c2", n3="-/b2/c2")], SETTINGS)
+def test_one_name_in_several_clusters_is_several_domains() -> None:
+    tree = build_tree([provider("labels", n1="A/b1/c1", n2="A/b1/c1", n3="A/b1/c2", n4="B/b2/c2")], SETTINGS)
 
-    assert paths(tree) == {"n3": "-/b2/c2"}
+    assert not tree.quarantined
+    assert paths(tree) == {"n1": "A/b1/c1", "n2": "A/b1/c1", "n3": "A/b1/c2", "n4": "B/b2/c2"}
+    assert together(tree, 0, "n1", "n2")
+    for level in (0, 1):
+        assert not together(tree, level, "n1", "n3")
+    # A name that one cluster alone uses remains the identity, so that no HyperNode or label is called otherwise.
+    assert {(domain.name, domain.identity) for domain in tree.domains[0]} == {
+        ("A", "c1/A"),
+        ("A", "c2/A"),
+        ("B", "B"),
+    }
+
+
+def test_one_name_of_clusters_in_several_regions_is_several_clusters() -> None:
+    tree = build_tree([provider("labels", n1="A/b/c/eu", n2="A/b/c/us", n3="A/b/c/us")], DEFAULTS)
+
+    assert not tree.quarantined
+    assert [together(tree, level, "n2", "n3") for level in range(4)] == [True] * 4
+    assert not any(together(tree, level, "n1", "n2") for level in range(4))
+    assert {domain.identity for domain in tree.domains[0]} == {"eu/c/A", "us/c/A"}
+
+
+def test_a_uuid_in_several_clusters_contradicts_itself() -> None:
+    tree = build_tree([provider("labels", n1=f"{UUID}.1/b1/c1", n2=f"{UUID}.1/b1/c2", n3="A/b1/c2")], SETTINGS)
+
+    assert paths(tree) == {"n3": "A/b1/c2"}
+    assert {entry.message for entry in tree.quarantined} == {
+        f"nvlink {UUID}.1 lies in domains of level cluster c1 (n1), c2 (n2): it can be in one only"
+    }
+
+
+def test_a_contradiction_in_one_cluster_does_not_reach_another() -> None:
+    tree = build_tree([provider("labels", n1="A/b1/c1", n2="A/b2/c1", n3="A/b1/c2")], SETTINGS)
+
+    assert paths(tree) == {"n3": "A/b1/c2"}
+
+
+def test_names_of_several_clusters_in_parents_of_several_clusters_are_told_apart() -> None:
+    scoped = Topology(
+        levels=[TopologyLevel("nvlink", unique="parent"), TopologyLevel("block"), TopologyLevel("cluster")]
+    )
+    tree = build_tree([provider("labels", n1="A/b/c1", n2="A/b/c1", n3="A/b/c2", n4="B/b/c2")], scoped)
+
+    assert {domain.identity for domain in tree.domains[0]} == {"c1/b/A", "c2/b/A", "c2/b/B"}
+
+
+def test_a_domain_of_cables_is_not_divided_by_less_trusted_labels_of_clusters() -> None:
+    cables = provider("ufm", n1="leaf/-/-", n2="leaf/-/-")
+    tree = build_tree([cables, provider("labels", n1="-/-/c1", n2="-/-/c2")], SETTINGS)
+
+    assert together(tree, 0, "n1", "n2")
+    assert [entry.provider for entry in tree.contradictions] == ["labels", "labels"]
+
+
+def test_another_provider_adds_nodes_to_the_domain_of_their_cluster() -> None:
+    labels = provider("labels", n1="A/b1/c1", n2="A/b1/c2", n3="-/-/c2")
+    tree = build_tree([labels, provider("tree-file", n3="A/-/-")], SETTINGS)
+
+    assert together(tree, 0, "n2", "n3")
+    assert not together(tree, 0, "n1", "n3")
 
 
 def test_names_that_are_unique_in_their_parent_are_several_domains() -> None:
@@ -181,8 +242,12 @@ PLACEMENTS = st.builds(
     FAULTS,
 )
 PROVIDERS = st.lists(PLACEMENTS, max_size=3).map(lambda found: [(f"p{rank}", each) for rank, each in enumerate(found)])
-ANY_SETTINGS = st.tuples(*[st.sampled_from(["cluster", "parent"]) for _ in range(4)]).map(
-    lambda unique: Topology(levels=[TopologyLevel(f"l{i}", unique=each) for i, each in enumerate(unique)])
+ANY_SETTINGS = st.builds(
+    lambda names, unique: Topology(
+        levels=[TopologyLevel(name, unique=each) for name, each in zip(names, unique, strict=True)]
+    ),
+    st.sampled_from([("nvlink", "rack", "leaf", "block"), ("nvlink", "block", "cluster", "region")]),
+    st.tuples(*[st.sampled_from(["cluster", "parent"]) for _ in range(4)]),
 )
 
 
@@ -236,6 +301,24 @@ def test_the_order_of_nodes_does_not_matter(providers: Named, configured: Topolo
     other = [(name, shuffled(placed)) for name, placed in providers]
 
     assert build_tree(other, configured) == build_tree(providers, configured)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.dictionaries(st.sampled_from([*NODES, "n6", "n7"]), st.tuples(*[st.sampled_from(["x", "y"])] * 4)))
+def test_the_key_of_a_domain_is_its_region_cluster_and_name(places: Mapping[str, tuple[str, ...]]) -> None:
+    tree = build_tree([("labels", Placements(places))], DEFAULTS)
+
+    # Only what contradicts itself within one cluster is quarantined: a domain in several blocks.
+    blocks: dict[tuple[str, ...], set[str]] = {}
+    for domain, block, cluster, region in places.values():
+        blocks.setdefault((region, cluster, domain), set()).add(block)
+    wrong = {name for name, (domain, _, *area) in places.items() if len(blocks[area[1], area[0], domain]) > 1}
+    assert set(reasons(tree.quarantined)) == wrong
+    for level in range(4):
+        keys = {name: (places[name][level], *places[name][max(level + 1, 2) :]) for name in tree.nodes}
+        for one in tree.nodes:
+            for other in tree.nodes:
+                assert together(tree, level, one, other) == (keys[one] == keys[other])
 
 
 @settings(max_examples=300, deadline=None)

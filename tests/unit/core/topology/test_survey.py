@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.kube_lists import node
 
-IN_DOMAIN = {"cluster": "a", "fabric.domain": "d1"}
+IN_DOMAIN = {"cluster": "a", "fabric.domain": "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1"}
 
 
 def reasons(quarantined: Sequence[Quarantined]) -> list[tuple[str, QuarantineReason]]:
@@ -26,7 +26,9 @@ def test_no_nodes_make_an_empty_survey() -> None:
 
 
 def test_a_located_node_has_location_flavor_and_gpus() -> None:
-    (found,) = survey_nodes([node("n1", IN_DOMAIN | {"gpu.flavor": "H100", "block": "b1"})], Topology()).located
+    (found,) = survey_nodes(
+        [node("n1", {"cluster": "a", "fabric.domain": "d1", "gpu.flavor": "H100", "block": "b1"})], Topology()
+    ).located
 
     assert (str(found.location), found.flavor, found.gpus) == ("default/a/b1/d1", "h100", 8)
 
@@ -81,6 +83,16 @@ def test_an_invalid_label_quarantines_the_node() -> None:
     assert reasons(survey_nodes([node("n1", {"rack": "a b"})], Topology()).quarantined) == [
         ("n1", QuarantineReason.LABEL_INVALID)
     ]
+
+
+def test_the_flavors_of_quarantined_nodes_are_known() -> None:
+    nodes = [
+        node("n1", IN_DOMAIN | {"gpu.flavor": "H100"}),
+        node("n2", IN_DOMAIN | {"cluster": "b"}),
+        node("n3", {"gpu.flavor": "H100"}),
+    ]
+
+    assert survey_nodes(nodes, Topology()).quarantined_flavors == {"n1": "h100"}
 
 
 def test_nodes_with_gpus_but_without_a_domain_are_quarantined_if_configured() -> None:

@@ -43,6 +43,23 @@ def test_own_domains_are_not_written_and_their_nodes_join_the_next_domain() -> N
     }
 
 
+def test_names_change_only_where_two_clusters_share_one() -> None:
+    settings = Topology(node_labels=True, kueue="gpu")
+    alone = {"n1": ("d1", "b1", "c1", "eu"), "n2": ("d2", "b1", "c1", "eu")}
+    one, both = tree_of(alone, settings), tree_of({**alone, "n3": ("d1", "b2", "c2", "eu")}, settings)
+
+    readable = {"nvlink-d1", "nvlink-d2", "block-b1", "cluster-c1", "region-eu"}
+    assert set(volcano(one, settings).hypernodes) == readable
+    found = volcano(both, settings).hypernodes
+    assert readable - set(found) == {"nvlink-d1"}
+    shared = {name: members(each) for name, each in found.items() if name.startswith("nvlink-d1-")}
+    assert sorted(shared.values()) == [["Node/n1"], ["Node/n3"]]
+    assert all(SUBDOMAIN.fullmatch(name) for name in found)
+    labels = {name: each["level.gkm.io/nvlink"] for name, each in node_labels(both, settings).items()}
+    assert len(set(labels.values())) == 3
+    assert labels["n2"] == "d2"
+
+
 def test_tiers_are_positions_of_levels_whether_or_not_levels_have_domains() -> None:
     found = volcano(tree_of({"n1": ("d1", "", "b1")}), SETTINGS)
 

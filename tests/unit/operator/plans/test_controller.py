@@ -149,7 +149,8 @@ def test_a_refusal_names_contradictory_nodes(site: PlansSite) -> None:
     site.ask("r", 16)
     site.controller.work()
     site.until("r", "LabelsInvalid")
-    assert "2 nodes of flavor h100, all set aside: 2 DomainInSeveralBlocks" in site.planned("r")[2]
+    assert "0 of 2 nodes of its flavor can be used: 2 DomainInSeveralBlocks. domain " in site.planned("r")[2]
+    assert site.status("r")["bindingLevel"] == "block"
 
 
 def test_an_undecodable_node_is_quarantined_and_runs_are_planned(site: PlansSite) -> None:

@@ -127,7 +127,7 @@ def test_a_refusal_without_usable_nodes_counts_the_reasons() -> None:
     usable = FreeCapacity(survey, PodUsageIndex().usage(), Reservations({})).free_for(TEAM, Demand("H100"), alone=False)
     refusal = find_plan(usable, sizes(a_run(), Packing()))  # type: ignore[arg-type]
     assert isinstance(refusal, Refusal)
-    said = unfit(refusal, usable.usable, survey, {}, "H100")
+    said = unfit(refusal, usable.usable, survey, "H100")
     assert said.message == "0 of 2 nodes of flavor h100 can be used: 2 Cordoned"
 
 

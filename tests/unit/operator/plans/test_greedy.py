@@ -86,7 +86,7 @@ def test_new_runs_of_high_priority_do_not_starve_others() -> None:
         newcomers = [a_run(f"new-{sweep}-{number}", priority=9) for number in range(3)]
         nodes = NodeIndex(a_survey(*fleet()), {})
         moment = datetime(2026, 3, 1, tzinfo=UTC)
-        sweeper.reconcile(ClusterSnapshot(moment, [modest, *newcomers], frozenset(), {}, PodUsage(), nodes, {}, sweep))
+        sweeper.reconcile(ClusterSnapshot(moment, [modest, *newcomers], frozenset(), {}, PodUsage(), nodes, sweep))
     assert "modest" in slow.turns
 
 

@@ -56,6 +56,7 @@ def test_healthy_nodes_have_no_problem() -> None:
         (gpu_node("d0-n0", "d0", 0), "it has no GPUs", False, False),
         (gpu_node("d0-n0", "d0", gpu__flavor="gb200"), "it has another flavor", False, True),
         (gpu_node("d0-n0", "d1"), "it is in another domain now", True, False),
+        (gpu_node("d0-n0", "d0", cluster="other"), "it is in another domain now", True, False),
         (gpu_node("d0-n0", "d0", block="b-other"), "it is set aside: DomainInSeveralBlocks", True, False),
         (
             gpu_node("d0-n0", "d0") | {"metadata": gpu_node("d0-n0", "d0")["metadata"]},
