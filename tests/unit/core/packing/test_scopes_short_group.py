@@ -1,7 +1,7 @@
 """A short last group beside scopes whose ceilings bind: no plan gives a scope more than it may."""
 
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Location, Node, Plan, Refusal, Request
+from gkm.packing.values import Ceiling, Location, Node, Refusal, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.packing.checker import problems
@@ -9,22 +9,6 @@ from support.packing.checker import problems
 
 def node(number: int, domain: int, gpus: int, *scopes: str) -> Node:
     return Node(f"n{domain}{number}", Location("r", "c", "b", f"d{domain}"), gpus, gpus, frozenset(scopes))
-
-
-def assert_planned_whole(nodes: list[Node], request: Request) -> None:
-    answer = plan(nodes, request, "v")
-    assert isinstance(answer, Plan)
-    assert problems(nodes, request, answer) == []
-
-
-def test_pods_of_one_gpu_in_two_domains() -> None:
-    nodes = [node(0, 0, 4, "s1"), node(0, 1, 3, "s0", "s1")]
-    assert_planned_whole(nodes, Request(5, 1, 2, ceilings=(Ceiling("s0", 2), Ceiling("s1", 3))))
-
-
-def test_pods_of_eight_gpus_on_seven_nodes() -> None:
-    nodes = [node(n, 0, 8, "s1") for n in range(4)] + [node(n, 1, 8, "s0", "s1") for n in range(3)]
-    assert_planned_whole(nodes, Request(40, 8, 16, ceilings=(Ceiling("s0", 16), Ceiling("s1", 40))))
 
 
 @st.composite
