@@ -68,6 +68,11 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             {"{{reason}}": f"sum by (reason) (increase(gkm_incompatible_total{{{NODE}}}[{RATE}]))"},
         ),
         Panel(
+            "Pods without a cache for their GPUs",
+            "Caches that fit no GPU of a node, and that a pod there waits for or started without.",
+            {"{{pods}}": f"sum by (pods) (gkm_no_cache_for_hardware{{{NODE}}})"},
+        ),
+        Panel(
             "Time of a pull's stages",
             "Pulls that failed count, too.",
             _quantiles("gkm_pull_seconds", "stage", f"{{{NODE}}}"),

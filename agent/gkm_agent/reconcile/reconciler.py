@@ -269,7 +269,12 @@ class Reconciler:
     def _collect_and_report(self, desired: DesiredState, observed: Mapping[CacheRef, Observed]) -> None:
         records = self._collector.read()
         self._collector.collect(observed, desired.caches, complete=desired.complete)
-        published = statuses(self._unpersisted.overlay(observed), records, desired.inventory, self._captures())
+        shown = self._unpersisted.overlay(observed)
+        unfit = [
+            ref for ref, found in shown.items() if found.pointer and found.pointer.state is CacheState.INCOMPATIBLE
+        ]
+        awaited = [ref for ref in unfit if waiting_pods.is_pod_waiting(self._store.layout, ref)]
+        published = statuses(shown, records, desired.inventory, self._captures(), awaited)
         self._publisher.set(published)
         if desired.complete:
             self._report_ready(ready_digests(observed))

@@ -1,6 +1,7 @@
 """The status of a node per scope, from its pointers, checks, volume records and GPUs. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
@@ -14,6 +15,7 @@ from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
+from msgspec.structs import replace
 
 from gkm_agent.caches.decisions import Observed
 
@@ -28,20 +30,28 @@ def statuses(
     records: Iterable[VolumeRecord],
     inventory: Inventory,
     captures: Mapping[str, Sequence[CapturedImage]] = NO_CAPTURES,
+    awaited: Collection[CacheRef] = (),
 ) -> dict[str | None, NodeStatus]:
     """Return {scope: status} for every scope with caches, with pods that still use a deleted cache, or with captures.
 
-    A cache without a pointer has no status yet. `captures` are those of the pods of each namespace.
+    A cache without a pointer has no status yet. `captures` are those of the pods of each namespace, `awaited` the
+    caches that a pod waits for.
     """
     pointed = {ref: (cache.pointer, cache) for ref, cache in observed.items() if cache.pointer is not None}
     users: dict[CacheRef, list[VolumeRecord]] = {}
-    # An empty volume uses no entry, and the pod may have invented the name of its cache.
-    for record in sorted((record for record in records if record.digest), key=lambda record: record.volume_id):
-        users.setdefault(record.ref, []).append(record)
+    without: Counter[CacheRef] = Counter()
+    for record in sorted(records, key=lambda record: record.volume_id):
+        # An empty volume uses no entry, and the pod may have invented the name of its cache.
+        if record.digest:
+            users.setdefault(record.ref, []).append(record)
+        else:
+            without[record.ref] += 1
     caches: dict[str | None, dict[str, NodeCacheStatus]] = {}
     for ref in sorted({*pointed, *users}, key=lambda ref: (ref.namespace or "", ref.name)):
         using = users.get(ref, [])
         status = _wanted(*pointed[ref], using, inventory) if ref in pointed else _deleting(using)
+        if status.state == CacheState.INCOMPATIBLE.value:
+            status = replace(status, pods_without_cache=without[ref], pod_waits=ref in awaited)
         caches.setdefault(ref.namespace, {})[ref.name] = status
     gpus = groups(inventory.gpus)
     return {

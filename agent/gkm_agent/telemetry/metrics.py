@@ -59,6 +59,12 @@ NOT_READY: Final = Gauge(
     "gkm_cache_not_ready", "Caches of this node that are not Ready and have a reason.", ["state", "reason"],
     registry=REGISTRY,
 )  # fmt: skip
+NO_CACHE_FOR_HARDWARE: Final = Gauge(
+    "gkm_no_cache_for_hardware",
+    "Caches that fit no GPU of this node, and that a pod waits for (waiting) or started without (started).",
+    ["pods"],
+    registry=REGISTRY,
+)
 MOUNTS: Final = Gauge("gkm_mounts", "Volumes of pods on this node.", ["mode"], registry=REGISTRY)
 INCOMPATIBLE: Final = Counter(
     "gkm_incompatible_total", "Caches that were found to fit no GPU of this node.", ["reason"], registry=REGISTRY
@@ -174,6 +180,8 @@ class ReconcileMetrics:
         for state in CacheState:
             CACHE_STATE.labels(state.value).set(counts[state.value])
         self._record_not_ready(cache for *_, cache in caches)
+        NO_CACHE_FOR_HARDWARE.labels("waiting").set(sum(cache.pod_waits for *_, cache in caches))
+        NO_CACHE_FOR_HARDWARE.labels("started").set(sum(cache.pods_without_cache > 0 for *_, cache in caches))
         modes = collections.Counter(PRIVATE if mount.is_private else READ_ONLY for mount in mounts)
         for mode in MODES:
             MOUNTS.labels(mode).set(modes[mode])

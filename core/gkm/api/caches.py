@@ -123,7 +123,8 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     last_updated: DateTime | None = None
     """When the controller last changed this status."""
     conditions: Conditions = field(default_factory=list)
-    """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error."""
+    """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error.
+    NoCacheForHardware: pods wait for the cache or started without it on nodes whose GPUs it does not fit."""
 
 
 class GKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):

@@ -1,4 +1,7 @@
-"""The caches that pods wait for: the CSI process records them, and the agent pulls them first."""
+"""The caches that pods wait for: the CSI process records them, and the agent pulls them first.
+
+A cache that fits no GPU of the node is never pulled: the agent reports that a pod waits for it.
+"""
 
 import time
 

@@ -17,7 +17,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
-from gkm.hoststate.pointers import Pointer
+from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
 
 from gkm_csi.status_errors import Code, StatusError, failed_precondition, invalid_argument, is_final
@@ -90,7 +90,7 @@ class VolumePublisher:
             return publish_errors.usable_pointer(pointer, request.ref, self.node, self.driver_version())
         except StatusError as refusal:
             # Only for a cache that this node knows: a name that a pod invents must not create a file.
-            if pointer is not None and refusal.code is Code.UNAVAILABLE:
+            if pointer is not None and _is_awaited(pointer, refusal, request):
                 self._record_waiting(pointer.ref)
             raise
 
@@ -169,6 +169,12 @@ class VolumePublisher:
     def _remove_record(self, record: VolumeRecord) -> None:
         self.volume_records.remove(record.volume_id)
         self.volume_records.write_usage(record.ref)
+
+
+def _is_awaited(pointer: Pointer, refusal: StatusError, request: PublishRequest) -> bool:
+    """Return whether the agent should know that a pod waits: to fetch the cache first, or to report that none fits."""
+    unfit = pointer.state is CacheState.INCOMPATIBLE and not request.options.or_empty
+    return unfit or refusal.code is Code.UNAVAILABLE
 
 
 def _undo(steps: _UndoSteps, record: VolumeRecord) -> None:

@@ -1,4 +1,4 @@
-"""The conditions Ready and Error of a cache, computed from the totals over its nodes. Pure."""
+"""The conditions Ready, Error and NoCacheForHardware of a cache, computed from the totals over its nodes. Pure."""
 
 from collections.abc import Mapping
 
@@ -9,6 +9,7 @@ from gkm_operator.caches.nodes.totals import CacheSummary
 
 FAILING = frozenset({"NodesFailed", "NodesIncompatible"})
 """Reasons of Ready that need a person's action."""
+NO_CACHE = "NoCacheForHardware"
 _MAX_LABELS, _MAX_TEXT = 3, 320
 
 
@@ -36,6 +37,19 @@ def error(summary: CacheSummary) -> tuple[str, str, str]:
         return FALSE, "NoFailures", "no node reports a failure"
     message = f"{count_of(summary.failed, 'node')} failed ({', '.join(summary.failures)}): see failedNodeConditions"
     return TRUE, "NodeFailuresPresent", message
+
+
+def no_cache_for_hardware(summary: CacheSummary) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition NoCacheForHardware."""
+    if not summary.unserved:
+        return FALSE, "NoPodsAffected", "no pod is on a node whose GPUs the cache does not fit"
+    more = summary.unserved - len(summary.unserved_named)
+    named = f"{', '.join(summary.unserved_named)}{f' and {more} more' if more else ''}"
+    message = (
+        f"pods on {count_of(summary.unserved, 'node')} wait for this cache or started without it, because it fits no "
+        f"GPU there: {named}; see failedNodeConditions"
+    )
+    return TRUE, "PodsAffected", message
 
 
 def _expected_nodes(selector: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from gkm.api.errors import Reason
 from gkm.api.meta import API_VERSION, TRUE, Condition
 from gkm.kube.events import EventBody, Regarding
 
-from gkm_operator.caches.conditions import FAILING
+from gkm_operator.caches.conditions import FAILING, NO_CACHE
 
 VERIFY, RESOLVE, SERVE = "Verify", "Resolve", "Serve"
 UPDATED = "Updated"
@@ -29,6 +29,8 @@ def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
     before, after = old.condition("Verified"), new.condition("Verified")
     if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
         yield _of_verified(after)
+    if _is_true(new.condition(NO_CACHE)) and not _is_true(old.condition(NO_CACHE)):
+        yield from _of_no_cache(new.condition(NO_CACHE))
     before, after = old.condition("Ready"), new.condition("Ready")
     if after is None:
         return
@@ -52,6 +54,9 @@ def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
     verified, ready, error = (cache.status.condition(kind) for kind in ("Verified", "Ready", "Error"))
     if verified is not None and verified.last_transition_time == written:
         yield _of_verified(verified)
+    unserved = cache.status.condition(NO_CACHE)
+    if unserved is not None and unserved.last_transition_time == written:
+        yield from _of_no_cache(unserved)
     first = verified is None or verified.last_transition_time == written
     if ready is not None and ready.last_transition_time == written and (ready.status == TRUE or not first):
         yield _of_ready(ready, cache.status, updated=False)
@@ -62,6 +67,12 @@ def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
 def _of_verified(condition: Condition) -> EventBody:
     good = condition.status == TRUE and condition.reason != Reason.UPDATE_REFUSED
     return EventBody("Normal" if good else "Warning", condition.reason, VERIFY, condition.message or condition.reason)
+
+
+def _of_no_cache(condition: Condition | None) -> Iterator[EventBody]:
+    """Yield the Event of nodes with pods that lack the cache; later nodes change the condition only."""
+    if condition is not None and condition.status == TRUE:
+        yield EventBody("Warning", NO_CACHE, SERVE, condition.message)
 
 
 def _of_failures(status: CacheStatus) -> Iterator[EventBody]:

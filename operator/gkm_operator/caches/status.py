@@ -10,7 +10,7 @@ from gkm.hoststate.escaping import escape
 from msgspec import structs
 
 from gkm_operator.caches import age
-from gkm_operator.caches.conditions import error, ready
+from gkm_operator.caches.conditions import NO_CACHE, error, no_cache_for_hardware, ready
 from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import CurrentImage, Outcome
 
@@ -64,7 +64,11 @@ def desired_status(cache: Cache, outcome: Outcome | None, summary: CacheSummary,
     for kind, (value, reason, message) in {
         "Ready": ready(summary, verified=counts, selector=selector),
         "Error": error(summary),
+        NO_CACHE: no_cache_for_hardware(summary),
     }.items():
+        # Few caches ever have it: an absent one is False.
+        if kind == NO_CACHE and value == FALSE and status.condition(kind) is None:
+            continue
         new = Condition(kind, value, reason, escape(message), now, status.observed_generation)
         conditions = with_condition(conditions, new)
     new_status = structs.replace(

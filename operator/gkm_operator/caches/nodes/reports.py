@@ -26,7 +26,8 @@ _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 class NodeReport(NamedTuple):
     """The report of one node about one cache; `failure` is the reason of a failure, "" without one.
 
-    A failure is `incompatible` if the cache fits no GPU of the node: a retry does not help.
+    A failure is `incompatible` if the cache fits no GPU of the node: a retry does not help. `unserved`: a pod there
+    waits for such a cache, or started without it.
     """
 
     digest: str
@@ -34,6 +35,7 @@ class NodeReport(NamedTuple):
     failure: str
     pods: int
     incompatible: bool = False
+    unserved: bool = False
 
 
 # `gc=False`: there are many of these objects, and none is part of a reference cycle.
@@ -57,6 +59,8 @@ class NodeCache(Struct, frozen=True, rename="camel", gc=False):
     reason: str = ""
     incompatible_gpus: tuple[ReportedIncompatibility, ...] = field(default=(), name="incompatibleGPUs")
     pods: tuple[ReportedPod, ...] = ()
+    pods_without_cache: int = 0
+    pod_waits: bool = False
 
 
 class ReportStatus(Struct, frozen=True, gc=False):
@@ -110,8 +114,14 @@ def report_of(cache: NodeCache) -> NodeReport:
         by_gpu = next((gpus.reason for gpus in cache.incompatible_gpus if gpus.reason), "")
         reason = cache.reason or by_gpu or cache.state
         failure = reason if _REASON.fullmatch(reason) else UNKNOWN_REASON
+    unfit = cache.state == INCOMPATIBLE
     report = NodeReport(
-        cache.digest or "", cache.state == READY, failure, len(cache.pods), incompatible=cache.state == INCOMPATIBLE
+        cache.digest or "",
+        cache.state == READY,
+        failure,
+        len(cache.pods),
+        incompatible=unfit,
+        unserved=unfit and (cache.pods_without_cache > 0 or cache.pod_waits),
     )
     return _shared(report)
 

@@ -16,6 +16,7 @@ MAX_REASONS = 32
 """Most reasons in status.failedNodeConditions: they are free text of agents."""
 OTHER_REASONS = "Other"
 MAX_SILENT_NAMED = 3
+MAX_UNSERVED_NAMED = 3
 
 
 class CacheKey(NamedTuple):
@@ -34,7 +35,8 @@ class CacheSummary:
     """The totals of a cache for one digest.
 
     `failures` is status.failedNodeConditions; `incompatible` counts the nodes among `failed` with that kind of failure.
-    `silences` names a few of the `silent` nodes, with the reason for each.
+    `silences` names a few of the `silent` nodes, with the reason for each. `unserved` nodes have pods that wait for the
+    cache or started without it, because it fits no GPU there; `unserved_named` are a few of them.
     """
 
     total: int = 0
@@ -45,6 +47,8 @@ class CacheSummary:
     silent: int = 0
     silences: Mapping[str, str] = field(default_factory=dict)
     incompatible: int = 0
+    unserved: int = 0
+    unserved_named: tuple[str, ...] = ()
 
 
 class CacheTotals:
@@ -56,6 +60,7 @@ class CacheTotals:
         self._ready: Counter[str] = Counter()
         self._failed: dict[str, dict[str, set[str]]] = {}
         self._incompatible: Counter[str] = Counter()
+        self._unserved: dict[str, set[str]] = {}
         self._silent: dict[str, Liveness] = {}
 
     def add(self, node: str, report: NodeReport, liveness: Liveness) -> None:
@@ -70,6 +75,8 @@ class CacheTotals:
             self._failed.setdefault(report.digest, {}).setdefault(report.failure, set()).add(node)
         if report.incompatible:
             self._incompatible[report.digest] += 1
+        if report.unserved:
+            self._unserved.setdefault(report.digest, set()).add(node)
 
     def remove(self, node: str, report: NodeReport, liveness: Liveness) -> None:
         """Undo exactly what `add` counted."""
@@ -83,15 +90,15 @@ class CacheTotals:
                 del self._ready[report.digest]
         if report.failure:
             reasons = self._failed[report.digest]
-            reasons[report.failure].discard(node)
-            if not reasons[report.failure]:
-                del reasons[report.failure]
+            _discard(reasons, report.failure, node)
             if not reasons:
                 del self._failed[report.digest]
         if report.incompatible:
             self._incompatible[report.digest] -= 1
             if not self._incompatible[report.digest]:
                 del self._incompatible[report.digest]
+        if report.unserved:
+            _discard(self._unserved, report.digest, node)
 
     @property
     def empty(self) -> bool:
@@ -110,6 +117,7 @@ class CacheTotals:
             for reason, nodes in self._failed.get(reported, {}).items():
                 reasons.setdefault(reason, set()).update(nodes)
         shown = _top_reasons(reasons)
+        unserved = set[str]().union(*(self._unserved.get(reported, ()) for reported in counted))
         return CacheSummary(
             total=self._total,
             ready=self._ready[digest] if digest else 0,
@@ -119,7 +127,16 @@ class CacheTotals:
             silent=len(self._silent),
             silences={name: self._silent[name].value for name in nsmallest(MAX_SILENT_NAMED, self._silent)},
             incompatible=sum(self._incompatible[reported] for reported in counted),
+            unserved=len(unserved),
+            unserved_named=tuple(nsmallest(MAX_UNSERVED_NAMED, unserved)),
         )
+
+
+def _discard(nodes: dict[str, set[str]], key: str, node: str) -> None:
+    """Remove a node, and the key with its last one."""
+    nodes[key].discard(node)
+    if not nodes[key]:
+        del nodes[key]
 
 
 def _top_reasons(reasons: Mapping[str, set[str]]) -> Mapping[str, set[str]]:

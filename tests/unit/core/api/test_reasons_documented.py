@@ -89,7 +89,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
 @pytest.mark.parametrize(
     ("table", "reasons"),
     [
-        ("Conditions Ready and Error of a cache", lambda: of_conditions(CONDITIONS)),
+        ("Conditions Ready, Error and NoCacheForHardware of a cache", lambda: of_conditions(CONDITIONS)),
         ("Condition Ready of a node", lambda: of_conditions(AGENT / "report" / "objects.py")),
         ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "objects.py")),
         ("States of a cache on a node", lambda: set(CacheState)),
@@ -114,7 +114,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Image and verification",
         "Node and disk",
         "Preflight of each GPU",
-        "Conditions Ready and Error of a cache",
+        "Conditions Ready, Error and NoCacheForHardware of a cache",
         "Condition Ready of a node",
         "Condition Healthy of a NodeFabric",
         "States of a cache on a node",

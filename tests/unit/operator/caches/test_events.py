@@ -1,11 +1,12 @@
 """The Events of a cache, from the difference of two statuses."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 from gkm.api.caches import CacheStatus
 from gkm.api.meta import Condition
-from gkm_operator.caches.events import events_of, regarding
+from gkm_operator.caches.events import events_of, missed_events, regarding
 from gkm_operator.caches.nodes.totals import CacheSummary
 from msgspec import structs
 from support.operator.statuses import FULL, THEN, UNFIT, cache, settled
@@ -43,6 +44,18 @@ def test_failing_nodes_are_reported_once_as_a_warning(
     assert [one.reason for one in said] == news
     assert {one.kind for one in said} <= {"Warning"}
     assert all("ArchitectureMismatch" in one.note or "DiskFull" in one.note for one in said)
+
+
+def test_pods_without_the_cache_are_reported_once() -> None:
+    one = ALL_UNFIT | {"unserved": 1, "unserved_named": ("n1",)}
+    two = ALL_UNFIT | {"unserved": 2, "unserved_named": ("n1", "n2")}
+    found = list(events_of(of_nodes(**ALL_UNFIT), of_nodes(**one)))
+    assert [(each.kind, each.reason) for each in found] == [("Warning", "NoCacheForHardware")]
+    assert "n1" in found[0].note
+    assert not list(events_of(of_nodes(**one), of_nodes(**two)))
+    written = structs.replace(of_nodes(**one), last_updated=THEN)
+    moment = datetime.fromisoformat(THEN)
+    assert "NoCacheForHardware" in [each.reason for each in missed_events(cache(written), moment)]
 
 
 def shows(status: str, reason: str, message: str = "message") -> CacheStatus:

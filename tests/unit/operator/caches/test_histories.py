@@ -109,6 +109,7 @@ class World:
             for (namespace, name), report in sorted(self.reports.items())
             if namespace == key.namespace and key.name in reports_of(report) and name in self.nodes
         }
+        unserved = [name for name, part in parts.items() if part.unserved and part.digest in {"", digest or ""}]
         silences = {name: why for name in parts if (why := self._silence(name))}
         failures: dict[str, list[str]] = {}
         for name, part in parts.items():
@@ -123,6 +124,8 @@ class World:
             silent=len(silences),
             silences=dict(list(silences.items())[:3]),
             incompatible=sum(part.incompatible and part.digest in {"", digest or ""} for part in parts.values()),
+            unserved=len(unserved),
+            unserved_named=tuple(unserved[:3]),
         )
 
     def _silence(self, name: str) -> str:
@@ -145,6 +148,8 @@ saying = st.fixed_dictionaries(
     optional={
         "digest": st.sampled_from([DIGEST, OTHER]),
         "reason": st.sampled_from(["DiskFull", "NoGPU", "no word"]),
+        "podsWithoutCache": st.integers(0, 2),
+        "podWaits": st.booleans(),
         "pods": st.lists(st.just({"name": "p"}), max_size=2),
     },
 )

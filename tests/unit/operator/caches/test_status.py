@@ -129,6 +129,20 @@ def test_sums_become_conditions(summary: CacheSummary, ready: tuple[str, str], e
     assert shown(status, "Error") == (error, {"True": "NodeFailuresPresent", "False": "NoFailures"}[error])
 
 
+def test_pods_without_the_cache_become_a_condition() -> None:
+    assert settled().condition("NoCacheForHardware") is None
+    named = ("n1", "n2", "n3")
+    affected = settled(CacheSummary(total=5, failed=5, incompatible=5, unserved=5, unserved_named=named))
+    assert shown(affected, "NoCacheForHardware") == ("True", "PodsAffected")
+    condition = affected.condition("NoCacheForHardware")
+    assert condition
+    assert "pods on 5 nodes wait" in condition.message
+    assert "n1, n2, n3 and 2 more" in condition.message
+    later = desired_status(cache(affected), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW)
+    assert later
+    assert shown(later, "NoCacheForHardware") == ("False", "NoPodsAffected")
+
+
 @pytest.mark.parametrize(
     ("selector", "labels"),
     [
