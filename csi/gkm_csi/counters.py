@@ -1,12 +1,13 @@
-"""Count publishes and ended private layers for the agent to export: in memory, and at most once a second in a file."""
+"""Count publishes, ended private layers and compiled kernels for the agent: in memory, once a second in files."""
 
 import logging
 import threading
 from dataclasses import replace
 
-from gkm.hoststate import counters
+from gkm.hoststate import counters, kernel_misses
 from gkm.hoststate.counters import Histogram, NodeCounters
 from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.kernel_misses import KernelMisses
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 
@@ -27,6 +28,9 @@ class Counters:
         self._layout = layout
         self._lock = threading.Lock()
         self._counted = _load_previous(layout)
+        # Of volumes that are mounted now. A restarted process measures them again.
+        self._misses: dict[str, KernelMisses] = {}
+        self._misses_changed = False
         self._changed = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
@@ -53,19 +57,34 @@ class Counters:
             self._counted = replace(self._counted, publishes={**publishes, code: histogram})
         self._changed.set()
 
-    def layer_ended(self, used_bytes: int) -> None:
-        """Count the private layer of a volume that had a cache, by the bytes that the program left in it."""
+    def layer_ended(self, used_bytes: int, misses: KernelMisses) -> None:
+        """Count the private layer of a volume that had a cache, by what the program left in it."""
         with self._lock:
-            self._counted = replace(self._counted, layers=self._counted.layers.with_layer(used_bytes))
+            self._counted = self._counted.with_layer(used_bytes, misses.reasons)
+        self._changed.set()
+
+    def kernels_measured(self, volume: str, misses: KernelMisses | None) -> None:
+        """Take the kernels that the program of a mounted volume has compiled; None for a volume that is gone."""
+        with self._lock:
+            if misses is None:
+                self._misses.pop(volume, None)
+            else:
+                self._misses[volume] = misses
+            self._misses_changed = True
         self._changed.set()
 
     def write(self) -> None:
         """Write the counts; a failure is logged and affects no call."""
         with self._lock:
-            counted = self._counted
+            counted, misses = self._counted, dict(self._misses) if self._misses_changed else None
+            self._misses_changed = False
         try:
             counters.save(self._layout, counted)
+            if misses is not None:
+                kernel_misses.save(self._layout, misses)
         except OSError as error:
+            with self._lock:
+                self._misses_changed |= misses is not None
             _LOG.warning("counters not written", extra=fields(path=str(self._layout.counters), reason=str(error)))
 
     def _run(self) -> None:
@@ -80,6 +99,7 @@ class Counters:
 
 
 def _load_previous(layout: Layout) -> NodeCounters:
+    layout.kernel_misses.unlink(missing_ok=True)
     for leftover in layout.counters.parent.glob(".*.tmp"):  # a writer that was killed
         leftover.unlink(missing_ok=True)
     try:

@@ -16,6 +16,7 @@ from gkm.mounts import overlay
 from gkm.mounts.mountinfo import TooManyMounts
 
 from gkm_csi.counters import Counters
+from gkm_csi.kernels.watch import KernelWatch
 from gkm_csi.options import Options, parse_options
 from gkm_csi.proto import csi_pb2, registration_pb2
 from gkm_csi.server import grpc_server, liveness, socket_server
@@ -113,6 +114,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     layers = VolumeLayers(options.node, options.layout, volume_records, mounter)
     captures = Captures(options.layout, layers)
     captures.sweep()
+    kernels = KernelWatch(layers.mounted_layers, counters.kernels_measured)
     reconcile.reconcile(options.layout, volume_records, mounter)
     node = NodeService(
         name=options.node,
@@ -120,7 +122,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
         capture_mode=options.capture_mode,
         kubelet=options.kubelet,
         missing=missing,
-        stats=VolumeStats(volume_records, mounter),
+        stats=VolumeStats(volume_records, mounter, kernels.usage_measured),
         publisher=VolumePublisher(
             options.node,
             options.layout,
@@ -136,6 +138,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
             mounter=mounter,
             volume_locks=volume_locks,
             captures=captures,
+            kernels=kernels,
             layer_ended=counters.layer_ended,
         ),
     )
@@ -150,6 +153,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     def wait_until_idle() -> None:
         volume_locks.wait_until_idle()
         captures.stop()
+        kernels.stop()
 
     return SocketServer(lambda: grpc_server.make_server(services, sockets, counters.observe), sockets), wait_until_idle
 

@@ -42,6 +42,7 @@ from gkm_agent.reconcile.actions import (
 )
 from gkm_agent.reconcile.observed import Observer
 from gkm_agent.reconcile.unpersisted_failures import UnpersistedFailures
+from gkm_agent.reconcile.volume_reports import VolumeReports
 from gkm_agent.report.publisher import StatusPublisher
 from gkm_agent.report.status import NO_CAPTURES, ready_digests, statuses
 from gkm_agent.store.budget import DiskBudget
@@ -108,6 +109,7 @@ class Reconciler:
         self._next_retry: float | None = None
         self._heartbeat = heartbeat or Heartbeat()
         self._metrics = ReconcileMetrics()
+        self._volume_reports = VolumeReports(store.layout)
         self._report_ready = report_ready
 
     def run(self, stop: Event) -> None:
@@ -269,12 +271,8 @@ class Reconciler:
     def _collect_and_report(self, desired: DesiredState, observed: Mapping[CacheRef, Observed]) -> None:
         records = self._collector.read()
         self._collector.collect(observed, desired.caches, complete=desired.complete)
-        shown = self._unpersisted.overlay(observed)
-        unfit = [
-            ref for ref, found in shown.items() if found.pointer and found.pointer.state is CacheState.INCOMPATIBLE
-        ]
-        awaited = [ref for ref in unfit if waiting_pods.is_pod_waiting(self._store.layout, ref)]
-        published = statuses(shown, records, desired.inventory, self._captures(), awaited)
+        findings = self._volume_reports.findings(shown := self._unpersisted.overlay(observed), self._captures())
+        published = statuses(shown, records, desired.inventory, findings)
         self._publisher.set(published)
         if desired.complete:
             self._report_ready(ready_digests(observed))

@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
 from gkm.api.meta import timestamp
-from gkm.api.nodes import CapturedImage, NodeCacheStatus, NodeStatus, PodUse
+from gkm.api.nodes import CapturedImage, KernelMisses, NodeCacheStatus, NodeStatus, PodUse
 from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.values import Inventory
+from gkm.hoststate import kernel_misses
 from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
@@ -23,20 +25,30 @@ MAX_PODS = 500
 """Pods in the status of one cache. An API object has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
 
 NO_CAPTURES: Final[Mapping[str, Sequence[CapturedImage]]] = MappingProxyType({})
+NO_MISSES: Final[Mapping[str, kernel_misses.KernelMisses]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the status has besides caches and volumes: captures by namespace, awaited caches, misses by volume."""
+
+    captures: Mapping[str, Sequence[CapturedImage]] = field(default_factory=lambda: NO_CAPTURES)
+    awaited: Collection[CacheRef] = ()
+    misses: Mapping[str, kernel_misses.KernelMisses] = field(default_factory=lambda: NO_MISSES)
 
 
 def statuses(
     observed: Mapping[CacheRef, Observed],
     records: Iterable[VolumeRecord],
     inventory: Inventory,
-    captures: Mapping[str, Sequence[CapturedImage]] = NO_CAPTURES,
-    awaited: Collection[CacheRef] = (),
+    findings: Findings | None = None,
 ) -> dict[str | None, NodeStatus]:
     """Return {scope: status} for every scope with caches, with pods that still use a deleted cache, or with captures.
 
-    A cache without a pointer has no status yet. `captures` are those of the pods of each namespace, `awaited` the
-    caches that a pod waits for.
+    A cache without a pointer has no status yet.
     """
+    findings = findings or Findings()
+    captures = findings.captures
     pointed = {ref: (cache.pointer, cache) for ref, cache in observed.items() if cache.pointer is not None}
     users: dict[CacheRef, list[VolumeRecord]] = {}
     without: Counter[CacheRef] = Counter()
@@ -49,9 +61,10 @@ def statuses(
     caches: dict[str | None, dict[str, NodeCacheStatus]] = {}
     for ref in sorted({*pointed, *users}, key=lambda ref: (ref.namespace or "", ref.name)):
         using = users.get(ref, [])
-        status = _wanted(*pointed[ref], using, inventory) if ref in pointed else _deleting(using)
+        status = _wanted(*pointed[ref], inventory) if ref in pointed else _deleting(using)
+        status = replace(status, pods=_pods(using, findings.misses))
         if status.state == CacheState.INCOMPATIBLE.value:
-            status = replace(status, pods_without_cache=without[ref], pod_waits=ref in awaited)
+            status = replace(status, pods_without_cache=without[ref], pod_waits=ref in findings.awaited)
         caches.setdefault(ref.namespace, {})[ref.name] = status
     gpus = groups(inventory.gpus)
     return {
@@ -85,7 +98,7 @@ _ORDER = (
 )
 
 
-def _wanted(pointer: Pointer, observed: Observed, using: list[VolumeRecord], inventory: Inventory) -> NodeCacheStatus:
+def _wanted(pointer: Pointer, observed: Observed, inventory: Inventory) -> NodeCacheStatus:
     check, attempt, failed = observed.check, observed.attempt, pointer.state is CacheState.FAILED
     matches = check is not None and check.digest == pointer.digest and check.image == pointer.image
     fit = preflight.check(check.targets, inventory.gpus) if check is not None and matches else None
@@ -98,7 +111,6 @@ def _wanted(pointer: Pointer, observed: Observed, using: list[VolumeRecord], inv
         message=escape(pointer.message)[:1024],
         size_bytes=pointer.size_bytes,
         progress=pointer.progress,
-        pods=_pods(using),
         next_try=timestamp(datetime.fromtimestamp(attempt.next_try, UTC)) if attempt and failed else None,
         last_updated=pointer.updated or None,
     )
@@ -109,11 +121,18 @@ def _deleting(using: list[VolumeRecord]) -> NodeCacheStatus:
         state=CacheState.DELETING.value,
         digest=using[0].digest,
         message="deleted; its files stay until the pods that mount it are gone",
-        pods=_pods(using),
     )
 
 
-def _pods(using: list[VolumeRecord]) -> list[PodUse]:
+def _pods(using: list[VolumeRecord], misses: Mapping[str, kernel_misses.KernelMisses]) -> list[PodUse]:
     return [
-        PodUse(record.pod_namespace, record.pod_name, record.volume_id, record.digest) for record in using[:MAX_PODS]
+        PodUse(each.pod_namespace, each.pod_name, each.volume_id, each.digest, _misses(misses.get(each.volume_id)))
+        for each in using[:MAX_PODS]
     ]
+
+
+def _misses(found: kernel_misses.KernelMisses | None) -> KernelMisses | None:
+    if found is None:
+        return None
+    reasons = {reason.value: count for reason, count in sorted(found.reasons.items()) if count}
+    return KernelMisses(found.kernels, found.mounted, reasons, at_least=not found.complete)

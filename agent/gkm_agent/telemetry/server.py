@@ -5,13 +5,14 @@ comes from another container, so an invalid file is refused as a whole, with one
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
 
 from gkm.hoststate import counters
 from gkm.hoststate.counters import BUCKET_BOUNDS, EndedLayers, PublishHistograms
 from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.kernel_misses import MissReason
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.probes.server import PageServer
@@ -86,6 +87,18 @@ def private_layers(layers: EndedLayers) -> Iterator[CounterMetricFamily]:
     )
 
 
+def kernel_misses(counted: Mapping[MissReason, int]) -> CounterMetricFamily:
+    """Return gkm_kernel_misses_total, with every reason: Prometheus sees no increase in a sample that begins with 1."""
+    family = CounterMetricFamily(
+        "gkm_kernel_misses",
+        "Triton kernels that programs compiled although a cache was mounted, of volumes that ended.",
+        labels=["reason"],
+    )
+    for reason in MissReason:
+        family.add_metric([reason.value], counted.get(reason, 0))
+    return family
+
+
 class CsiMetrics(Collector):
     """The metrics of the CSI process of this node."""
 
@@ -105,3 +118,4 @@ class CsiMetrics(Collector):
         self._last_error = ""
         yield publish_seconds(counted.publishes)
         yield from private_layers(counted.layers)
+        yield kernel_misses(counted.kernel_misses)

@@ -73,7 +73,20 @@ class IncompatibleGPUs(Struct, frozen=True):
     """Reason why they cannot use the cache, as a sentence."""
 
 
-class PodUse(Struct, frozen=True, rename="camel"):
+class KernelMisses(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The Triton kernels that the program of a pod compiled although the cache was mounted."""
+
+    kernels: Annotated[int, Meta(ge=0)] = 0
+    """Number of kernels that the program compiled into its private layer."""
+    mounted_kernels: Annotated[int, Meta(ge=0)] = 0
+    """Number of kernels in the cache. The hits are unknown, and no kernel hits that is not among them."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Compiled kernels by the reason why the cache did not have them (docs/reference/reasons.md)."""
+    at_least: bool = False
+    """Whether the numbers are lower bounds, because the volume exceeds what GKM reads."""
+
+
+class PodUse(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A pod that has a cache mounted on this node."""
 
     namespace: str
@@ -83,6 +96,8 @@ class PodUse(Struct, frozen=True, rename="camel"):
     volume_id: str
     """ID that kubelet gave the volume."""
     digest: Digest
+    misses: KernelMisses | None = None
+    """Kernels that the program compiled; absent until kubelet measured the volume and found files in it."""
 
 
 def _written_empty() -> list[Any]:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any, Final
 
-from gkm.hoststate import files
+from gkm.hoststate import files, kernel_misses
+from gkm.hoststate.kernel_misses import MissReason
 from gkm.hoststate.layout import Layout
 
 BUCKET_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -69,6 +70,13 @@ class NodeCounters:
 
     publishes: "PublishHistograms" = field(default_factory=dict)
     layers: EndedLayers = EndedLayers()
+    kernel_misses: Mapping[MissReason, int] = field(default_factory=dict)
+    """Kernels that programs compiled beside a cache, of volumes that ended."""
+
+    def with_layer(self, used_bytes: int, misses: Mapping[MissReason, int]) -> "NodeCounters":
+        """Return the counts with one more ended layer, and the kernels that were compiled into it."""
+        summed = {reason: self.kernel_misses.get(reason, 0) + misses.get(reason, 0) for reason in MissReason}
+        return replace(self, layers=self.layers.with_layer(used_bytes), kernel_misses=summed)
 
 
 PublishHistograms = Mapping[str, Histogram]
@@ -87,6 +95,7 @@ def save(layout: Layout, counted: NodeCounters) -> None:
     }
     layers = asdict(counted.layers)
     value = {"version": _VERSION, "bounds": list(BUCKET_BOUNDS), "publish": encoded, "layers": layers}
+    value["kernelMisses"] = dict(counted.kernel_misses)
     files.replace(layout.counters, files.encode(value), durable=False)
 
 
@@ -107,7 +116,8 @@ def _from_json(value: Mapping[str, Any]) -> NodeCounters:
         raise ValueError("publish: a key is not a gRPC code")
     histograms = {code: _histogram(encoded) for code, encoded in publishes.items()}
     # A process of an earlier version, which this one replaces, wrote none.
-    return NodeCounters(histograms, _layers(value.get("layers", {})))
+    misses = kernel_misses.counts(value.get("kernelMisses", {}))
+    return NodeCounters(histograms, _layers(value.get("layers", {})), misses)
 
 
 def _layers(encoded: object) -> EndedLayers:

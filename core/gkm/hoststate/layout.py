@@ -114,6 +114,11 @@ class Layout:
         """Return the file with the counters of the CSI process."""
         return self.run / "csi" / "counters.json"
 
+    @property
+    def kernel_misses(self) -> Path:
+        """Return the file with the kernels that programs compiled into their volumes."""
+        return self.run / "csi" / "kernel-misses.json"
+
     def entry(self, digest: str) -> Path:
         """Return the directory of a store entry: `cache/` is the content for pods, `files.json` lists its files."""
         return self.state.joinpath("store", "sha256", names.digest(digest).removeprefix("sha256:"))

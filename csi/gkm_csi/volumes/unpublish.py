@@ -4,13 +4,16 @@ A volume that does not exist is unpublished with OK: kubelet takes any error as 
 """
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.kernel_misses import KernelMisses
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 
+from gkm_csi.kernels.watch import KernelWatch, used_bytes
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import mark_for
@@ -31,8 +34,9 @@ class VolumeUnpublisher:
     mounter: MountInterface
     volume_locks: VolumeLocks
     captures: Captures
-    layer_ended: Callable[[int], None]
-    """It gets the bytes that a program left in the private layer of a volume with a cache."""
+    kernels: KernelWatch
+    layer_ended: Callable[[int, KernelMisses], None]
+    """It gets the bytes and the kernels that a program left in the private layer of a volume with a cache."""
 
     def unpublish(self, volume: VolumeTarget) -> None:
         """Remove a volume from its target and leave nothing; idempotent.
@@ -48,6 +52,7 @@ class VolumeUnpublisher:
                 record = None
             if record is None:
                 self._without_record(volume)
+                self.kernels.forget(volume.volume_id)
                 self.volume_records.remove(volume.volume_id)  # from memory too: /run may have been wiped
             elif record.target_path != str(volume.target):
                 _LOG.warning(
@@ -63,10 +68,11 @@ class VolumeUnpublisher:
                 Code.ABORTED,
                 f"volume {volume.volume_id}: the capture of its files on {self.node} is running; kubelet retries",
             )
-        layer_bytes = self._layer_bytes(volume, record)
+        usage = self._layer_usage(volume, record)
+        misses = self.kernels.ended(record, usage) if usage is not None else KernelMisses()
         self._unmount(volume)
-        if layer_bytes is not None:
-            self.layer_ended(layer_bytes)
+        if usage is not None:
+            self.layer_ended(used_bytes(usage), misses)
         self.volume_records.remove(volume.volume_id)
         try:
             self.volume_records.write_usage(record.ref)
@@ -75,21 +81,17 @@ class VolumeUnpublisher:
             _LOG.exception("usage file not written", extra=fields(cache=str(record.ref)))
         _LOG.info("unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest))
 
-    def _layer_bytes(self, volume: VolumeTarget, record: VolumeRecord) -> int | None:
-        """Return the bytes in the private layer above a cache; None without such a layer, or if it cannot be read.
-
-        Directories have none, so a layer in which nothing was written has zero on every kernel.
-        """
+    def _layer_usage(self, volume: VolumeTarget, record: VolumeRecord) -> os.statvfs_result | None:
+        """Return the usage of the private layer above a cache; None without such a layer, or if it cannot be read."""
         if not record.is_private or not record.digest:
             return None
         try:
             if self.mounter.observe(volume.target).mounts[-1:] != (mark_for(record),):
                 return None
-            usage = self.mounter.filesystem_usage(volume.target)
+            return self.mounter.filesystem_usage(volume.target)
         except Exception:  # noqa: BLE001 -- a count must not hold up the end of the pod
             _LOG.warning("private layer not counted", extra=fields(volume=volume.volume_id), exc_info=True)
             return None
-        return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
     def _without_record(self, volume: VolumeTarget) -> None:
         """Unmount a mount of this volume that has no record; any other mount there belongs to others."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.mounts.mountinfo import Mark
+from gkm_csi.kernels.watch import KernelWatch
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import VolumeLayers
 from gkm_csi.volumes.locks import VolumeLocks
@@ -56,7 +57,8 @@ class InMemoryNode:
             mounter=self.mounts,
             volume_locks=self.volume_locks,
             captures=captures,
-            layer_ended=self.ended_layers.append,
+            kernels=KernelWatch(layers.mounted_layers, lambda *_: None),
+            layer_ended=lambda used, _misses: self.ended_layers.append(used),
         )
         self.ref = self.files.ready()
 

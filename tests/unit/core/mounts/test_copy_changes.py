@@ -1,5 +1,6 @@
 """Copying the files that a pod added to its volume: copied files, skipped files, and the bounds."""
 
+import errno
 import os
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -7,8 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gkm.mounts import copy_changes
-from gkm.mounts.copy_changes import CaptureTooLarge, CopyResult
+from gkm.mounts import copy_changes, layer_walk
+from gkm.mounts.copy_changes import CopyResult
+from gkm.mounts.layer_walk import LayerTooLarge
 from support.csi.odd_files import make_device, make_socket
 from support.host.descriptors import open_below
 
@@ -164,10 +166,10 @@ def deep(volume: Path, levels: int) -> None:
 
 
 def test_depth_has_a_bound(volume: Path) -> None:
-    deep(volume, copy_changes.MAX_DEPTH)
+    deep(volume, layer_walk.MAX_DEPTH)
     copied(volume)
-    deep(volume / "d", copy_changes.MAX_DEPTH)
-    with pytest.raises(CaptureTooLarge, match="14 deep"):
+    deep(volume / "d", layer_walk.MAX_DEPTH)
+    with pytest.raises(LayerTooLarge, match="14 deep"):
         copied_to(volume.with_name("again"), volume, (), PLENTY)
 
 
@@ -179,7 +181,7 @@ def test_a_tree_of_hundreds_of_levels_is_refused(volume: Path) -> None:
         os.close(here)
         here = below
     os.close(here)
-    with pytest.raises(CaptureTooLarge, match="deep"):
+    with pytest.raises(LayerTooLarge, match="deep"):
         copied(volume)
 
 
@@ -189,14 +191,14 @@ def test_their_number_has_a_bound(volume: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(copy_changes, "MAX_FILES", 10)
     for number in range(11):
         make(volume / str(number))  # type: ignore[operator]
-    with pytest.raises(CaptureTooLarge, match="more than 10 files"):
+    with pytest.raises(LayerTooLarge, match="more than 10 files"):
         copied(volume)
 
 
 def test_bytes_have_a_bound_in_whole_blocks(volume: Path) -> None:
     (volume / "one").write_bytes(bytes(4097))
     assert copied(volume, most=8192).bytes == 4097
-    with pytest.raises(CaptureTooLarge, match="more than 8191 bytes"):
+    with pytest.raises(LayerTooLarge, match="more than 8191 bytes"):
         copied_to(volume.with_name("again"), volume, (), 8191)
 
 
@@ -204,14 +206,14 @@ def test_empty_files_cost_something_too(volume: Path) -> None:
     for number in range(3):
         (volume / str(number)).touch()
     assert copied(volume, most=3 * 4096).files == 3
-    with pytest.raises(CaptureTooLarge):
+    with pytest.raises(LayerTooLarge):
         copied_to(volume.with_name("again"), volume, (), 3 * 4096 - 1)
 
 
 def test_a_sparse_file_is_refused_before_its_first_byte(volume: Path) -> None:
     with (volume / "hole").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(CaptureTooLarge):
+    with pytest.raises(LayerTooLarge):
         copied(volume)
     assert kept_of(volume) == {}
 
@@ -296,3 +298,14 @@ def test_a_name_that_no_image_can_hold_is_skipped_alone(tmp_path: Path, name: by
     finally:
         os.close(mount)
     assert (found.files, found.skipped) == (1, 1)
+
+
+def test_a_disk_that_refuses_ends_the_copy(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (volume / "one").write_text("x")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(os, "read", full)
+    with pytest.raises(OSError, match="no space left"):
+        copied(volume)

@@ -1,0 +1,138 @@
+"""Walk the files of a mounted volume and tell those that the pod added from those of the layers below.
+
+The pod is not trusted: it had the mount to itself and may have left anything in it. Directories are opened one name at
+a time beneath a descriptor and never through a link.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from gkm.hoststate.files import closing
+
+MAX_DEPTH: Final = 14
+"""Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and a capture becomes an image.
+"""
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WHITEOUT: Final = ".wh."
+"""In an image layer this prefix marks a deleted file."""
+
+
+class LayerTooLarge(Exception):
+    """The pod left more than the bounds; the message names the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFile:
+    """A regular file, as its name says: `directory` is a descriptor, `parents` are the names from the top to it.
+
+    `shadows` tells whether a layer below has a file of this path.
+    """
+
+    directory: int
+    parents: tuple[str, ...]
+    name: str
+    shadows: bool
+
+    def open(self) -> int:
+        """Return a descriptor; the file may be of another kind by now. Raises OSError."""
+        return os.open(self.name, _READ, dir_fd=self.directory)
+
+
+class LayerVisitor(Protocol):
+    """Gets the entries of a volume in the order of its directories."""
+
+    def added(self, file: LayerFile) -> None:
+        """Take a file that the pod wrote."""
+
+    def unchanged(self, file: LayerFile) -> None:
+        """Take a file of a layer below."""
+
+    def skipped(self) -> None:
+        """Take note of a link, a special file, a file that vanished, or a name that no image can hold."""
+
+
+def walk(mount: int, lowers: Sequence[int], visitor: LayerVisitor, check: Callable[[int], None]) -> None:
+    """Visit the files of `mount` and compare them with `lowers` (descriptors of directories).
+
+    A lower file with the same mode, size and time counts as unchanged. `check` gets the number of entries so far and
+    ends the walk by its exception. The caller ensures that nothing is mounted inside `mount`.
+
+    Raises:
+        LayerTooLarge: deeper directories than MAX_DEPTH.
+        OSError: the top cannot be read.
+    """
+    walking = _Walk(visitor, check)
+    with closing(os.open(".", _DIRECTORY, dir_fd=mount)) as top, _open_in_each(lowers, ".") as below:
+        walking.directory(top, below, ())
+
+
+_Identity = tuple[int, int, int]
+"""Mode, size and time of a file."""
+
+
+class _Walk:
+    def __init__(self, visitor: LayerVisitor, check: Callable[[int], None]) -> None:
+        self._visitor = visitor
+        self._check = check
+        self._entries = 0
+
+    def directory(self, source: int, lowers: Sequence[int], parents: tuple[str, ...]) -> None:
+        if len(parents) > MAX_DEPTH:
+            raise LayerTooLarge(f"directories lie more than {MAX_DEPTH} deep")
+        # One entry at a time: the names of all files that a pod may leave exceed the memory of this process.
+        with os.scandir(source) as entries:
+            for entry in entries:
+                self._entries += 1
+                self._check(self._entries)
+                self._entry(source, entry.name, lowers, parents)
+
+    def _entry(self, source: int, name: str, lowers: Sequence[int], parents: tuple[str, ...]) -> None:
+        if not name.isprintable() or name.startswith(_WHITEOUT):
+            self._visitor.skipped()
+            return
+        below: Sequence[_Identity] = ()
+        opened = None
+        try:
+            status = os.stat(name, dir_fd=source, follow_symlinks=False)
+            is_file = stat.S_ISREG(status.st_mode)
+            if is_file:
+                below = [found for found in (_identity_in(lower, name) for lower in lowers) if found is not None]
+            elif stat.S_ISDIR(status.st_mode):
+                opened = os.open(name, _DIRECTORY, dir_fd=source)
+        except OSError:  # changed by a process that still has the mount
+            is_file = False
+        if is_file:
+            file = LayerFile(source, parents, name, shadows=bool(below))
+            (self._visitor.unchanged if _identity(status) in below else self._visitor.added)(file)
+        elif opened is None:
+            self._visitor.skipped()
+        else:
+            with closing(opened), _open_in_each(lowers, name) as deeper:
+                self.directory(opened, deeper, (*parents, name))
+
+
+@contextmanager
+def _open_in_each(lowers: Sequence[int], name: str) -> Iterator[Sequence[int]]:
+    """Hold the directory `name` of each of `lowers` that has it."""
+    with ExitStack() as stack:
+        found = []
+        for lower in lowers:
+            with suppress(OSError):
+                found.append(stack.enter_context(closing(os.open(name, _DIRECTORY, dir_fd=lower))))
+        yield found
+
+
+def _identity_in(lower: int, name: str) -> _Identity | None:
+    try:
+        return _identity(os.stat(name, dir_fd=lower, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_mode, status.st_size, status.st_mtime_ns
