@@ -104,6 +104,11 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "bytes",
         ),
         Panel(
+            "Kernels that the caches lacked",
+            "Compiled by pods that ended, by the reason why the mounted cache did not have them.",
+            {"{{reason}}": f"sum by (reason) (increase(gkm_kernel_misses_total{{{NODE}}}[{RATE}]))"},
+        ),
+        Panel(
             "Captures",
             "What became of files that pods compiled, and attempts that failed and are repeated.",
             {

@@ -3,7 +3,17 @@
 from gkm_cli.doctor import images
 from gkm_cli.doctor.domains import claims, cluster, compute_domains, readiness
 from gkm_cli.doctor.domains.reading import ListCheck, ReadingCheck
-from gkm_cli.doctor.installation import caches, configuration, controllers, daemons, kinds, labeled_pods, nodes, webhook
+from gkm_cli.doctor.installation import (
+    caches,
+    captures,
+    configuration,
+    controllers,
+    daemons,
+    kinds,
+    labeled_pods,
+    nodes,
+    webhook,
+)
 from gkm_cli.doctor.installation.observation import InstallationCheck
 from gkm_cli.doctor.runner import Check
 
@@ -93,6 +103,10 @@ CHECKS: tuple[Check, ...] = (
         labeled_pods.unseen,
         ("labeled_pods",),
         cluster_wide=False,
+    ),
+    InstallationCheck("captures/destination", "captures have a destination", captures.destination, ("config_map",)),
+    InstallationCheck(
+        "captures/refused", "no node refuses a capture", captures.refused, ("reports",), cluster_wide=False
     ),
     ListCheck(
         "domains/node-labels",

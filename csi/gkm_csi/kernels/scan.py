@@ -72,8 +72,8 @@ class _Scan:
         if len(self._compiled) >= MAX_KERNELS:
             raise _Ended
         self._compiled.append(((*file.parents, file.name), file.shadows))
-        # Compiled again under its own key: the cache has it.
-        self._mounted_kernels += file.shadows
+        if file.shadows:  # compiled again under its own key: the cache has it
+            self.unchanged(file)
 
     def unchanged(self, file: LayerFile) -> None:
         if metadata.is_metadata(file.name):

@@ -278,6 +278,14 @@ FAULTS: Mapping[str, Plant] = {
         state="Downloading", progress=3, last_updated=timestamp(datetime.now(UTC) - timedelta(hours=2))
     ),
     "caches/by-label": labeled_pod,
+    "captures/destination": configured(lambda made: made.update(capture={"registry": "registry.example/captured"})),
+    "captures/refused": changed(
+        GKMCACHENODES,
+        NODE,
+        TEAM,
+        {"status": {"captures": [{"volume": "csi-1", "state": "Waiting", "reason": "Unauthorized", "message": "m"}]}},
+        status=True,
+    ),
     "images/signatures": lambda site: running_image(site, signed=False),
 }
 """By the names on docs/reference/doctor.md."""

@@ -4,6 +4,10 @@ Nothing reports hits one by one (docs/decisions/0021-hits-and-misses.md). A miss
 on a private one the program compiles the kernel into the layer, whose size kubelet measures.
 """
 
+import hashlib
+
+from gkm.api.grammar import count_of
+
 from gkm_cli.why.facts import Facts
 from gkm_cli.why.outcome import Broken, Holds, Outcome
 
@@ -16,8 +20,26 @@ def decide(facts: Facts) -> Outcome:
             'set readOnly: "false" in volumeAttributes, or build an image with all kernels (gkm cache build)',
         )
     if facts.is_private:
-        return Holds(f"no failure; {_layer(facts)}")
+        return Holds(f"no failure; {_misses(facts) or _layer(facts)}")
     return Holds("no failure; a missing kernel would end the program, because the volume is read-only")
+
+
+def _misses(facts: Facts) -> str:
+    """Say which kernels the program compiled, as the agent of the node reports; "" without a report."""
+    uses = facts.on_node.pods if facts.on_node else ()
+    pod, volumes = facts.pod.metadata, [use for use in uses if use.misses and use.misses.kernels]
+    # Kubelet makes the id of a volume from the uid of the pod and the name of the volume (csi_plugin.go,
+    # makeVolumeHandle).
+    name = hashlib.sha256(f"{pod.uid}{facts.volume.name}".encode()).hexdigest()
+    found = next((use.misses for use in volumes if use.volume_id == f"csi-{name}"), None)
+    if found is None:
+        return ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.reasons.items()))
+    at_most = 100 * found.mounted_kernels // max(1, found.mounted_kernels + found.kernels)
+    return (
+        f"the program has compiled {'at least ' if found.at_least else ''}{count_of(found.kernels, 'kernel')} that the "
+        f"cache lacks ({reasons}); it has {found.mounted_kernels}, so at most {at_most} % hit"
+    )
 
 
 def _layer(facts: Facts) -> str:

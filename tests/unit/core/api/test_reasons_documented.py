@@ -14,6 +14,7 @@ from gkm.api.errors import Reason
 from gkm.api.task_group_reasons import GroupReason
 from gkm.api.topology_status import TopologyReason
 from gkm.gpus import fabric, preflight
+from gkm.hoststate.kernel_misses import MissReason
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.fabric.nvlink import Health
 from gkm_csi.status_errors import Code
@@ -99,6 +100,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
         ("Topology", lambda: set(TopologyReason)),
         ("Conditions of pools and task groups", lambda: set(GroupReason)),
+        ("Compiled kernels", lambda: set(MissReason)),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )
@@ -115,6 +117,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Node and disk",
         "Preflight of each GPU",
         "Conditions Ready, Error and NoCacheForHardware of a cache",
+        "Compiled kernels",
         "Condition Ready of a node",
         "Condition Healthy of a NodeFabric",
         "States of a cache on a node",
@@ -151,7 +154,7 @@ def names_of(row: Row) -> set[str]:
     """Return the forms of a reason in a test: its value in objects, or its name in the code."""
     if row.table == WORDS:
         return {row.reason, row.where.strip("`")}
-    all_members = chain(Reason, CacheState, Health, ReadyReason, TopologyReason, Code)
+    all_members = chain(Reason, CacheState, Health, ReadyReason, TopologyReason, Code, MissReason)
     members = {member.name for member in all_members if member.value == row.reason}
     return {row.reason, *members}
 

@@ -1,0 +1,52 @@
+"""Captures: where images of what pods compiled go, and which nodes refuse or cannot send them. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gkm.api.config import Config
+
+from gkm_cli.doctor.findings import Finding, Severity, some
+from gkm_cli.doctor.installation.observed import Observed
+
+_SET = "set capture.registry and capture.signing.keyFile or keyless (docs/design/capture.md), or capture.mode: off"
+
+
+def destination(observed: Observed) -> Iterator[Finding]:
+    """Yield what happens to the files that pods add to private volumes; a half of a destination is a problem."""
+    config = observed.config
+    if not isinstance(config, Config):
+        return
+    capture = config.capture
+    has_signer = bool(capture.signing.key_file or capture.signing.keyless)
+    if capture.mode == "off":
+        yield _line("capture.mode is off: nothing is captured, and nothing leaves a node")
+    elif capture.is_pushed:
+        which = "all private volumes" if capture.mode == "auto" else 'volumes with capture: "true"'
+        yield _line(f"capture.mode is {capture.mode}: signed images of {which} go to {capture.registry}")
+    elif capture.registry or has_signer:
+        missing = "capture.signing" if capture.registry else "capture.registry"
+        why = "without both, no image of what pods compile is made"
+        yield Finding(Severity.PROBLEM, "", f"{missing} is not set: nothing leaves a node", why, _SET)
+    else:
+        yield _line(f"nothing leaves a node: capture.mode is {capture.mode} without registry and signer; {_SET}")
+
+
+def refused(observed: Observed) -> Iterator[Finding]:
+    """Yield the captures that nodes refused or cannot send, by reason."""
+    nodes: dict[tuple[str, str], tuple[list[str], str]] = defaultdict(lambda: ([], ""))
+    for report in observed.reports:
+        for capture in report.status.captures:
+            if capture.state in ("Refused", "Waiting") and capture.reason:
+                key = (capture.state, capture.reason)
+                nodes[key] = ([*nodes[key][0], report.spec.node_name], nodes[key][1] or capture.message)
+    for (state, reason), (names, message) in sorted(nodes.items()):
+        severity, why = Severity.WARNING, "their files are no acceptable cache; nothing of them left the node"
+        if state == "Waiting":
+            severity, why = Severity.PROBLEM, "the agent tries again, and capture.retention ends that"
+        detail = f"captures are {state} on {some(set(names))}: {reason}: {message}"
+        hint = "docs/reference/reasons.md explains this reason; status.captures of the GKMCacheNodes has the pods"
+        yield Finding(severity, "", detail, why, hint)
+
+
+def _line(text: str) -> Finding:
+    return Finding(Severity.OK, "", text)

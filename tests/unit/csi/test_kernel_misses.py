@@ -1,0 +1,166 @@
+"""Kernels that a program compiled beside a mounted cache: counted with their reasons, whatever the pod left there."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gkm.hoststate import counters, kernel_misses
+from gkm.hoststate.kernel_misses import MissReason
+from gkm_csi.kernels import metadata, scan
+from gkm_csi.kernels.reasons import reason_of
+from gkm_csi.proto.csi_pb2 import NodeGetVolumeStatsRequest
+from support.csi.odd_files import make_device
+from support.csi.rig import Rig
+from support.host.descriptors import open_below
+from support.host.waiting import until
+
+KERNELS = Path(__file__).parents[2] / "data" / "triton-cache"
+ADD = next(KERNELS.glob("22LB*")) / "add_kernel.json"
+"""A real kernel of Triton 3.9 for sm_90."""
+
+
+def changed(**fields: Any) -> bytes:  # noqa: ANN401 -- values of the metadata
+    return json.dumps(json.loads(ADD.read_bytes()) | {"hash": "another"} | fields).encode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, MissReason.OTHER_SOURCE),
+        ({"extern_libs": [["libdevice", "/elsewhere"]], "shared": 4096}, MissReason.OTHER_SOURCE),
+        ({"num_warps": 8}, MissReason.OTHER_OPTIONS),
+        ({"DISABLE_LLIR_OPT": "1"}, MissReason.OTHER_ENVIRONMENT),
+        ({"DISABLE_LLIR_OPT": "1", "num_warps": 8}, MissReason.OTHER_ENVIRONMENT),
+        ({"triton_version": "3.8.0"}, MissReason.OTHER_VERSION),
+        ({"target": {"backend": "cuda", "arch": 100, "warp_size": 32}, "arch": "sm100"}, MissReason.OTHER_GPU),
+    ],
+)
+def test_the_reason_is_the_first_difference_from_the_closest_kernel(fields: dict[str, Any], reason: MissReason) -> None:
+    compiled, mounted = metadata.parse(changed(**fields)), metadata.parse(ADD.read_bytes())
+    far = metadata.parse(changed(triton_version="1", num_stages=9, target="x", A="b"))
+    assert compiled
+    assert mounted
+    assert far
+    assert reason_of(compiled, [far, mounted]) is reason
+    assert reason_of(compiled, []) is MissReason.NO_SUCH_KERNEL
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"{}", b'{"hash": 1}', b"\xff", b"[" * 60_000, b'{"hash":1,"target":' + b"9" * 50_000 + b"}"]
+)
+def test_what_is_no_metadata_is_none(raw: bytes) -> None:
+    assert metadata.parse(raw) is None
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A cache, and a volume above it as an overlay shows it; the fixture checks that descriptors are closed."""
+    below, volume = tmp_path / "below", tmp_path / "volume"
+    (below / "KEY").mkdir(parents=True)
+    shutil.copy(ADD, below / "KEY" / "add_kernel.json")
+    shutil.copytree(below, volume, copy_function=shutil.copy2)
+    for each in (below, volume):
+        os.utime(each / "KEY" / "add_kernel.json", (1, 1))
+    yield below, volume
+    assert open_below(tmp_path) == []
+
+
+def found(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.KernelMisses:
+    mount, lower = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (volume, below))
+    try:
+        return scan.scan(mount, [lower], seconds)
+    finally:
+        os.close(mount)
+        os.close(lower)
+
+
+def write(path: Path, raw: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(raw)
+
+
+def test_each_compiled_kernel_counts_once(layers: tuple[Path, Path]) -> None:
+    below, volume = layers
+    assert found(below, volume) == kernel_misses.KernelMisses({}, 1)
+    write(volume / "NEW" / "add_kernel.json", changed(num_warps=8))
+    write(volume / "NEW" / "__grp__add_kernel.json", b"{}")
+    write(volume / "OTHER" / "mul_kernel.json", changed())
+    write(volume / "KEY" / "add_kernel.json", changed())
+    write(volume / "TUNED" / "add_kernel.autotune.json", b'{"key": 1}')
+    misses = found(below, volume)
+    assert (misses.mounted, misses.complete) == (1, True)
+    assert misses.reasons == {MissReason.OTHER_OPTIONS: 1, MissReason.NO_SUCH_KERNEL: 1, MissReason.OTHER_PATH: 1}
+
+
+def test_without_readable_metadata_the_reason_is_unknown(layers: tuple[Path, Path]) -> None:
+    below, volume = layers
+    for each in (below, volume):
+        (each / "KEY" / "add_kernel.json").write_bytes(b"{}")
+        os.utime(each / "KEY" / "add_kernel.json", (1, 1))
+    write(volume / "NEW" / "add_kernel.json", changed())
+    assert found(below, volume).reasons == {MissReason.UNKNOWN: 1}
+
+
+def test_links_devices_and_large_files_are_not_read(layers: tuple[Path, Path], tmp_path: Path) -> None:
+    below, volume = layers
+    write(tmp_path / "outside.json", changed())
+    (volume / "link.json").symlink_to(tmp_path / "outside.json")
+    (volume / "directory").symlink_to(tmp_path)
+    os.mkfifo(volume / "pipe.json")
+    make_device(volume / "device.json")
+    write(volume / "large.json", changed(note="x" * metadata.MAX_BYTES))
+    with (volume / "sparse.json").open("wb") as file:
+        file.truncate(1 << 40)
+    write(volume / "\x1b[2J.json", changed())
+    assert found(below, volume) == kernel_misses.KernelMisses({}, 1)
+
+
+def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    below, volume = layers
+    for number in range(20):
+        write(volume / f"K{number}" / "mul.json", changed())
+    monkeypatch.setattr(scan, "MAX_KERNELS", 10)
+    few = found(below, volume)
+    assert (few.kernels, few.complete) == (10, False)
+    monkeypatch.setattr(scan, "MAX_ENTRIES", 5)
+    assert not found(below, volume).complete
+    monkeypatch.undo()
+    (volume.joinpath(*["d"] * 40)).mkdir(parents=True)
+    assert not found(below, volume).complete
+    assert found(below, volume, seconds=-1) == kernel_misses.KernelMisses({}, 0, complete=False)
+
+
+def measure(rig: Rig, volume: str, target: Path) -> None:
+    """Ask for the usage of a volume, as kubelet does each minute."""
+    rig.client.call("NodeGetVolumeStats", NodeGetVolumeStatsRequest(volume_id=volume, volume_path=str(target)))
+
+
+@pytest.mark.mounts
+def test_a_mounted_volume_reports_and_an_ended_one_counts(rig: Rig) -> None:
+    ref = rig.ready({"KEY/add_kernel.json": ADD.read_text(), "KEY/add_kernel.cubin": "x"})
+    volume, target = rig.volume()
+    attributes = {"cacheName": ref.name, "readOnly": "false", "mountPath": "/cache"}
+    rig.client.publish(volume, target, attributes)
+    layout, inside = rig.files.layout, rig.namespace.inside(target)
+    measure(rig, volume, target)
+    assert kernel_misses.load(layout) == {}
+    write(inside / "NEW" / "add_kernel.json", changed(num_warps=8))
+    measure(rig, volume, target)
+    expected = kernel_misses.KernelMisses({MissReason.OTHER_OPTIONS: 1}, 1)
+    until(lambda: kernel_misses.load(layout) == {volume: expected}, "the compiled kernel to be reported")
+
+    write(inside / "MORE" / "mul_kernel.json", changed())
+    rig.client.unpublish(volume, target)
+    rig.client.unpublish(volume, target)
+
+    def counted() -> dict[MissReason, int]:
+        return {reason: count for reason, count in counters.load(layout).kernel_misses.items() if count}
+
+    wanted = {MissReason.OTHER_OPTIONS: 1, MissReason.NO_SUCH_KERNEL: 1}
+    until(lambda: counted() == wanted, "the kernels of the ended volume to be counted once")
+    until(lambda: kernel_misses.load(layout) == {}, "the ended volume to be forgotten")
+    assert rig.nothing_left(volume, target)
