@@ -280,7 +280,7 @@ FAULTS: Mapping[str, Plant] = {
     "caches/by-label": labeled_pod,
     "captures/destination": configured(lambda made: made.update(capture={"registry": "registry.example/captured"})),
     "captures/refused": changed(
-        GKMCACHENODES,
+        GKMCACHENODES.of(dict),
         NODE,
         TEAM,
         {"status": {"captures": [{"volume": "csi-1", "state": "Waiting", "reason": "Unauthorized", "message": "m"}]}},

@@ -35,10 +35,12 @@ def _misses(facts: Facts) -> str:
     if found is None:
         return ""
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.reasons.items()))
-    at_most = 100 * found.mounted_kernels // max(1, found.mounted_kernels + found.kernels)
+    if found.at_least:
+        return f"the program has compiled at least {count_of(found.kernels, 'kernel')} that the cache lacks ({reasons})"
+    at_most = 100 * found.mounted_kernels // (found.mounted_kernels + found.kernels)
     return (
-        f"the program has compiled {'at least ' if found.at_least else ''}{count_of(found.kernels, 'kernel')} that the "
-        f"cache lacks ({reasons}); it has {found.mounted_kernels}, so at most {at_most} % hit"
+        f"the program has compiled {count_of(found.kernels, 'kernel')} that the cache lacks ({reasons}); the cache has "
+        f"{found.mounted_kernels}, so at most {at_most} % hit"
     )
 
 

@@ -28,7 +28,7 @@ def test_misses_have_their_reasons_and_bound_the_hits() -> None:
     misses = {"kernels": 3, "mountedKernels": 9, "reasons": {"OtherOptions": 1, "NoSuchKernel": 2}}
     detail = hits.decide(facts(misses=misses)).detail
     assert "compiled 3 kernels that the cache lacks (2 NoSuchKernel, 1 OtherOptions)" in detail
-    assert "it has 9, so at most 75 % hit" in detail
+    assert "the cache has 9, so at most 75 % hit" in detail
 
 
 def test_lower_bounds_are_named() -> None:
