@@ -42,7 +42,7 @@ def modeled(
     """
     model = place(capacity, request, leave=overflow)
     used = model.used[Part.DOMAINS]
-    if share:
+    if share and request.may_spread:
         for domain, column in used.items():
             here = {
                 at: 1

@@ -1,7 +1,8 @@
 """What each domain takes of a run: by the tables of `domains` where they apply, else by the integer program (`model`).
 
 Spares lie elsewhere than with their groups only where the run does not fit otherwise. A run within one area is placed
-in each area alone, a balanced one with each share of groups that divides it; the best of these is the placement.
+in each area alone, a balanced one with each share of groups that divides it, one that may not spread with a share of
+all groups; the best of these is the placement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,13 +13,13 @@ import numpy as np
 
 from gkm.packing.domains.apart import Offer, scope_of_domains
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.choosing import WHOLE, Chosen, choose, objective_of
+from gkm.packing.domains.choosing import Chosen, choose, objective_of
 from gkm.packing.domains.steps import shape
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.modeled import modeled
 from gkm.packing.program import Limits
-from gkm.packing.values import MAX_GPUS, Policy, Request, Within
+from gkm.packing.values import Policy, Request, Within
 
 
 class Placement(NamedTuple):
@@ -43,8 +44,6 @@ def place(capacity: Capacity, request: Request) -> Placement | None:
     if scope is None:
         # Without scopes more fits: what does not fit so needs no model.
         return _by_model(capacity, request) if _fits_without_scopes(capacity, request) else None
-    if not request.may_spread:
-        return _in_one_domain(capacity, request, scope)
     try:
         return _by_tables(capacity, request, scope)
     except TooLargeError:
@@ -63,8 +62,6 @@ def fits(capacity: Capacity, request: Request, *, overflow: bool = True) -> bool
             return False
         ways = _ways(capacity, request, overflow=overflow)
         return any(modeled(part, request, share, overflow=away, feasible=True) for away, part, share in ways)
-    if not request.may_spread:
-        return bool(len(_fitting_domains(capacity, request, scope)))
     return any(
         Offer(part, request, scope, away, share).fits()
         for away, part, share in _ways(capacity, request, overflow=overflow)
@@ -107,10 +104,12 @@ def _areas(capacity: Capacity, request: Request) -> Iterator[Capacity]:
 
 
 def _shares(capacity: Capacity, request: Request) -> list[int]:
-    """Return how many groups each domain may have, the most first; 0 where that is free."""
-    if not request.balanced or not request.may_spread:
-        return [0]
+    """Return how many groups a used domain may have, the most first; 0 where that is free."""
     groups, domains = request.groups, int((capacity.domain_slots > 0).sum())
+    if not request.may_spread:
+        return [groups]
+    if not request.balanced:
+        return [0]
     most = int(capacity.domain_slots.max(initial=0) + request.group_pods) // request.group_pods
     shares = [share for share in range(1, min(groups, most) + 1) if groups % share == 0 and groups // share <= domains]
     return shares[::-1]
@@ -131,27 +130,6 @@ def _by_tables(capacity: Capacity, request: Request, scope: Integers) -> Placeme
             bound = figure(capacity, request.policy, domains)
             best = found.cost, domains, Placement(part, found.chosen, bound)
     return None if best is None else best[2]
-
-
-def _in_one_domain(capacity: Capacity, request: Request, scope: Integers) -> Placement | None:
-    """Return the domain that leaves the least free, of those in which the whole run fits."""
-    fitting = _fitting_domains(capacity, request, scope)
-    if not len(fitting):
-        return None
-    # argmin gives the first of equals, which is the one with the smallest key.
-    domain = int(fitting[np.argmin(capacity.free[fitting])])
-    groups = [0] * max(1, len(request.ceilings))
-    groups[int(scope[domain])] = request.groups
-    short = int(scope[domain]) if shape(request).missing else WHOLE
-    return Placement(capacity, [Chosen(domain, tuple(groups), short)], figure(capacity, request.policy, [domain]))
-
-
-def _fitting_domains(capacity: Capacity, request: Request, scope: Integers) -> Integers:
-    size = shape(request)
-    needed = request.groups * size.unit - size.missing
-    given = np.array([ceiling.gpus // request.pod_gpus for ceiling in request.ceilings] or [MAX_GPUS], dtype=np.int64)
-    found: Integers = np.flatnonzero((capacity.domain_slots >= needed) & (given[scope] >= needed))
-    return found
 
 
 def _by_model(capacity: Capacity, request: Request) -> Placement | None:
