@@ -31,6 +31,7 @@ PAGE_NAMES = {
     "gkm_capture_failures": {"reason"},
     "gkm_nvml_errors": {"call"},
     "gkm_mounts": {"mode"},
+    "gkm_no_cache_for_hardware": {"pods"},
     "gkm_verify_seconds": {"result"},
     "gkm_api_requests": {"verb", "code"},
     "gkm_last_success_timestamp_seconds": {"task"},
