@@ -108,6 +108,7 @@ NOT_FOREIGN = {
     f"{IMAGES}build/factors_file.py": "a file of the person who builds; refused, it would be packed with its secrets",
     f"{IMAGES}pulling/file_list.py": "the agent's own file, line by line",
     "core/gkm/mounts/relocation/triton.py": "at most 64 KiB",
+    "csi/gkm_csi/kernels/metadata.py": "at most 64 KiB",
     "core/gkm/templates/rendering/child.py": "its memory is limited by the kernel",
     "core/gkm/templates/rendering/sandbox.py": "runs in that child",
     "core/gkm/topology/list_parts.py": "the head of a list, at most one block",

@@ -5,6 +5,7 @@ options of the compilation, the environment variables that are part of the key, 
 the argument types, the constants and the version of ptxas are parts of the key that it does not hold.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ _NOT_OPTIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KernelMetadata:
-    """One kernel; values that are compared only, as JSON text with sorted keys."""
+    """One kernel; values that are compared only, so they are digests: the files of many kernels may have 128 MB."""
 
     target: str
     version: str
@@ -49,10 +50,10 @@ def parse(raw: bytes) -> KernelMetadata | None:
         if not isinstance(value, dict) or not {"hash", "target"} <= value.keys():
             return None
         return KernelMetadata(
-            _text(value["target"]),
-            _text(value.get("triton_version")),
-            _text({key: each for key, each in value.items() if _is_variable(key)}),
-            _text({key: each for key, each in value.items() if key not in _NOT_OPTIONS and not _is_variable(key)}),
+            _digest(value["target"]),
+            _digest(value.get("triton_version")),
+            _digest({key: each for key, each in value.items() if _is_variable(key)}),
+            _digest({key: each for key, each in value.items() if key not in _NOT_OPTIONS and not _is_variable(key)}),
         )
     except (ValueError, RecursionError):
         return None
@@ -62,5 +63,5 @@ def _is_variable(key: str) -> bool:
     return key.isupper()
 
 
-def _text(value: Mapping[str, Any] | object) -> str:
-    return json.dumps(value, sort_keys=True)
+def _digest(value: Mapping[str, Any] | object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
