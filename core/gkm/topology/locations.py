@@ -6,6 +6,8 @@ from typing import NamedTuple
 # RFC 4122, section 3, which reads both cases; a clique of an NVLink cluster is <uuid>.<number>.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.[0-9]{1,10})?", re.ASCII | re.IGNORECASE)
 
+_UUID_LENGTH = 36
+
 
 class DomainKey(NamedTuple):
     """What tells a domain from all others. Region and cluster are empty where the name is unique in the world."""
@@ -20,8 +22,8 @@ class DomainKey(NamedTuple):
         return cls("", "", domain) if is_world_unique(domain) else cls(region, cluster, domain)
 
     def __str__(self) -> str:
-        """Return the names that are not empty, joined by slashes."""
-        return "/".join(filter(None, self))
+        """Return the names that tell the domain apart, joined by slashes."""
+        return f"{self.region}/{self.cluster}/{self.domain}" if self.region else self.domain
 
 
 class Location(NamedTuple):
@@ -44,4 +46,5 @@ class Location(NamedTuple):
 
 def is_world_unique(name: str) -> bool:
     """Return whether no two domains have this name: it is a UUID, or a clique of an NVLink cluster with one."""
-    return _UUID.fullmatch(name) is not None
+    # Lengths are compared first, since this is asked several times for each of thousands of domains.
+    return len(name) >= _UUID_LENGTH and _UUID.fullmatch(name) is not None
