@@ -8,6 +8,7 @@ how many groups it places, what a scope gives and which nodes are freed are sums
 objective.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -140,6 +141,9 @@ class _Builder:
         self.leave = self.apart and leave and request.may_spread
         self.scopes = max(1, len(request.ceilings))
         self.totals = [0] * len(capacity.kinds)
+        # The columns of areas of which a run uses one, and the slots that each has, by kind.
+        self.areas: dict[tuple[str, ...], int] = {}
+        self.of_areas: list[Counter[tuple[str, ...]]] = [Counter() for _ in capacity.kinds]
         self.taken: list[dict[int, int]] = [{} for _ in capacity.kinds]
         self.slots = capacity.slots.tolist()
         self.most_whole = request.groups - (self.model.size.missing > 0)
@@ -159,6 +163,8 @@ class _Builder:
             program.row(dict.fromkeys(model.short.values(), 1), least=0 if at_most else 1, most=1)
         if not request.may_spread:
             program.row(dict.fromkeys(model.used[Part.DOMAINS].values(), 1), most=1)
+        if self.areas:
+            program.row(dict.fromkeys(self.areas.values(), 1), most=1)
         given = [ceiling.gpus // request.pod_gpus for ceiling in request.ceilings] if ceilings is None else ceilings
         for scope, most in enumerate(given):
             program.row(model.pods(scope), most=most)
@@ -172,6 +178,8 @@ class _Builder:
         kinds = self.capacity.kinds
         for kind, slots in offered.items():
             self.totals[kind] += slots
+            if self.request.within:
+                self.of_areas[kind][self.request.within.area(self.capacity.inventory.places[domain])] += slots
             for gain, count in self.gains.get((domain, kind), {}).items():
                 column = self.model.program.column(count)
                 self.model.freed[domain, kind, gain] = column
@@ -270,6 +278,8 @@ class _Builder:
                 if number not in columns:
                     columns[number] = program.column(1)
                 program.row({used[Part.DOMAINS][domain]: 1, columns[number]: -1}, most=0)
+            if self.request.within and self.request.within.depth == depth:
+                self.areas = {area: columns[number] for area, number in numbers.items()}
 
     def _spares(self) -> None:
         """Give every spare that is not colocated a slot of its scope anywhere, or count it as lacking."""
@@ -288,8 +298,10 @@ class _Builder:
             program.row(weighted((1, away), *((-1, {flows[kind, scope]: 1}) for kind in here)), least=0, most=0)
         for kind, total in enumerate(self.totals):
             guests = {column: 1 for (of, _), column in flows.items() if of == kind}
+            areas = {column: -self.of_areas[kind][area] for area, column in self.areas.items()}
             if guests:
-                program.row(weighted((1, guests), (1, self.taken[kind])), most=total)
+                terms = weighted((1, guests), (1, self.taken[kind]), (1, areas))
+                program.row(terms, most=0 if areas else total)
 
     def _gained(self) -> int:
         return sum(gain * count for freed in self.gains.values() for gain, count in freed.items())

@@ -6,14 +6,11 @@ stop the runs of others, so it is an error and never an answer.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from gkm.api.grammar import count_of
 from gkm.packing.inventory import Inventory
-from gkm.packing.values import Group, Location, Node, Request, Within
-
-_DEPTHS: Mapping[Within | None, int] = {Within.BLOCK: 3, Within.CLUSTER: 2, Within.REGION: 1}
-"""Names of a place that all of an area share."""
+from gkm.packing.values import Group, Location, Node, Request
 
 
 class InvalidPlanError(RuntimeError):
@@ -114,7 +111,7 @@ def _misplaced(request: Request, group: Group, node: Node, place: Location, gpus
 
 def _apart(request: Request, groups: Sequence[Group]) -> Iterator[str]:
     """Yield where a run lies in several areas that has to stay in one, or has unequal shares and has to have equal."""
-    depth = 4 if not request.may_spread else _DEPTHS.get(request.within, 0)
+    depth = 4 if not request.may_spread else request.within.depth if request.within else 0
     used = Counter(group.place for group in groups)
     areas = {place[:depth] for place in used} | {one.place[:depth] for group in groups for one in group.spares}
     if len(areas) > 1:

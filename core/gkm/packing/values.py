@@ -59,6 +59,15 @@ class Within(StrEnum):
     CLUSTER = "cluster"
     REGION = "region"
 
+    @property
+    def depth(self) -> int:
+        """Return how many names of their places all domains of an area share."""
+        return {Within.BLOCK: 3, Within.CLUSTER: 2}.get(self, 1)
+
+    def area(self, place: Location) -> tuple[str, ...]:
+        """Return the names of the area that a place is in."""
+        return place[: self.depth]
+
 
 MAX_GPUS = 10**9
 """No request names more: a thousand times the largest cluster, and far from where sums would overflow."""

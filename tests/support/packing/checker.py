@@ -11,7 +11,7 @@ the lower bound is one of what the policy compares first but for spares: domains
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gkm.packing.values import Group, Location, Metrics, Node, Plan, Policy, Request
+from gkm.packing.values import Group, Location, Metrics, Node, Plan, Policy, Request, Within
 from support.packing.checker_hash import expected_hash
 from support.packing.checker_spares import spare_problems
 
@@ -98,6 +98,11 @@ def _spread(request: Request, plan: Plan) -> Iterator[str]:
     places |= {spare.place for group in plan.groups for spare in group.spares}
     if not request.may_spread and len(places) > 1:
         yield f"the run may not spread, and lies in {len(places)} domains"
+    depth = {Within.BLOCK: 3, Within.CLUSTER: 2, Within.REGION: 1, None: 0}[request.within]
+    if len({place[:depth] for place in places}) > 1:
+        yield f"the run stays within a {request.within}, and lies in several"
+    if request.balanced and len(set(Counter(group.place for group in plan.groups).values())) > 1:
+        yield "the run is balanced, and its domains have unequal shares"
 
 
 def _metrics(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[str]:

@@ -6,14 +6,15 @@ Where something of the run stands, its spares may be lacking: they keep no group
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from gkm.packing.values import Ceiling, Distance, Group, Location, Node, Policy, Request
+from gkm.packing.values import Ceiling, Distance, Group, Location, Node, Policy, Request, Within
 
 Home = tuple[Location, str]
 ANY = Ceiling("", 10**9)
+DEPTHS = {Within.BLOCK: 3, Within.CLUSTER: 2, Within.REGION: 1, None: 0}
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,21 @@ def most_spares(nodes: Sequence[Node], request: Request, groups: Sequence[Group]
         for name, gpus in group.nodes:
             left[name] -= gpus // request.pod_gpus
     homes = {group.place for group in groups}
+    near_homes = _near(request, homes)
     asked: list[list[str]] = []
     for ceiling in request.ceilings or (ANY,):
         here = [group for group in groups if group.scope == ceiling.scope]
         given = (ceiling.gpus - sum(group.gpus for group in here)) // request.pod_gpus
-        near = [
-            node.name
-            for node in nodes
-            if (not ceiling.scope or ceiling.scope in node.scopes) and (request.may_spread or node.place in homes)
-        ]
+        near = [node.name for node in nodes if (not ceiling.scope or ceiling.scope in node.scopes) and near_homes(node)]
         asked += [near] * min(given, request.spares * len(here), sum(left.values()))
     return _matched(asked, left)
+
+
+def _near(request: Request, homes: Collection[Location]) -> Callable[[Node], bool]:
+    """Return whether spares of a run with groups in some domains may be on a node."""
+    depth = DEPTHS[request.within] if request.may_spread else 4
+    areas = {place[:depth] for place in homes}
+    return lambda node: node.place[:depth] in areas
 
 
 def _takes(node: Node, place: Location, scope: str) -> bool:
@@ -147,7 +152,10 @@ class Search:
         placed = [*((group.gpus, (group.place, group.scope)) for group in self.stay)]
         placed += [(group.gpus, home) for group, home in zip(self.touched, homes, strict=True)]
         places = {home[0] for _, home in placed}
-        if not request.may_spread and len(places) > 1:
+        depth = DEPTHS[request.within] if request.may_spread else 4
+        if len({place[:depth] for place in places}) > 1:
+            return False
+        if request.balanced and len(set(Counter(home[0] for _, home in placed).values())) > 1:
             return False
         spare = self.spares * request.pod_gpus
         for ceiling in request.ceilings:
@@ -163,12 +171,9 @@ class Search:
             if sum(left[name] for name in takes) < group.gpus // request.pod_gpus:
                 return False
             asked += [takes] * (group.gpus // request.pod_gpus)
+        near_places = _near(request, places)
         for _, (_, scope) in placed:
-            near = [
-                n.name
-                for n in self.usable
-                if (not scope or scope in n.scopes) and (request.may_spread or n.place in places)
-            ]
+            near = [n.name for n in self.usable if (not scope or scope in n.scopes) and near_places(n)]
             asked += [near] * self.spares
         return _matched(asked, left) == len(asked)
 

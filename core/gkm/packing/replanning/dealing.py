@@ -31,7 +31,7 @@ def deal(offer: Capacity, request: Request, what: Remains, chosen: Assignment) -
     limits = _limits(request, groups, chosen.spares)
     for cell in cells:
         cell.colocate(request.pod_gpus, limits)
-    spares = SpareSlots(offer, groups, nodes.left)
+    spares = SpareSlots(offer, groups, _in_area(offer, request, groups, nodes.left))
     if request.may_spread:
         spares.overflow(request.pod_gpus, limits)
     spares.set_apart()
@@ -92,6 +92,15 @@ def _limits(request: Request, groups: Sequence[Placed], most: Mapping[int, int])
             found[index] = count + 1
             heappush(waiting, (count + 1, index, scope))
     return found
+
+
+def _in_area(offer: Capacity, request: Request, groups: Sequence[Placed], left: Mapping[str, int]) -> dict[str, int]:
+    """Return the slots that are left for spares: none outside the area that the run stays in."""
+    within = request.within
+    if within is None:
+        return dict(left)
+    area = within.area(groups[0].place)
+    return {node.name: left[node.name] if within.area(node.place) == area else 0 for node in offer.inventory.nodes}
 
 
 class _Nodes:

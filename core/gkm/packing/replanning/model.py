@@ -55,6 +55,8 @@ def assign(offer: Capacity, request: Request, what: Remains, *, any_way: bool = 
         ceilings=(),
         among=_relevant(offer, request, what),
     )
+    if request.balanced and request.may_spread:
+        _balance(offer, request, model)
     columns = _Columns(offer, what, model, several=len(request.ceilings) > 1)
     if not columns.fixed():
         return None
@@ -119,12 +121,28 @@ def _relevant(offer: Capacity, request: Request, what: Remains) -> set[int]:
     for domain, slots in enumerate(offer.slots.tolist()):
         if any(slots) and domain not in homes:
             # One group finds the same in every block that is not used yet; several groups may share one.
-            area = numbers[domain] if numbers[domain] in blocks or movable > 1 else offer.inventory.places[domain][:2]
+            apart = numbers[domain] in blocks or movable > 1 or request.within is not None
+            area = numbers[domain] if apart else offer.inventory.places[domain][:2]
             alike = area, tuple(slots), free[domain]
             seen[alike] += 1
             if seen[alike] <= movable:
                 found.add(domain)
     return found
+
+
+def _balance(offer: Capacity, request: Request, model: Placement) -> None:
+    """Give all domains that are used the same number of groups: one that divides all groups."""
+    program, most = model.program, int(offer.domain_slots.max(initial=0)) // request.group_pods + 1
+    sizes = [share for share in range(1, min(request.groups, most) + 1) if request.groups % share == 0]
+    shares = {share: program.column(1) for share in sizes}
+    program.row(dict.fromkeys(shares.values(), 1), least=1, most=1)
+    share = {column: -share for share, column in shares.items()}
+    for domain, used in model.used[Part.DOMAINS].items():
+        groups = {
+            column: 1 for columns in (model.whole, model.short) for (at, _), column in columns.items() if at == domain
+        }
+        program.row({**groups, **share}, most=0)
+        program.row({**groups, **share, used: -most}, least=-most)
 
 
 def _ceilings(request: Request, model: Placement) -> None:

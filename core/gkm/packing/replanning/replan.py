@@ -49,7 +49,10 @@ def replan(
     if found is not None:
         return found
     fresh = plan(inventory, request, inventory_version)
-    smaller = None if isinstance(fresh, Plan) and fresh.gpus == request.gpus else task.smaller()
+    try:
+        smaller = None if isinstance(fresh, Plan) and fresh.gpus == request.gpus else task.smaller()
+    except TooLargeError:
+        smaller, proven = None, False
     return smaller or (task.from_scratch(fresh, proven=proven) if isinstance(fresh, Plan) else fresh)
 
 
@@ -73,7 +76,8 @@ class _Task:
         what = self._remains(self.request)
         # In one scope groups of one size are interchangeable: a touched one can move wherever an untouched one can, so
         # that only the short one, which fits where no whole one does, may have to make way.
-        alike = len(self.request.ceilings) <= 1 and self.request.may_spread
+        together = not self.request.may_spread or self.request.within is not None or self.request.balanced
+        alike = len(self.request.ceilings) <= 1 and not together
         freed = [] if what is None else [one for one in what.untouched if not alike or one.index == what.short]
         if what is None or not freed:
             return None
@@ -92,13 +96,15 @@ class _Task:
         first = max(1, -(-(self.request.gpus - most) // step))
         sizes = range(self.request.gpus - first * step, malleability.min_gpus - 1, -step)
 
-        def fits(gpus: int) -> bool:
-            sized = replace(self.request, gpus=gpus)
+        def fits(gpus: int, *, balanced: bool = False) -> bool:
+            sized = replace(self.request, gpus=gpus, balanced=balanced)
             what = self._remains(sized)
             return what is not None and assign(self.offer, sized, what, any_way=True) is not None
 
-        # A smaller run fits wherever a larger does: False and then True.
+        # A smaller run fits wherever a larger does: False and then True. With equal shares some sizes fit.
         at = bisect_left(sizes, 1, key=fits)
+        if self.request.balanced:
+            at = next((size for size in range(at, len(sizes)) if fits(sizes[size], balanced=True)), len(sizes))
         return self.beside_untouched(replace(self.request, gpus=sizes[at])) if at < len(sizes) else None
 
     def from_scratch(self, fresh: Plan, *, proven: bool) -> Replanned:

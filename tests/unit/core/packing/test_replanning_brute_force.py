@@ -12,7 +12,7 @@ import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import Replanned, Standing
-from gkm.packing.values import Ceiling, Group, Location, Malleability, Node, Plan, Refusal, Request, Share
+from gkm.packing.values import Ceiling, Group, Location, Malleability, Node, Plan, Refusal, Request, Share, Within
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from support.packing.cases import Case, cases, scoped_cases
@@ -48,6 +48,8 @@ def lower(ceiling: Ceiling) -> st.SearchStrategy[Ceiling]:
 def losses(draw: st.DrawFn, some: st.SearchStrategy[Case]) -> Loss:
     """Return the nodes that are left of an inventory, the groups that were planned on it, and the run."""
     nodes, request = draw(some)
+    within = draw(st.sampled_from([None, None, None, *Within]))
+    request = replace(request, within=within, balanced=draw(st.sampled_from([False, False, False, True])))
     made = plan(nodes, request, "v1")
     assume(isinstance(made, Plan))
     assert isinstance(made, Plan)
@@ -129,7 +131,7 @@ def test_the_fewest_groups_move_where_scopes_pay_and_their_ceilings_shrink(loss:
 @example(MOVES_AS_A_WHOLE)
 def test_a_malleable_run_that_must_be_smaller_keeps_what_stands_and_as_much_as_fits(loss: Loss) -> None:
     nodes, former, request = loss
-    assume(request.gpus % request.group_gpus == 0)
+    assume(request.gpus % request.group_gpus == 0 and not request.balanced)
     flexible = replace(request, malleability=Malleability(request.group_gpus, request.group_gpus))
     whole = (Search(nodes, former, request, released=released).fewest_moved() for released in (False, True))
     if any(fewest is not None for fewest in whole):
