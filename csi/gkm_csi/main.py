@@ -112,7 +112,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     mounter = Mounter(options.layout, options.kubelet)
     volume_locks = VolumeLocks()
     layers = VolumeLayers(options.node, options.layout, volume_records, mounter)
-    captures = Captures(options.layout, layers)
+    captures = Captures(options.layout, layers, options.capture_min_free_percent)
     captures.sweep()
     kernels = KernelWatch(layers.mounted_layers, counters.kernels_measured)
     reconcile.reconcile(options.layout, volume_records, mounter)

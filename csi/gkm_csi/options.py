@@ -1,9 +1,11 @@
 """The options of the process: flags, each with an environment variable, and defaults for a common node."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from gkm.hoststate.command_line import Parser
 from gkm.hoststate.layout import Layout
@@ -12,6 +14,9 @@ from gkm_csi.server.services import DRIVER_NAME
 from gkm_csi.volumes.attributes import CAPTURE_MODES, REQUEST
 
 _MAX_NODE_ID = 256
+_PERCENT: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
+_MAX_PERCENT: Final = 90
+"""As in the agent's configuration (gkm.api.capture_settings), which this process does not import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Options:
     driver_version_file: Path
     max_volumes: int
     capture_mode: str
+    capture_min_free_percent: float
     log_level: str
     probe: bool
 
@@ -61,6 +67,12 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         variable="GKM_CAPTURE_MODE",
         default=REQUEST,
     )
+    flag(
+        "--capture-min-free-percent",
+        "part of the disk that captures leave free, in percent",
+        variable="GKM_CAPTURE_MIN_FREE_PERCENT",
+        default="20",
+    )
     parser.add_log_level()
     parser.add_argument("--probe", action="store_true", help="probe the driver that runs on this node, and exit")
     parsed = parser.parse_args(arguments)
@@ -71,6 +83,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         parser.error("--max-volumes must be a number; 0 leaves it to kubelet")
     if parsed.capture_mode not in CAPTURE_MODES:
         parser.error(f"--capture-mode must be one of {', '.join(CAPTURE_MODES)}")
+    if not _PERCENT.fullmatch(parsed.capture_min_free_percent) or float(parsed.capture_min_free_percent) > _MAX_PERCENT:
+        parser.error(f"--capture-min-free-percent must be a number from 0 to {_MAX_PERCENT}")
     kubelet = _absolute(parser, parsed.kubelet)
     endpoint = (
         parsed.endpoint.removeprefix("unix://").removeprefix("unix:") or f"{kubelet}/plugins/{DRIVER_NAME}/csi.sock"
@@ -86,6 +100,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         driver_version_file=Path(parsed.driver_version_file),
         max_volumes=int(parsed.max_volumes),
         capture_mode=parsed.capture_mode,
+        capture_min_free_percent=float(parsed.capture_min_free_percent),
         log_level=parsed.log_level,
         probe=parsed.probe,
     )

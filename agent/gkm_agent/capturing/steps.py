@@ -7,7 +7,6 @@ it has left the node then, because its files are inspected first.
 import errno
 import re
 import secrets
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.api.targets import GpuTarget
 from gkm.gpus.values import Inventory
 from gkm.hoststate import files, trees
+from gkm.hoststate.disk_space import spare_bytes
 from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
 from gkm.images.archives import oci_layout
 from gkm.images.build.image import build
@@ -33,8 +33,6 @@ from gkm_agent.capturing.inspection import inspect
 from gkm_agent.capturing.progress import FILES_FILE, IMAGE, PROGRESS_FILE, CaptureState, Hardware, Origin, Progress
 from gkm_agent.telemetry import metrics
 
-FREE_DIVISOR: Final = 5
-"""One part in five of the disk stays free, as for the copies of the CSI process: below 15 % kubelet evicts pods."""
 _WORK: Final = ".packing-"
 _SHORT: Final = slice(7, 19)
 """12 hexadecimal digits of a digest: enough to tell the captures of one namespace apart."""
@@ -56,12 +54,6 @@ def cache_name(hardware: Hardware, content_digest: str) -> str:
     return f"captured-{hardware.runtime}-{hardware.arch.replace('_', '')}-{content_digest[_SHORT]}"
 
 
-def free_bytes(directory: Path) -> int:
-    """Return the bytes that captures may take of the disk; less than 0 where too few are free."""
-    disk = shutil.disk_usage(directory)
-    return disk.free - disk.total // FREE_DIVISOR
-
-
 @dataclass(frozen=True, slots=True)
 class CaptureSteps:
     """The steps of all captures of a node. One thread uses them."""
@@ -71,7 +63,7 @@ class CaptureSteps:
     destination: Destination
     inventory: Callable[[], Inventory]
     stop: Event
-    free_bytes: Callable[[Path], int] = free_bytes
+    spare_bytes: Callable[[Path, float], int] = spare_bytes
 
     def advance(self, directory: Path, others: Iterable[Path]) -> Progress:
         """Take a capture one step further and record it; return how far it is then.
@@ -133,7 +125,7 @@ class CaptureSteps:
         hardware, ref = _hardware(before), self._reference(origin, before)
         self.remove_leftovers(directory)
         # A layer and its copy in the layout.
-        if self.free_bytes(directory) < 2 * before.size_bytes:
+        if self.spare_bytes(directory, self.settings.min_free_percent) < 2 * before.size_bytes:
             raise GKMError(Reason.DISK_FULL, "the disk has too little free space to pack a capture", Remedy.FREE_SPACE)
         work = directory / f"{_WORK}{secrets.token_hex(4)}"
         work.mkdir(0o700)

@@ -46,7 +46,7 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     Without it the credentials of `registries.hosts` count.
 
     The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; 0 of either retains
-    nothing.
+    nothing. `min_free_percent` of the disk stays free, of bytes and of inodes.
     """
 
     mode: Literal["auto", "request", "off"] = "auto"
@@ -56,6 +56,7 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     bytes_per_second: Annotated[int, Meta(ge=SLOWEST_BYTES_PER_SECOND)] = 20 << 20
     retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
     max_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
+    min_free_percent: Annotated[float, Meta(ge=0, le=90)] = 20.0
 
     @property
     def is_pushed(self) -> bool:

@@ -19,6 +19,7 @@ VARIABLES: Final = {
     "GKM_CAPTURE_KEY_FILE": ("capture", "signing", "keyFile"),
     "GKM_CAPTURE_KEYLESS": ("capture", "signing", "keyless"),
     "GKM_CAPTURE_BYTES_PER_SECOND": ("capture", "bytesPerSecond"),
+    "GKM_CAPTURE_MIN_FREE_PERCENT": ("capture", "minFreePercent"),
 }
 """The variables, each with the path of the key that it replaces."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gkm.hoststate import files, trees
+from gkm.hoststate.disk_space import spare_bytes
 from gkm.hoststate.layout import CAPTURED_CONTENT, CAPTURED_FILE, Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
@@ -22,8 +23,6 @@ from gkm.mounts.copy_changes import BLOCK_BYTES, CopyResult
 
 from gkm_csi.volumes.layers import VolumeLayers
 
-FREE_DIVISOR: Final = 5
-"""One part in five of the disk stays free, of bytes and of inodes: below 15 % kubelet evicts pods."""
 _SHARED_FACTOR: Final = 2
 """A capture may take twice the size of the layer: holes and hard links count more than once in a copy."""
 _TEMPORARY_PREFIX: Final = ".tmp-"
@@ -32,11 +31,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class Captures:
-    """The captures of one node, one volume after the other."""
+    """The captures of one node, one volume after the other; `min_free_percent` of the disk stays free."""
 
-    def __init__(self, layout: Layout, layers: VolumeLayers) -> None:
+    def __init__(self, layout: Layout, layers: VolumeLayers, min_free_percent: float) -> None:
         self._layout = layout
         self._layers = layers
+        self._min_free_percent = min_free_percent
         self._lock = threading.Lock()
         self._running: dict[str, Future[None]] = {}
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="capture")
@@ -75,8 +75,9 @@ class Captures:
             _remove(temporary)
             temporary.mkdir(0o700, parents=True)
             with self._layers.mounted_layers(record) as (mount, lowers):
+                spare = spare_bytes(self._layout.captured, self._min_free_percent)
                 copied = copy_changes.copy_changes(
-                    mount, lowers, temporary / CAPTURED_CONTENT, min(_max_layer_bytes(mount), self._free_bytes())
+                    mount, lowers, temporary / CAPTURED_CONTENT, min(_max_layer_bytes(mount), spare)
                 )
             if copied.files:
                 (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, copied)))
@@ -88,12 +89,6 @@ class Captures:
             _LOG.exception("capture failed", extra=log_fields)
         finally:
             _remove(temporary)
-
-    def _free_bytes(self) -> int:
-        disk = os.statvfs(self._layout.captured)
-        if disk.f_favail < disk.f_files // FREE_DIVISOR:
-            return 0
-        return max(0, disk.f_bavail - disk.f_blocks // FREE_DIVISOR) * disk.f_frsize
 
     def _directory(self, record: VolumeRecord) -> Path:
         return self._layout.capture(record.volume_id)

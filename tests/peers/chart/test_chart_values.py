@@ -210,5 +210,14 @@ def test_the_driver_captures_by_itself_only_where_captures_have_a_destination(
     (container,) = pod("gkm-csi", {"config": {"capture": capture}})["spec"]["containers"]
     environment = {each["name"]: each.get("value") for each in container["env"]}
     assert environment.get("GKM_CAPTURE_MODE") == mode
+    assert "GKM_CAPTURE_MIN_FREE_PERCENT" not in environment
     settings = config.parse(yaml.safe_dump({"capture": capture})).capture
     assert (mode == "auto") == (settings.is_pushed and settings.mode == "auto")
+
+
+@pytest.mark.parametrize("percent", [0, 12.5, 90])
+def test_the_driver_gets_the_free_part_of_the_disk(percent: float) -> None:
+    values = {"config": {"capture": {"minFreePercent": percent}}}
+    (container,) = pod("gkm-csi", values)["spec"]["containers"]
+    found = [each["value"] for each in container["env"] if each["name"] == "GKM_CAPTURE_MIN_FREE_PERCENT"]
+    assert [float(value) for value in found] == [percent]

@@ -54,8 +54,8 @@ class CaptureNode:
     gpus: tuple[Gpu, ...] = (H100,)
     settings: Mapping[str, object] = field(default_factory=dict)
     password: bytes = PASSWORD
-    free_bytes: int = 1 << 40
-    """What the disk has, whatever this machine's has."""
+    spare_bytes: int = 1 << 40
+    """What captures may take of the disk, whatever this machine's disk has."""
     now: float = 0.0
     place: Layout | None = None
     """Where the captures are; a node of its own below `root` without it."""
@@ -116,7 +116,7 @@ class CaptureNode:
         secrets = PullSecrets(NoSecrets(), config.registries, "gkm-system")
         destination = RegistryDestination(config, secrets, {"COSIGN_PASSWORD": self.password.decode()})
         steps = CaptureSteps(
-            self.layout, config.capture, destination, lambda: Inventory(self.gpus), Event(), lambda _: self.free_bytes
+            self.layout, config.capture, destination, lambda: Inventory(self.gpus), Event(), lambda *_: self.spare_bytes
         )
         return CaptureWorker(
             steps, in_use or CapturesInUse(), changed, clock=lambda: self.now, backoff=Backoff(1.0, 10.0)

@@ -50,7 +50,7 @@ class InMemoryNode:
             driver_version=lambda: None,
         )
         self.ended_layers: list[int] = []
-        captures = Captures(self.files.layout, layers)
+        captures = Captures(self.files.layout, layers, 0.0)
         self.unpublisher = VolumeUnpublisher(
             NODE,
             volume_records=self.volume_records,

@@ -127,6 +127,9 @@ def driver(
         *places,
         "--driver-version-file",
         files.driver_file,
+        # A test of captures does not depend on the free space of the machine's disk.
+        "--capture-min-free-percent",
+        "0",
         *flags,
     )
     process = subprocess.Popen(namespace.command(command), stderr=subprocess.PIPE, text=True, cwd="/")

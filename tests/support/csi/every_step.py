@@ -72,7 +72,7 @@ class Started:
             volume_locks=underway,
             driver_version=lambda: None,
         )
-        captures = Captures(files.layout, layers)
+        captures = Captures(files.layout, layers, 0.0)
         captures._pool = Here()  # type: ignore[assignment]
         captures.sweep()
         self.unpublisher = VolumeUnpublisher(

@@ -259,6 +259,8 @@ def test_a_socket_path_that_is_too_long_is_an_error() -> None:
         (("--node", "n", "--kubelet", "relative"), "must be an absolute path"),
         (("--node", "n", "--state", "/a/../b"), "must be an absolute path"),
         (("--node", "n", "--max-volumes", "-1"), "must be a number"),
+        (("--node", "n", "--capture-min-free-percent", "91"), "a number from 0 to 90"),
+        (("--node", "n", "--capture-min-free-percent", "nan"), "a number from 0 to 90"),
         (("--node", "n", "--log-level", "loud"), "is not one of debug, info, warning, error"),
     ],
 )

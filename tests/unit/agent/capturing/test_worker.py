@@ -244,12 +244,12 @@ def test_a_progress_file_that_is_not_ours_starts_anew(node: CaptureNode) -> None
 
 def test_a_full_disk_waits_until_there_is_space(node: CaptureNode, registry: Registry) -> None:
     node.capture()
-    node.free_bytes = 1000
+    node.spare_bytes = 1000
     worker = node.worker()
     assert not worker.make_images()
     assert worker.reports()["ml-apps"][0].reason == Reason.DISK_FULL
     assert not registry.requests
-    node.free_bytes, node.now = 1 << 40, 60.0
+    node.spare_bytes, node.now = 1 << 40, 60.0
     assert worker.make_images()
     assert worker.reports()["ml-apps"][0].state == "Announced"
 

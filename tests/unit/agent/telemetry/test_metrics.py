@@ -66,6 +66,7 @@ def test_the_page_has_the_names_and_labels_that_are_api() -> None:
     metrics.READY.labels(metrics.PROGRAM).set(1)
     for mode in metrics.MODES:
         metrics.MOUNTS.labels(mode).set(0)
+    metrics.NO_CACHE_FOR_HARDWARE.labels("started").set(0)
 
     page = metrics.page()
 

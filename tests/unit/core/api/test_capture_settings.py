@@ -69,6 +69,7 @@ def test_a_variable_overrides_the_file(tmp_path: Path) -> None:
     [
         ("GKM_CAPTURE_MODE", "on", "allowed is auto or off or request"),
         ("GKM_CAPTURE_BYTES_PER_SECOND", "fast", "Expected `int`"),
+        ("GKM_CAPTURE_MIN_FREE_PERCENT", "91", "<= 90"),
         ("GKM_CAPTURE_KEYLESS", "true", "needs `trustedRoot`"),
         ("GKM_CAPTURE_REGISTY", "registry.example", "is unknown"),
     ],

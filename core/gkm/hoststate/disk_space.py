@@ -1,0 +1,20 @@
+"""The space of a disk that captures may take: kubelet evicts pods from a node whose disk is nearly full."""
+
+import os
+from pathlib import Path
+
+
+def spare_bytes(directory: Path, min_free_percent: float) -> int:
+    """Return the free bytes of a disk beyond the part of it that stays free; 0 where it has too few inodes.
+
+    Args:
+        directory: any directory of the disk.
+        min_free_percent: the part of the disk that stays free, of bytes and of inodes.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    disk = os.statvfs(directory)
+    if disk.f_favail < disk.f_files * min_free_percent / 100:
+        return 0
+    return max(0, int(disk.f_bavail - disk.f_blocks * min_free_percent / 100)) * disk.f_frsize
