@@ -168,7 +168,11 @@ class Life:
     @cached_property
     def reader(self) -> Reader:
         host = self.deployed.fleet.olareg.host
-        config = {"store": {"minFreePercent": 0}, "registries": {"hosts": {host: {"plainHTTP": True}}}}
+        config = {
+            "store": {"minFreePercent": 0},
+            "capture": {"minFreePercent": 0},
+            "registries": {"hosts": {host: {"plainHTTP": True}}},
+        }
         images = self.deployed.tag_images(self.registry, TAG)
         values = {**self.pods.values(), "config": config}
         return Reader(self.cluster, self.registry, TAG, images, values, self.directory / "quickstart")

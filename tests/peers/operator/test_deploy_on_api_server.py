@@ -95,6 +95,7 @@ def test_every_manifest_is_accepted(gkm_cluster: Cluster, overlay: str) -> None:
     assert all(line.endswith("serverside-applied (server dry run)") for line in said.splitlines())
 
 
+@pytest.mark.usefixtures("kserve")
 def test_the_samples_are_accepted(gkm_cluster: Cluster) -> None:
     samples = ROOT / "deploy" / "samples"
     documents = [document for path in samples.rglob("*.yaml") for document in yaml.safe_load_all(path.read_text())]

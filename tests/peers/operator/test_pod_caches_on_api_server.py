@@ -15,7 +15,7 @@ from support.cluster.gkm_objects import cache, namespace
 from support.kube.our_kinds import status_writer
 from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import ROOT, called_here, component
-from support.operator.kserve import inference_service_kind, predictor_pod
+from support.operator.kserve import predictor_pod
 from support.operator.pod_caches import a_pod, container
 from support.operator.workloads import as_json
 from support.peers import build as peers
@@ -179,14 +179,6 @@ def test_the_samples_get_their_caches(site: Site) -> None:
     terms = vllm["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     expression = {"key": "cache.gkm.io/default.qwen", "operator": "Exists"}
     assert terms == {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-
-
-@pytest.fixture(scope="module")
-def kserve(site: Site) -> None:
-    site.cluster.apply(inference_service_kind())
-    site.cluster.kubectl(
-        "wait", "--for=condition=Established", "--timeout=60s", "crd/inferenceservices.serving.kserve.io"
-    )
 
 
 @pytest.mark.usefixtures("kserve")

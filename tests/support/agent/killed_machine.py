@@ -156,6 +156,7 @@ class Place:
             "node-1",
             "--driver-version-file",
             self.root / "driver",
+            "--capture-min-free-percent=0",
             *places,
         ]
         self.csi = Process.start("gkm-csi", [sys.executable, *words], self.root / "csi.log")

@@ -87,6 +87,7 @@ class Deployment:
         return {
             "verification": {"policies": [{"keys": list(keys)}]},
             "store": {"minFreePercent": 0},
+            "capture": {"minFreePercent": 0},
             "registries": {"hosts": {host: {"plainHTTP": True} for host in registries}},
         }
 

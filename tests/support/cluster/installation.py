@@ -61,6 +61,7 @@ class Installation:
             "verification": {"policies": [{"keys": list(keys)}]},
             "registries": {"hosts": hosts},
             "store": {"minFreePercent": 0},
+            "capture": {"minFreePercent": 0},
             "fabric": {"cacheLabels": True},
         }
         made.config.write_text(yaml.safe_dump(config))
@@ -176,7 +177,7 @@ def _agent(gkm: Installation) -> list[str | Path]:
 
 def _csi(gkm: Installation) -> list[str | Path]:
     where: list[str | Path] = ["--state", gkm.state, "--run", gkm.run_directory, "--node", gkm.cluster.node_name]
-    return ["gkm_csi.main", "--kubelet", gkm.cluster.kubelet_root, *where]
+    return ["gkm_csi.main", "--kubelet", gkm.cluster.kubelet_root, "--capture-min-free-percent=0", *where]
 
 
 COMMANDS: Mapping[str, Callable[[Installation], list[str | Path]]] = {

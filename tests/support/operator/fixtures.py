@@ -5,12 +5,22 @@ from collections.abc import Iterator
 import pytest
 from support.cluster.cluster import Cluster
 from support.operator.deployment import Shelf, deployed, shelf
+from support.operator.kserve import inference_service_kind
 
 
 @pytest.fixture(scope="session")
 def gkm_cluster(cluster: Cluster) -> Cluster:
     deployed(cluster)
     return cluster
+
+
+@pytest.fixture(scope="session")
+def kserve(gkm_cluster: Cluster) -> None:
+    """The API server knows KServe's kind; KServe itself does not run."""
+    gkm_cluster.apply(inference_service_kind())
+    gkm_cluster.kubectl(
+        "wait", "--for=condition=Established", "--timeout=60s", "crd/inferenceservices.serving.kserve.io"
+    )
 
 
 @pytest.fixture(scope="module")
