@@ -50,10 +50,9 @@ class Options:
         values["CREATED"] = self.created_text
         if self.base:
             values["BASE"] = self.base_name
-        # The store is that of the tests: nothing of their builds gets into a release.
-        cache = [] if self.base else ["--no-cache"]
+        # The store is that of the tests, and buildah takes a label of an earlier build for that of this one.
         return [
-            *cache,
+            "--no-cache",
             f"--timestamp={self.created}",
             *(f"--build-arg={name}={value}" for name, value in values.items()),
         ]
