@@ -18,7 +18,7 @@ from gkm.packing.inventory_of import inventory_of
 from gkm.packing.plan import plan
 from gkm.packing.values import Plan, Request
 from gkm.topology import lists
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 from gkm.topology.list_parts import BLOCK_BYTES
 from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import usage
@@ -57,7 +57,7 @@ def main() -> None:
         with clock.part(f"{prefix}survey"):
             surveyed = survey_nodes(nodes.nodes, Topology(), nodes.unread)
         with clock.part(f"{prefix}inventory_of"):
-            usable = inventory_of(surveyed, used, Demand(FLAVOR))
+            usable = inventory_of(surveyed, used, NodeDemand(FLAVOR))
         with clock.part(f"{prefix}inventory"):
             inventory = Inventory.from_nodes(usable.nodes)
         with clock.part(f"{prefix}plan"):

@@ -11,13 +11,13 @@ from gkm.images import cache
 from gkm.images.reference import Reference
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import VERIFY_SECONDS, Verdict, Verifier
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class ImageClaims:
     """The statements of an image about itself: the bytes of its files (0: not stated), creation time, and runtime."""
 
     size_bytes: int = 0
@@ -26,14 +26,14 @@ class Claims:
     runtime: str = ""
 
 
-NO_CLAIMS = Claims()
-UNREADABLE = Claims(readable=False)
+NO_CLAIMS = ImageClaims()
+UNREADABLE = ImageClaims(readable=False)
 
 
 class ImageChecker(ImageVerifier, Protocol):
     """The questions of admission about images."""
 
-    def claims(self, image: str, digest: str) -> Claims:
+    def claims(self, image: str, digest: str) -> ImageClaims:
         """Return the statements of an image about itself.
 
         Raises:
@@ -58,14 +58,14 @@ class CheckedImages(RegistryImages):
     def of(
         cls,
         config: Config,
-        limits: Limits | None = None,
+        limits: TransportLimits | None = None,
         secrets: PullSecrets | None = None,
         seconds: float = VERIFY_SECONDS,
     ) -> "CheckedImages":
         """Return images as configured; fetching all signatures of one image may take `seconds`."""
         return cls(Registry(config.registries, limits=limits), Verifier(config.verification, seconds), secrets)
 
-    def claims(self, image: str, digest: str) -> Claims:
+    def claims(self, image: str, digest: str) -> ImageClaims:
         """See ImageChecker."""
         described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
-        return Claims(described.size_bytes or 0, described.created, runtime=described.format.value)
+        return ImageClaims(described.size_bytes or 0, described.created, runtime=described.format.value)

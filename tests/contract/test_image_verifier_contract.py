@@ -11,7 +11,7 @@ from gkm.api.config import Config, Registries, parse
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import Verifier
 from gkm_agent.pulls.images import NodeImages
@@ -24,7 +24,7 @@ from support.operator.images import AWAY, GOOD, UNSIGNED
 from support.operator.images import FakeImages as OperatorImages
 from support.registry import faults
 
-LIMITS = Limits(connect=1.0, stall=0.5, request=3.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
 FORBIDDEN = "forbidden.test/team/cache:1"
 NAMESPACES = ("ml-apps", None)
 

@@ -18,7 +18,7 @@ from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import ClusterNode, Reply
 from gkm_operator.hypernodes.providers import registry
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet
-from gkm_operator.hypernodes.providers.messages import Observed, ToChild
+from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild
 from support.host.waiting import until
 from support.topology.hosted_providers import LONG, Secrets, hosted
 from support.topology.observed import neighbors
@@ -31,7 +31,7 @@ NODES = ("n1", "n2", "n3", "n4")
 FIRST = {"a": ["n1", "n2"], "b": ["n3"]}
 SECRET = {"username": b"reader", "password": b"s3cret"}
 Write = Callable[[dict[str, list[str]]], None]
-Publish = Callable[[list[Observed]], None]
+Publish = Callable[[list[AgentReport]], None]
 
 
 @dataclass

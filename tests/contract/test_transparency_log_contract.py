@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm.images.signatures import entry_body, transparency, trust_material
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
@@ -18,7 +18,7 @@ from support.images.signers import private_key
 from support.sigstore.http_services import SigstoreServer
 from support.sigstore.services import Sigstore
 
-LIMITS = Limits(connect=0.5, stall=0.3, request=1.0)
+LIMITS = TransportLimits(connect=0.5, stall=0.3, request=1.0)
 DATA = b"what is signed"
 
 

@@ -37,7 +37,7 @@ def topology(data: bytes) -> None:
     """What is kept is what was printed but for its date, and the same fabric is kept as the same bytes."""
     try:
         packed = survey.pack(data)
-    except survey.NotASurvey as error:
+    except survey.UnusableSurvey as error:
         _check(str(error), 300)
         return
     assert len(packed) <= MAX_SURVEY_BYTES

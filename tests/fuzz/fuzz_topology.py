@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gkm.topology.fabrics import guid_join, ibnetdiscover, infiniband, lldp, lldpd, netq, tree_file, ufm
 from gkm.topology.fabrics.domain_tree import TreeInvalid
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.hypernodes import HyperNode
 
@@ -74,7 +74,7 @@ def tree(data: bytes) -> None:
     _check_tree(found)
 
 
-def _check(found: Discovery) -> None:
+def _check(found: FabricDiscovery) -> None:
     _check_tree(found.hypernodes)
     _check_messages(found.faults)
     placed = {member.name for each in found.hypernodes for member in each.members if member.kind == "Node"}

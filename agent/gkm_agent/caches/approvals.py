@@ -23,7 +23,7 @@ from msgspec import Struct
 FILE = "check.json"
 
 
-class Check(Struct, frozen=True, rename="camel"):
+class Approval(Struct, frozen=True, rename="camel"):
     """An image that verification approved, with the `notice` of the verdict, if any.
 
     `signers` are the signers whose signatures counted: a later policy can refuse them without the registry. `uid` is
@@ -40,15 +40,15 @@ class Check(Struct, frozen=True, rename="camel"):
     uid: str = ""
 
 
-def save(layout: Layout, ref: CacheRef, check: Check) -> None:
+def save(layout: Layout, ref: CacheRef, check: Approval) -> None:
     """Replace the check of a cache, durably."""
     files.replace(_path(layout, ref), msgspec.json.encode(check))
 
 
-def load(layout: Layout, ref: CacheRef) -> Check | None:
+def load(layout: Layout, ref: CacheRef) -> Approval | None:
     """Return the check of a cache; None also for an unreadable check, which costs one more verification."""
     try:
-        return msgspec.json.decode(files.read_bounded(_path(layout, ref)), type=Check)
+        return msgspec.json.decode(files.read_bounded(_path(layout, ref)), type=Approval)
     except (FileNotFoundError, UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

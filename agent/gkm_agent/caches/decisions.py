@@ -14,7 +14,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate.pacing import Backoff
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent.caches.approvals import Check
+from gkm_agent.caches.approvals import Approval
 from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 
 TRANSIENT_BACKOFF = Backoff(5.0, 600.0)
@@ -28,7 +28,7 @@ class Observed:
     """The state of a cache on this node; `entry_bytes` is None if the wanted entry is missing or damaged."""
 
     pointer: Pointer | None = None
-    check: Check | None = None
+    check: Approval | None = None
     entry_bytes: int | None = None
     attempt: Attempt | None = None
 
@@ -102,7 +102,7 @@ def unproven_pointer(wanted: WantedCache) -> Pointer:
     return make_pointer(wanted, wanted.digest or "", CacheState.PENDING, message=message)
 
 
-def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Check | None) -> str:
+def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Approval | None) -> str:
     """Return the wanted digest, "" if only the registry knows it.
 
     Without a controller the agent resolves a tag until verification approves a digest, and then uses this digest.
@@ -114,14 +114,14 @@ def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Check | N
     return pointer.digest if pointer is not None and has_state(pointer, wanted, CacheState.READY) else ""
 
 
-def is_current(check: Check | None, wanted: WantedCache, digest: str, policy: str) -> bool:
+def is_current(check: Approval | None, wanted: WantedCache, digest: str, policy: str) -> bool:
     """Return whether a check still approves this image for this object."""
     if check is None or check.uid != wanted.uid:
         return False
     return (check.image, check.digest, check.policy) == (wanted.image, digest, policy)
 
 
-def signers(check: Check | None, wanted: WantedCache, digest: str) -> tuple[Signer, ...]:
+def signers(check: Approval | None, wanted: WantedCache, digest: str) -> tuple[Signer, ...]:
     """Return the signers that the check of this image names."""
     same = check is not None and (check.image, check.digest) == (wanted.image, digest)
     return check.signers if check is not None and same else ()
@@ -168,7 +168,7 @@ def make_pointer(
 
 
 def verdict_pointer(
-    wanted: WantedCache, check: Check, fit: Preflight, inventory: Inventory, entry_bytes: int | None
+    wanted: WantedCache, check: Approval, fit: Preflight, inventory: Inventory, entry_bytes: int | None
 ) -> Pointer:
     """Return the pointer after preflight: Incompatible, or Ready (then the entry must exist)."""
     if not fit.fits:
@@ -201,7 +201,7 @@ def is_unchanged(before: Pointer | None, pointer: Pointer) -> bool:
 
 
 def _after_preflight(
-    wanted: WantedCache, observed: Observed, check: Check, inventory: Inventory, now: float
+    wanted: WantedCache, observed: Observed, check: Approval, inventory: Inventory, now: float
 ) -> Action | None:
     fit = preflight.check(check.targets, inventory.gpus)
     if fit.fits and observed.entry_bytes is None:

@@ -42,7 +42,7 @@ class Destination(Protocol):
         """Attach a signed statement about the files of an image, unless it has the same. Raises GKMError."""
 
 
-class Stopped(Exception):
+class CaptureStopped(Exception):
     """The agent ends: the step is done again by the next one."""
 
 
@@ -121,4 +121,4 @@ class UploadPace:
             self._sent(count)
             self._free_at = max(self._free_at, time.monotonic()) + count / self._rate
         if self._stop.wait(max(0.0, self._free_at - time.monotonic())):
-            raise Stopped
+            raise CaptureStopped

@@ -14,7 +14,7 @@ from gkm.images.pulling.extract import MAX_FILES
 
 from gkm_agent.capturing import progress
 from gkm_agent.capturing.inspection import Inspection
-from gkm_agent.capturing.progress import CaptureState, Origin
+from gkm_agent.capturing.progress import CaptureOrigin, CaptureState
 
 _OFFERED = (
     CaptureState.INSPECTED,
@@ -25,7 +25,9 @@ _OFFERED = (
 )
 
 
-def check_new(layout: Layout, directory: Path, origin: Origin, found: Inspection, others: Iterable[Path]) -> None:
+def check_new(
+    layout: Layout, directory: Path, origin: CaptureOrigin, found: Inspection, others: Iterable[Path]
+) -> None:
     """Check that nothing offers these files to the namespace yet; `others` are the other captures of this node.
 
     Raises:

@@ -88,7 +88,7 @@ class Progress(Struct, frozen=True, rename="camel"):
     """Where it is pushed, from PUSHED on."""
 
 
-class Origin(Struct, frozen=True, rename="camel"):
+class CaptureOrigin(Struct, frozen=True, rename="camel"):
     """captured.json: the volume whose files these are. `digest` is that of the cache below them, "" without one."""
 
     volume_id: str
@@ -99,7 +99,7 @@ class Origin(Struct, frozen=True, rename="camel"):
     start_time: Annotated[str, Meta(max_length=64)]
 
 
-def origin(directory: Path) -> Origin:
+def origin(directory: Path) -> CaptureOrigin:
     """Return whose files a capture holds.
 
     Raises:
@@ -107,7 +107,7 @@ def origin(directory: Path) -> Origin:
     """
     path = directory / CAPTURED_FILE
     try:
-        found = msgspec.convert(files.read_object(path, _MAX_BYTES), type=Origin)
+        found = msgspec.convert(files.read_object(path, _MAX_BYTES), type=CaptureOrigin)
         names.volume_id(found.volume_id)
         names.namespace(found.pod_namespace)
     except FileNotFoundError as error:

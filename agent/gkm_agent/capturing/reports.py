@@ -7,7 +7,7 @@ from datetime import datetime
 from gkm.api.nodes import MAX_CAPTURED_IMAGES, CapturedImage
 from gkm.hoststate.escaping import escape
 
-from gkm_agent.capturing.progress import CaptureState, Origin, Progress
+from gkm_agent.capturing.progress import CaptureOrigin, CaptureState, Progress
 from gkm_agent.capturing.steps import cache_name
 
 _SHOWN = {
@@ -29,7 +29,7 @@ class Waiting:
 class KnownCapture:
     """A capture of this node; `since` in seconds since the epoch."""
 
-    origin: Origin
+    origin: CaptureOrigin
     progress: Progress
     since: float
     waiting: Waiting = Waiting()

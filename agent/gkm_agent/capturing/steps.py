@@ -28,9 +28,17 @@ from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 
 from gkm_agent.capturing import duplicates, progress
-from gkm_agent.capturing.destination import Destination, Stopped, UploadPace
+from gkm_agent.capturing.destination import CaptureStopped, Destination, UploadPace
 from gkm_agent.capturing.inspection import inspect
-from gkm_agent.capturing.progress import FILES_FILE, IMAGE, PROGRESS_FILE, CaptureState, Hardware, Origin, Progress
+from gkm_agent.capturing.progress import (
+    FILES_FILE,
+    IMAGE,
+    PROGRESS_FILE,
+    CaptureOrigin,
+    CaptureState,
+    Hardware,
+    Progress,
+)
 from gkm_agent.telemetry import metrics
 
 _WORK: Final = ".packing-"
@@ -75,7 +83,7 @@ class CaptureSteps:
             Stopped: the agent ends.
         """
         if self.stop.is_set():
-            raise Stopped
+            raise CaptureStopped
         before, origin = progress.load(directory), progress.origin(directory)
         match before.state:
             case CaptureState.CAPTURED:
@@ -102,7 +110,7 @@ class CaptureSteps:
             for path in files.temporaries(directory / name):
                 path.unlink(missing_ok=True)
 
-    def _inspect(self, directory: Path, origin: Origin, others: Iterable[Path]) -> Progress:
+    def _inspect(self, directory: Path, origin: CaptureOrigin, others: Iterable[Path]) -> Progress:
         try:
             found = inspect(directory / CAPTURED_CONTENT, self.inventory(), self.settings.max_bytes)
             duplicates.check_new(self.layout, directory, origin, found, others)
@@ -121,7 +129,7 @@ class CaptureSteps:
             left_out=found.left_out,
         )
 
-    def _pack(self, directory: Path, origin: Origin, before: Progress) -> Progress:
+    def _pack(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
         hardware, ref = _hardware(before), self._reference(origin, before)
         self.remove_leftovers(directory)
         # A layer and its copy in the layout.
@@ -144,13 +152,13 @@ class CaptureSteps:
             trees.remove(work)
         return msgspec.structs.replace(before, state=CaptureState.PACKED, digest=image.digest)
 
-    def _push(self, directory: Path, origin: Origin, before: Progress) -> Progress:
+    def _push(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
         ref, image = self._reference(origin, before), self._packed(directory, before)
         pace = UploadPace(self.settings.bytes_per_second, self.stop, metrics.CAPTURE_BYTES.inc)
         self.destination.push(ref, image, pace)
         return msgspec.structs.replace(before, state=CaptureState.PUSHED, repository=ref.name)
 
-    def _reference(self, origin: Origin, before: Progress) -> Reference:
+    def _reference(self, origin: CaptureOrigin, before: Progress) -> Reference:
         """Return where an image goes: a namespace has repositories of its own, one for each runtime."""
         hardware = _hardware(before)
         place = f"{self.settings.registry}/{origin.pod_namespace}/{hardware.runtime}"
@@ -204,7 +212,7 @@ class CaptureSteps:
 
     def _end_if_stopped(self, _done: int, _total: int) -> None:
         if self.stop.is_set():
-            raise Stopped
+            raise CaptureStopped
 
 
 def _hardware(found: Progress) -> Hardware:

@@ -18,7 +18,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 
 from gkm_agent.capturing import progress, reports
-from gkm_agent.capturing.destination import Stopped
+from gkm_agent.capturing.destination import CaptureStopped
 from gkm_agent.capturing.progress import CaptureState, Progress
 from gkm_agent.capturing.reports import KnownCapture, Waiting
 from gkm_agent.capturing.steps import CaptureSteps, reason_of
@@ -101,7 +101,7 @@ class CaptureWorker:
         while not self._stop.is_set():
             try:
                 self.make_images()
-            except Stopped:
+            except CaptureStopped:
                 return
             except Exception:  # noqa: BLE001 -- a defect costs one round, not the thread
                 _LOG.exception("captures failed")
@@ -136,7 +136,7 @@ class CaptureWorker:
             self._record_failure(volume_id, Reason.NODE_ERROR, str(error))
         except OSError as error:
             self._record_failure(volume_id, reason_of(error), f"the disk of the node: {error.strerror}", str(error))
-        except Stopped:
+        except CaptureStopped:
             raise
         except Exception as error:  # noqa: BLE001 -- a defect costs one attempt
             _LOG.exception("capture failed", extra=fields(volume=volume_id))

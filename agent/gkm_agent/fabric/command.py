@@ -10,7 +10,7 @@ from gkm.hoststate.bounded_command import BoundedCommand, RunFailed
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
-class CommandFailed(Exception):
+class FabricCommandFailed(Exception):
     """The program has no usable output; the message names the program and the cause."""
 
 
@@ -38,10 +38,10 @@ class Command:
         try:
             result = self._command.run()
         except RunFailed as error:
-            raise CommandFailed(f"{name} {error}") from error
+            raise FabricCommandFailed(f"{name} {error}") from error
         if result.code != 0:
             complaint = printable(" ".join(result.errors.decode(errors="replace").split()), 160)
-            raise CommandFailed(f"{name} ended with {result.code}" + (f": {complaint}" if complaint else ""))
+            raise FabricCommandFailed(f"{name} ended with {result.code}" + (f": {complaint}" if complaint else ""))
         return result.output
 
     def cancel(self) -> None:

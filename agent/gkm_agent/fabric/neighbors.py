@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from gkm_agent.fabric import lldp, sysfs
-from gkm_agent.fabric.command import Command, CommandFailed, find
+from gkm_agent.fabric.command import Command, FabricCommandFailed, find
 from gkm_agent.fabric.lldp import Links, NotUnderstood
 
 CANDIDATES = ("/usr/sbin/lldpcli", "/usr/local/sbin/lldpcli", "/usr/bin/lldpcli", "/usr/local/bin/lldpcli")
@@ -39,7 +39,7 @@ class Neighbors:
         try:
             output = self._command.run()
             return lldp.decode(output, partial(sysfs.is_hardware, root=self.root), sysfs.addresses(self.root))
-        except (CommandFailed, NotUnderstood) as error:
+        except (FabricCommandFailed, NotUnderstood) as error:
             return Links(problems=(_TIMESTAMP.sub("", str(error)),))
 
     def cancel(self) -> None:

@@ -16,7 +16,7 @@ from gkm.api.fabrics import MAX_SURVEY_BYTES
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 
-from gkm_agent.fabric.command import Command, CommandFailed, find
+from gkm_agent.fabric.command import Command, FabricCommandFailed, find
 from gkm_agent.fabric.report import FabricSink
 from gkm_agent.interfaces import NotWritten
 
@@ -34,7 +34,7 @@ _DATE_LINE = re.compile(rb"^# Topology file: generated on [^\n]*\n", re.MULTILIN
 _FIRST_BYTE = b"#"
 
 
-class NotASurvey(ValueError):
+class UnusableSurvey(ValueError):
     """The output is not a topology of ibnetdiscover, or is too large to store; the message states the cause."""
 
 
@@ -45,10 +45,10 @@ def pack(output: bytes) -> bytes:
         NotASurvey: the output names no port, or is larger than a ConfigMap even when compressed.
     """
     if not output.startswith(_FIRST_BYTE) or b"guid=0x" not in output:
-        raise NotASurvey("ibnetdiscover prints no topology")
+        raise UnusableSurvey("ibnetdiscover prints no topology")
     packed = gzip.compress(_DATE_LINE.sub(b"", output, count=1), compresslevel=9, mtime=0)
     if len(packed) > MAX_SURVEY_BYTES:
-        raise NotASurvey(f"the topology has {len(packed)} bytes compressed, the limit is {MAX_SURVEY_BYTES}")
+        raise UnusableSurvey(f"the topology has {len(packed)} bytes compressed, the limit is {MAX_SURVEY_BYTES}")
     return packed
 
 
@@ -92,7 +92,7 @@ class SubnetSurvey:
         """Survey once and store the output; return whether both succeeded."""
         try:
             self._sink.survey(pack(self._output()))
-        except (CommandFailed, NotASurvey, NotWritten) as error:
+        except (FabricCommandFailed, UnusableSurvey, NotWritten) as error:
             if not self._stop.is_set():
                 _LOG.warning("survey failed", extra=fields(why=str(error)))
             return False
@@ -103,7 +103,7 @@ class SubnetSurvey:
         if program is None:
             paths = self._settings.command or ", ".join(CANDIDATES)
             hint = "install infiniband-diags on this node, or in the agent's image if it runs in a pod"
-            raise CommandFailed(f"ibnetdiscover is not installed at {paths}; {hint}")
+            raise FabricCommandFailed(f"ibnetdiscover is not installed at {paths}; {hint}")
         if self._command is None or self._command.arguments[0] != program:
             self._command = Command((program,), SECONDS, MAX_BYTES)
         return self._command.run()

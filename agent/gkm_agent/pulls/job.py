@@ -19,7 +19,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.pulling.pull import Progress, PullStage
 from gkm.images.signatures.verify import Verdict
 
-from gkm_agent.caches.approvals import Check
+from gkm_agent.caches.approvals import Approval
 from gkm_agent.caches.decisions import is_unchanged, make_pointer, serve_revoked_message, verdict_pointer
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.pulls.images import CacheImages
@@ -146,9 +146,9 @@ class PullJob:
             raise error
         return refusal
 
-    def _save_check(self, image: CacheImage, verdict: Verdict) -> Check:
+    def _save_check(self, image: CacheImage, verdict: Verdict) -> Approval:
         notice = "" if verdict.verified else verdict.message
-        check = Check(
+        check = Approval(
             self.wanted.image, self.digest, self.policy, image.targets, notice, verdict.signers, self.wanted.uid
         )
         self.store.save_check(check, self.token)

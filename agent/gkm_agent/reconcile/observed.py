@@ -11,7 +11,7 @@ from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.pulling import entry
 
 from gkm_agent.caches import approvals, decisions
-from gkm_agent.caches.approvals import Check
+from gkm_agent.caches.approvals import Approval
 from gkm_agent.caches.decisions import Observed
 from gkm_agent.caches.model import Attempt, WantedCache
 from gkm_agent.pulls.retries import RetrySchedule
@@ -36,7 +36,7 @@ class _CachedFiles:
     paths: tuple[str, str]
     stamps: tuple[_Stamp, _Stamp]
     pointer: Pointer | None
-    check: Check | None
+    check: Approval | None
 
 
 class Observer:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from gkm.api.nodes import CapturedImage
 from gkm.hoststate import kernel_misses, waiting_pods
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.kernel_misses import KernelMisses
+from gkm.hoststate.kernel_misses import KernelMissCounts
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 
 from gkm_agent.caches.decisions import Observed
-from gkm_agent.report.status import NO_MISSES, Findings
+from gkm_agent.report.status import NO_MISSES, NodeFindings
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,13 +27,13 @@ class VolumeReports:
 
     def findings(
         self, observed: Mapping[CacheRef, Observed], captures: Mapping[str, Sequence[CapturedImage]]
-    ) -> Findings:
+    ) -> NodeFindings:
         """Return the reports; of waiting pods only those whose cache fits no GPU."""
         unfit = [ref for ref, one in observed.items() if one.pointer and one.pointer.state is CacheState.INCOMPATIBLE]
         awaited = [ref for ref in unfit if waiting_pods.is_pod_waiting(self._layout, ref)]
-        return Findings(captures, awaited, self._misses())
+        return NodeFindings(captures, awaited, self._misses())
 
-    def _misses(self) -> Mapping[str, KernelMisses]:
+    def _misses(self) -> Mapping[str, KernelMissCounts]:
         try:
             found = kernel_misses.load(self._layout)
         except UnreadableState as error:

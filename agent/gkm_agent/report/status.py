@@ -25,29 +25,29 @@ MAX_PODS = 500
 """Pods in the status of one cache. An API object has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
 
 NO_CAPTURES: Final[Mapping[str, Sequence[CapturedImage]]] = MappingProxyType({})
-NO_MISSES: Final[Mapping[str, kernel_misses.KernelMisses]] = MappingProxyType({})
+NO_MISSES: Final[Mapping[str, kernel_misses.KernelMissCounts]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class NodeFindings:
     """What the status has besides caches and volumes: captures by namespace, awaited caches, misses by volume."""
 
     captures: Mapping[str, Sequence[CapturedImage]] = field(default_factory=lambda: NO_CAPTURES)
     awaited: Collection[CacheRef] = ()
-    misses: Mapping[str, kernel_misses.KernelMisses] = field(default_factory=lambda: NO_MISSES)
+    misses: Mapping[str, kernel_misses.KernelMissCounts] = field(default_factory=lambda: NO_MISSES)
 
 
 def statuses(
     observed: Mapping[CacheRef, Observed],
     records: Iterable[VolumeRecord],
     inventory: Inventory,
-    findings: Findings | None = None,
+    findings: NodeFindings | None = None,
 ) -> dict[str | None, NodeStatus]:
     """Return {scope: status} for every scope with caches, with pods that still use a deleted cache, or with captures.
 
     A cache without a pointer has no status yet.
     """
-    findings = findings or Findings()
+    findings = findings or NodeFindings()
     captures = findings.captures
     pointed = {ref: (cache.pointer, cache) for ref, cache in observed.items() if cache.pointer is not None}
     users: dict[CacheRef, list[VolumeRecord]] = {}
@@ -124,14 +124,14 @@ def _deleting(using: list[VolumeRecord]) -> NodeCacheStatus:
     )
 
 
-def _pods(using: list[VolumeRecord], misses: Mapping[str, kernel_misses.KernelMisses]) -> list[PodUse]:
+def _pods(using: list[VolumeRecord], misses: Mapping[str, kernel_misses.KernelMissCounts]) -> list[PodUse]:
     return [
         PodUse(each.pod_namespace, each.pod_name, each.volume_id, each.digest, _misses(misses.get(each.volume_id)))
         for each in using[:MAX_PODS]
     ]
 
 
-def _misses(found: kernel_misses.KernelMisses | None) -> KernelMisses | None:
+def _misses(found: kernel_misses.KernelMissCounts | None) -> KernelMisses | None:
     if found is None:
         return None
     reasons = {reason.value: count for reason, count in sorted(found.reasons.items()) if count}

@@ -26,7 +26,7 @@ from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.pulling import entry
 
 from gkm_agent.caches import approvals
-from gkm_agent.caches.approvals import Check
+from gkm_agent.caches.approvals import Approval
 from gkm_agent.store import removal
 from gkm_agent.store.catalog import EntryCatalog
 from gkm_agent.store.eviction import is_evictable
@@ -101,7 +101,7 @@ class PointerStore:
                 self.remove(pointer.ref)
                 return None
 
-    def save_check(self, check: Check, token: PullToken) -> None:
+    def save_check(self, check: Approval, token: PullToken) -> None:
         """Write a check; raises as `save`."""
         with self._lock:
             token.check()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gkm.api.signers import Signer
-from gkm.images.signatures.evaluation import Finding
+from gkm.images.signatures.evaluation import SignatureFinding
 from gkm.images.signatures.verify import Verdict
 
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
@@ -42,7 +42,7 @@ def _matched(verdict: Verdict) -> dict[str, Any] | None:
     return {"policy": found.policy, "form": found.form.value, "identity": found.signer.identity or found.signer.key_id}
 
 
-def _signature(found: Finding) -> dict[str, Any]:
+def _signature(found: SignatureFinding) -> dict[str, Any]:
     by = found.signer
     signer = {"identity": by.identity, "issuer": by.issuer} if by.identity else {"keyid": by.key_id}
     return {"policy": found.policy, "form": found.form.value, **signer, "ok": found.ok, "reason": found.reason}

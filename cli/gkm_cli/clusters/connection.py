@@ -24,7 +24,7 @@ _ALWAYS_THERE = "kube-system"
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClusterConnection:
     """The API of a cluster that answers, and the namespace of its context.
 
     `ahead` is by how much the clock of the API server is ahead of the one here; 0 if it names no time.
@@ -39,7 +39,7 @@ class Connection:
         return datetime.now(UTC) + self.ahead
 
 
-def connected(options: ClusterOptions, namespace: str = "") -> Connection:
+def connected(options: ClusterOptions, namespace: str = "") -> ClusterConnection:
     """Return a connection to the cluster; `namespace` must exist, if it is given.
 
     Raises:
@@ -58,7 +58,7 @@ def connected(options: ClusterOptions, namespace: str = "") -> Connection:
         api.get(NAMESPACES, namespace or _ALWAYS_THERE)
     except ApiError as error:
         _explain(error, namespace, plugin.text)
-    return Connection(api, choice.namespace, _ahead(api.date, datetime.now(UTC)))
+    return ClusterConnection(api, choice.namespace, _ahead(api.date, datetime.now(UTC)))
 
 
 def _ahead(date: str, here: datetime) -> timedelta:

@@ -18,7 +18,7 @@ _MAX_NAME_BYTES = 253
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KubeconfigSelection:
     """The files of a kubeconfig in the form of $KUBECONFIG, None for those of the pod; a context, and a namespace."""
 
     files: str | None
@@ -26,7 +26,9 @@ class Choice:
     namespace: str
 
 
-def choose(kubeconfig: str | None, context: str | None, environment: Mapping[str, str] = os.environ) -> Choice:
+def choose(
+    kubeconfig: str | None, context: str | None, environment: Mapping[str, str] = os.environ
+) -> KubeconfigSelection:
     """Return what kubectl would use with the options --kubeconfig and --context.
 
     Raises:
@@ -34,13 +36,13 @@ def choose(kubeconfig: str | None, context: str | None, environment: Mapping[str
     """
     files = _files(kubeconfig, environment)
     if files is None:
-        return Choice(None, context, _namespace_of_pod(environment))
+        return KubeconfigSelection(None, context, _namespace_of_pod(environment))
     merged = KubeConfigMerger(files)  # type: ignore[no-untyped-call]
     configs: list[Any] = list(merged.config_files.values())
     chosen = context or next((found for one in configs if (found := one.get("current-context"))), None)
     contexts = [found for one in configs for found in one.get("contexts") or () if found.get("name") == chosen]
     namespace = (contexts[0].get("context") or {}).get("namespace") if contexts else None
-    return Choice(files, chosen, str(namespace or DEFAULT_NAMESPACE))
+    return KubeconfigSelection(files, chosen, str(namespace or DEFAULT_NAMESPACE))
 
 
 def _files(kubeconfig: str | None, environment: Mapping[str, str]) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gkm.api.definition_origin import MIGRATION, Origin, compare
+from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import DEFINITIONS
 
@@ -39,12 +39,12 @@ def apply_all(cluster: ClusterOptions, definitions: Mapping[str, Any], output: O
 
 def _check_replaceable(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
     comparison = compare(ours, theirs)
-    if comparison.origin is Origin.FOREIGN:
+    if comparison.origin is DefinitionOrigin.FOREIGN:
         raise CommandFailed(
             f"CustomResourceDefinition {name} is another product's: it {comparison.difference}; nothing was applied: "
             f"uninstall that product first; for upstream GKM see {MIGRATION}"
         )
-    if comparison.origin is Origin.LATER:
+    if comparison.origin is DefinitionOrigin.LATER:
         raise CommandFailed(
             f"CustomResourceDefinition {name} is of a later version of GKM, or another product's: it "
             f"{comparison.difference}, which this version lacks; nothing was applied: use the gkm of that version"

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.doctor.findings import Finding, Severity, named
 from gkm_cli.doctor.installation.configuration import MOUNT
-from gkm_cli.doctor.installation.objects import Pod
+from gkm_cli.doctor.installation.objects import InstalledPod
 from gkm_cli.doctor.installation.observation import observe
 from gkm_cli.doctor.json_values import text_at
 from gkm_cli.doctor.reader import ClusterReader
@@ -53,7 +53,7 @@ class SignaturesCheck:
             yield from decide(names, config.verification, lambda ref, wanted: _verdict(config, files, ref, wanted))
 
 
-def running(pods: Iterable[Pod]) -> list[str]:
+def running(pods: Iterable[InstalledPod]) -> list[str]:
     """Return the images that run and come from a registry, by digest once the node states it.
 
     An image without a registry was loaded into the node, so no registry can say who signed it. For an image that has a

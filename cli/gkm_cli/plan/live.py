@@ -21,10 +21,10 @@ from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import Usage
 from msgspec import Struct, field
 
-from gkm_cli.clusters.connection import Connection
+from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.reads import NotServed, listed, pages
 from gkm_cli.output import CommandFailed
-from gkm_cli.plan.snapshot import ClusterSnapshot
+from gkm_cli.plan.snapshot import SurveyedCluster
 
 if TYPE_CHECKING:
     from gkm.api.plans import PlacementPlan
@@ -64,7 +64,7 @@ class _PodUsage(NamedTuple):
     by_run: Mapping[RunName, Mapping[str, int]]
 
 
-def read(cluster: Connection, own: Collection[RunName], settings: Topology) -> ClusterSnapshot:
+def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topology) -> SurveyedCluster:
     """Return the snapshot of a cluster; `own` are the runs whose plans and pods count as free.
 
     Raises:
@@ -73,7 +73,7 @@ def read(cluster: Connection, own: Collection[RunName], settings: Topology) -> C
     nodes, damaged = listed(cluster.api, NODES.of(Node), ListSelector())
     unread = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in damaged]
     used = _usage(cluster.api, own)
-    return ClusterSnapshot(
+    return SurveyedCluster(
         survey_nodes(nodes, settings, unread),
         used.others,
         reserved=_reserved(cluster.api, own, used.by_run, cluster.now()),

@@ -30,7 +30,7 @@ svg{max-width:max(100%,1400px);height:auto}.bold{font-weight:600}.red{color:#b71
 </style>"""
 
 
-class Page:
+class PlanPage:
     """Collects the parts of a page; a sheet for `render_run` and `render_batch`."""
 
     width = 160

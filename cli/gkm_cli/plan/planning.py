@@ -28,10 +28,10 @@ from gkm_cli.plan import (
 )
 from gkm_cli.plan.drawing import Drawing, drawing
 from gkm_cli.plan.options import PlanOptions, PlanOutput, RunFlags
-from gkm_cli.plan.page import Page
+from gkm_cli.plan.page import PlanPage
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.sheet import Sheet
-from gkm_cli.plan.snapshot import ClusterSnapshot
+from gkm_cli.plan.snapshot import SurveyedCluster
 from gkm_cli.progress import waiting
 from gkm_cli.terminal import Terminal
 
@@ -78,7 +78,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
 
 def _snapshot(
     options: PlanOptions, where: ClusterOptions, own: Iterable[ParsedRun], settings: Topology
-) -> ClusterSnapshot:
+) -> SurveyedCluster:
     """Return the snapshot of the lists, or of the cluster without any."""
     if options.nodes:
         return snapshot.read(options.nodes, options.pods or [], settings)
@@ -108,7 +108,7 @@ def _extra(options: PlanOptions, default: str, parsed_runs: Iterable[ParsedRun])
     return extra[0]
 
 
-def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
+def _print_run(decision: single_run.RunDecision, cluster: SurveyedCluster, options: PlanOptions) -> None:
     outcome = decision.outcome
     if options.output in _DRAWN:
         groups = outcome.groups if isinstance(outcome, Plan) else ()
@@ -130,7 +130,7 @@ def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, optio
         raise NegativeResult
 
 
-def _print_batch(batch: run_batch.BatchDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
+def _print_batch(batch: run_batch.BatchDecision, cluster: SurveyedCluster, options: PlanOptions) -> None:
     if options.output in _DRAWN:
         groups = [group for _, plan in batch.admitted for group in plan.groups]
         title = f"Plans of {count_of(len(batch.admitted), 'run')}"
@@ -160,7 +160,7 @@ def _print_drawn(
     if output is PlanOutput.SVG:
         lines: Iterable[str] = svg.picture(drawn, captions)
     else:
-        page = Page(drawn.box.title.partition(": ")[0])
+        page = PlanPage(drawn.box.title.partition(": ")[0])
         page.picture(svg.picture(drawn, ()))
         print_text(page)
         lines = page.html()

@@ -8,7 +8,7 @@ from gkm.packing.batches.batch import plan_batch
 from gkm.packing.batches.values import Admitted, Batch, InvalidBatchError, Queued, Rejected
 from gkm.packing.batches.what_if import WhatIf, what_if
 from gkm.packing.errors import TooLargeError
-from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
+from gkm.packing.fragmentation import Fragmentation, GroupKind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.inventory_of import Usable, version
 from gkm.packing.refusals.fixes import fixes
@@ -20,7 +20,7 @@ from gkm.topology.quarantine import Quarantined
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan.options import PlanOptions
 from gkm_cli.plan.runs import ParsedRun
-from gkm_cli.plan.snapshot import ClusterSnapshot, shares
+from gkm_cli.plan.snapshot import SurveyedCluster, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class BatchDecision:
 def decide(
     runs: Sequence[ParsedRun],
     extra: ParsedRun | None,
-    snapshot: ClusterSnapshot,
-    mix: Sequence[Kind],
+    snapshot: SurveyedCluster,
+    mix: Sequence[GroupKind],
     options: PlanOptions,
 ) -> BatchDecision:
     """Return which runs fit together, and what `extra`, one more run, changes.
@@ -97,7 +97,7 @@ def decide(
     return BatchDecision(runs_by_name, batch, refused, usable, inventory, fragmentation(remaining, mix), changed, name)
 
 
-def _usable(runs: Iterable[ParsedRun], snapshot: ClusterSnapshot) -> dict[str, Usable]:
+def _usable(runs: Iterable[ParsedRun], snapshot: SurveyedCluster) -> dict[str, Usable]:
     """Return the usable nodes of each run. Equal requests share a result: there may be 100,000 nodes and 64 runs."""
     by_request: dict[bytes, Usable] = {}
     found: dict[str, Usable] = {}

@@ -9,7 +9,7 @@ from gkm.api.runs import MAX_NAME, Run, RunSpec
 from gkm.packing import asked
 from gkm.packing.batches.values import MAX_RUNS
 from gkm.packing.values import Policy, Request
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 
 from gkm_cli.inputs.kinds import LABEL_HINT, converted, found_in, invalid_labels
 from gkm_cli.inputs.objects import ParsedObject
@@ -25,7 +25,7 @@ class ParsedRun:
     name: str
     namespace: str
     spec: RunSpec
-    demand: Demand
+    demand: NodeDemand
     request: Request
 
     @property

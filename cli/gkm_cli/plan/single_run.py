@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gkm.packing.errors import TooLargeError
 from gkm.packing.explaining import Explanation, explain
-from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
+from gkm.packing.fragmentation import Fragmentation, GroupKind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.inventory_of import Usable
 from gkm.packing.plan import plan
@@ -17,7 +17,7 @@ from gkm.packing.values import Fix, Plan, Refusal
 
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan.runs import ParsedRun
-from gkm_cli.plan.snapshot import ClusterSnapshot
+from gkm_cli.plan.snapshot import SurveyedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class RunDecision:
 
 
 def decide(
-    run: ParsedRun, snapshot: ClusterSnapshot, mix: Sequence[Kind], previous: Standing | None, *, explains: bool
+    run: ParsedRun, snapshot: SurveyedCluster, mix: Sequence[GroupKind], previous: Standing | None, *, explains: bool
 ) -> RunDecision:
     """Return the result for a run; `previous` is its present plan.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from gkm.api.topology_settings import Topology
 from gkm.packing.inventory_of import Usable, inventory_of
 from gkm.packing.values import Group, Share
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 from gkm.topology.survey import TopologySurvey, survey_nodes
 from gkm.topology.usage import Usage
 
@@ -16,7 +16,7 @@ from gkm_cli.inputs.cluster_lists import ALL_FREE, read_nodes, read_usage, unlis
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
+class SurveyedCluster:
     """The surveyed nodes and the GPUs that pods take. `notes` are sentences for the user.
 
     `reserved` are GPUs by node that plans of other runs hold. With `own_is_free`, what the runs to be planned have
@@ -34,11 +34,11 @@ class ClusterSnapshot:
         """Return the flavors of nodes with GPUs."""
         return frozenset(located.flavor for located in self.survey.located if located.gpus and located.flavor)
 
-    def usable(self, demand: Demand) -> Usable:
+    def usable(self, demand: NodeDemand) -> Usable:
         """Return the nodes that a run may use."""
         return inventory_of(self.survey, self.usage, demand, self.reserved)
 
-    def with_freed_gpus(self, groups: Iterable[Group]) -> "ClusterSnapshot":
+    def with_freed_gpus(self, groups: Iterable[Group]) -> "SurveyedCluster":
         """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""
         freed: Counter[str] = Counter()
         for node, count in shares(groups):
@@ -47,7 +47,7 @@ class ClusterSnapshot:
         return replace(self, usage=replace(self.usage, gpus=gpus))
 
 
-def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> ClusterSnapshot:
+def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> SurveyedCluster:
     """Return the snapshot of lists; several lists form one snapshot, for instance of several clusters.
 
     Raises:
@@ -57,11 +57,11 @@ def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> Clu
     listed = read_nodes(nodes)
     surveyed = survey_nodes(listed.nodes, settings, listed.unread)
     if not pods:
-        return ClusterSnapshot(surveyed, Usage(), (ALL_FREE,))
+        return SurveyedCluster(surveyed, Usage(), (ALL_FREE,))
     known = {located.node.name for located in surveyed.located}
     known.update(surveyed.bare, (entry.node for entry in surveyed.quarantined))
     used = read_usage(pods)
-    return ClusterSnapshot(surveyed, used, unlisted_node_notes(used, known))
+    return SurveyedCluster(surveyed, used, unlisted_node_notes(used, known))
 
 
 def shares(groups: Iterable[Group]) -> Iterator[Share]:

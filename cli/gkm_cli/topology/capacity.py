@@ -13,7 +13,7 @@ FREE, PARTLY, FULL = "free", "partly free", "in use"
 _UNKNOWN = "Unknown"
 
 
-class Capacity:
+class IntervalCapacity:
     """The states of all nodes of a tree in their order, and totals `of` any interval of them."""
 
     def __init__(self, tree: Tree, nodes: Mapping[str, Node], usage: Usage, settings: Topology) -> None:

@@ -9,7 +9,7 @@ from gkm.topology.tree import Tree
 
 from gkm_cli.output import supports_unicode
 from gkm_cli.terminal import Terminal
-from gkm_cli.topology.capacity import Capacity
+from gkm_cli.topology.capacity import IntervalCapacity
 from gkm_cli.topology.outline import Branch, Outline
 
 MAX_LISTED = 8
@@ -30,7 +30,9 @@ def render_tree(tree: Tree, outline: Outline, notes: Sequence[str]) -> None:
     render_problems(terminal, tree, notes)
 
 
-def render_capacity(tree: Tree, outline: Outline, capacity: Capacity, notes: Sequence[str], closest: str = "") -> None:
+def render_capacity(
+    tree: Tree, outline: Outline, capacity: IntervalCapacity, notes: Sequence[str], closest: str = ""
+) -> None:
     """Print the GPUs of each domain from the widest level to the `closest`, of each level, and what is wrong."""
     terminal = Terminal()
     rows = []
@@ -82,7 +84,7 @@ def _lines(outline: Outline, closest: str) -> Iterator[tuple[str, Branch]]:
         yield "".join([*around, *(last_child if last else child for last in lasts[-1:])]), branch
 
 
-def _levels(tree: Tree, outline: Outline, capacity: Capacity) -> list[tuple[str | int, ...]]:
+def _levels(tree: Tree, outline: Outline, capacity: IntervalCapacity) -> list[tuple[str | int, ...]]:
     by_level: dict[str, list[Branch]] = {level: [] for level in reversed(tree.levels)}
     for branch, _, _ in outline.walk():
         by_level[branch.level].append(branch)

@@ -11,7 +11,7 @@ from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_not
 from gkm_cli.output import Output, UsageError, show
 from gkm_cli.topology import render, svg
 from gkm_cli.topology.building import build
-from gkm_cli.topology.capacity import Capacity
+from gkm_cli.topology.capacity import IntervalCapacity
 from gkm_cli.topology.json_output import tree_result
 from gkm_cli.topology.options import ShowOutput, SourceOptions
 
@@ -29,7 +29,7 @@ def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, o
         raise UsageError(f"--level is {closest!a}", f"the levels are {', '.join(built.tree.levels)}")
     used = read_usage(pods) if pods else Usage()
     notes = (*built.notes, *(unlisted_node_notes(used, built.nodes.keys()) if pods else (ALL_FREE,)))
-    capacity = Capacity(built.tree, built.nodes, used, built.settings)
+    capacity = IntervalCapacity(built.tree, built.nodes, used, built.settings)
     if output is ShowOutput.SVG:
         for line in svg.picture(built.tree, built.outline, capacity, closest):
             sys.stdout.write(line + "\n")

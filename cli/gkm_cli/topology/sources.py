@@ -14,7 +14,7 @@ from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
 from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, netq, tree_file, ufm
 from gkm.topology.fabrics.leaf_groups import name_of
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.fabrics.subnet import Subnet
 
@@ -36,7 +36,7 @@ _GZIP_WINDOW = 31  # zlib: 16 for the header of gzip, and 15
 class Sources:
     """What the files hold: what each provider found, names of switches by the groups they name, and notes."""
 
-    found: dict[str, Discovery] = field(default_factory=dict)
+    found: dict[str, FabricDiscovery] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -70,11 +70,11 @@ def _discoveries(
     nodes: frozenset[str],
     settings: Topology,
     switches: dict[str, str],
-) -> Iterator[tuple[str, Callable[[], Discovery]]]:
+) -> Iterator[tuple[str, Callable[[], FabricDiscovery]]]:
     """Yield the providers that have files, with the function that reads these."""
     counts = lldp.matching(settings.lldp.interfaces)
 
-    def from_subnets(subnets: Iterable[Subnet]) -> Discovery:
+    def from_subnets(subnets: Iterable[Subnet]) -> FabricDiscovery:
         known = list(subnets)
         switches.update((name_of(guid), _switch(name)) for subnet in known for guid, name in subnet.switches.items())
         return infiniband.from_subnets(known, fabrics, nodes)
@@ -94,7 +94,7 @@ def _discoveries(
         ends = chain.from_iterable(_parsed(path, "netq", netq.MAX_BYTES, netq.decode) for path in answers)
         yield "netq", partial(lldp.from_netq, ends, nodes)
     if (path := options.tree_file) is not None:
-        yield "tree-file", lambda: Discovery(_parsed(path, "tree-file", tree_file.MAX_BYTES, tree_file.parse))
+        yield "tree-file", lambda: FabricDiscovery(_parsed(path, "tree-file", tree_file.MAX_BYTES, tree_file.parse))
 
 
 def _switch(description: str) -> str:

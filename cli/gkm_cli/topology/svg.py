@@ -7,7 +7,7 @@ from gkm.topology.tree import Tree
 
 from gkm_cli import boxes
 from gkm_cli.boxes import Box, Size
-from gkm_cli.topology.capacity import FREE, FULL, PARTLY, Capacity
+from gkm_cli.topology.capacity import FREE, FULL, PARTLY, IntervalCapacity
 from gkm_cli.topology.outline import Branch, Outline
 
 _CELL = 12
@@ -18,7 +18,7 @@ _UNUSABLE_COLOR = "#e53935"
 _LEGEND = {**_COLORS, "not usable": _UNUSABLE_COLOR}
 
 
-def picture(tree: Tree, outline: Outline, capacity: Capacity, closest: str = "") -> Iterator[str]:
+def picture(tree: Tree, outline: Outline, capacity: IntervalCapacity, closest: str = "") -> Iterator[str]:
     """Yield the lines of the picture; a domain of the level `closest` has all its nodes and no inner domain."""
     inner = [_box(branch, capacity, closest) for branch in outline.branches]
     total = capacity.of(0, len(tree.nodes))
@@ -42,7 +42,7 @@ def picture(tree: Tree, outline: Outline, capacity: Capacity, closest: str = "")
     yield "</svg>"
 
 
-def _box(branch: Branch, capacity: Capacity, closest: str) -> Box[int]:
+def _box(branch: Branch, capacity: IntervalCapacity, closest: str) -> Box[int]:
     sums = capacity.of(branch.first, branch.end)
     title = (
         f"{boxes.cut(f'{branch.level} {branch.switch or branch.name}', _LONGEST_NAME)}: {sums.free} of {sums.capacity}"

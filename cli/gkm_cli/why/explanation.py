@@ -9,7 +9,7 @@ from gkm_cli.output import CommandFailed, NegativeResult, Output, line, show, ta
 from gkm_cli.progress import waiting
 from gkm_cli.why.observation import observe
 from gkm_cli.why.unmounted import no_volume
-from gkm_cli.why.walk import State, Step, walk
+from gkm_cli.why.walk import LinkResult, State, walk
 
 _PREFIXES = ("pod/", "pods/", "po/")
 
@@ -31,7 +31,7 @@ def explain(name: str, cluster: ClusterOptions, namespace: str, output: Output) 
     _conclude(steps)
 
 
-def _entry(step: Step) -> dict[str, Any]:
+def _entry(step: LinkResult) -> dict[str, Any]:
     return {
         "check": step.link,
         "ok": step.state is State.OK,
@@ -42,7 +42,7 @@ def _entry(step: Step) -> dict[str, Any]:
     }
 
 
-def _print_steps(steps: Sequence[Step]) -> None:
+def _print_steps(steps: Sequence[LinkResult]) -> None:
     several = len({step.volume for step in steps}) > 1
     rows = [(step.volume, step.link, step.state.value, step.detail if step.state is State.OK else "") for step in steps]
     columns = ("volume", "link", "state", "detail")
@@ -57,7 +57,7 @@ def _print_steps(steps: Sequence[Step]) -> None:
         line("every link holds")
 
 
-def _grouped(steps: Sequence[Step]) -> dict[tuple[State, str, str], list[str]]:
+def _grouped(steps: Sequence[LinkResult]) -> dict[tuple[State, str, str], list[str]]:
     """Return the links with a next step, by what is printed about them."""
     found: dict[tuple[State, str, str], list[str]] = {}
     for step in steps:
@@ -67,7 +67,7 @@ def _grouped(steps: Sequence[Step]) -> dict[tuple[State, str, str], list[str]]:
     return found
 
 
-def _conclude(steps: Sequence[Step]) -> None:
+def _conclude(steps: Sequence[LinkResult]) -> None:
     if any(step.state is State.BROKEN for step in steps):
         raise NegativeResult
     unknown = [step.link for step in steps if step.state is State.NOT_CHECKED]

@@ -27,14 +27,14 @@ class CSIVolume(Struct, frozen=True, rename="camel"):
     volume_attributes: dict[str, str] | None = None
 
 
-class Volume(Struct, frozen=True):
+class VolumeFacts(Struct, frozen=True):
     """A volume of a pod; `csi` is None for volumes of other kinds."""
 
     name: str
     csi: CSIVolume | None = None
 
 
-class VolumeMount(Struct, frozen=True, rename="camel"):
+class VolumeMountFacts(Struct, frozen=True, rename="camel"):
     """The place of a volume in a container."""
 
     name: str
@@ -43,28 +43,28 @@ class VolumeMount(Struct, frozen=True, rename="camel"):
     sub_path_expr: str = ""
 
 
-class Variable(Struct, frozen=True):
+class VariableFacts(Struct, frozen=True):
     """A variable of a container; the value is "" for one that Kubernetes fills from elsewhere."""
 
     name: str
     value: str = ""
 
 
-class Container(Struct, frozen=True, rename="camel"):
+class ContainerFacts(Struct, frozen=True, rename="camel"):
     """A container, or an init container."""
 
     name: str = ""
-    volume_mounts: tuple[VolumeMount, ...] | None = None
-    env: tuple[Variable, ...] | None = None
+    volume_mounts: tuple[VolumeMountFacts, ...] | None = None
+    env: tuple[VariableFacts, ...] | None = None
 
 
-class PodSpec(Struct, frozen=True, rename="camel"):
+class PodSpecFacts(Struct, frozen=True, rename="camel"):
     """The fields of a pod that lead to its cache."""
 
     node_name: str = ""
-    volumes: tuple[Volume, ...] | None = None
-    containers: tuple[Container, ...] | None = None
-    init_containers: tuple[Container, ...] | None = None
+    volumes: tuple[VolumeFacts, ...] | None = None
+    containers: tuple[ContainerFacts, ...] | None = None
+    init_containers: tuple[ContainerFacts, ...] | None = None
 
 
 class Terminated(Struct, frozen=True, rename="camel"):
@@ -90,7 +90,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
     last_state: ContainerState = ContainerState()
 
 
-class PodCondition(Struct, frozen=True):
+class PodConditionFacts(Struct, frozen=True):
     """A condition of a pod."""
 
     type: str
@@ -98,24 +98,24 @@ class PodCondition(Struct, frozen=True):
     message: str = ""
 
 
-class PodStatus(Struct, frozen=True, rename="camel"):
+class PodStatusFacts(Struct, frozen=True, rename="camel"):
     """What kubelet and the scheduler say about a pod."""
 
     phase: str = ""
-    conditions: tuple[PodCondition, ...] | None = None
+    conditions: tuple[PodConditionFacts, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class Pod(Struct, frozen=True):
+class PodFacts(Struct, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: PodSpecFacts = PodSpecFacts()
+    status: PodStatusFacts = PodStatusFacts()
 
     @property
-    def containers(self) -> tuple[Container, ...]:
+    def containers(self) -> tuple[ContainerFacts, ...]:
         """Return all containers, init containers first."""
         return (self.spec.init_containers or ()) + (self.spec.containers or ())
 
@@ -124,7 +124,7 @@ class Pod(Struct, frozen=True):
         """Return the statuses of all containers."""
         return (self.status.init_container_statuses or ()) + (self.status.container_statuses or ())
 
-    def mounts(self, volume: str) -> Iterator[tuple[Container, VolumeMount]]:
+    def mounts(self, volume: str) -> Iterator[tuple[ContainerFacts, VolumeMountFacts]]:
         """Yield the places of a volume in containers."""
         for container in self.containers:
             for mount in container.volume_mounts or ():
@@ -142,7 +142,7 @@ class _CSINodeSpec(Struct, frozen=True):
     drivers: tuple[CSINodeDriver, ...] | None = None
 
 
-class CSINode(Struct, frozen=True):
+class NodeDrivers(Struct, frozen=True):
     """The drivers of a node (storage.k8s.io/v1)."""
 
     spec: _CSINodeSpec = _CSINodeSpec()
@@ -153,7 +153,7 @@ class CSINode(Struct, frozen=True):
         return frozenset(driver.name for driver in self.spec.drivers or ())
 
 
-class Event(Struct, frozen=True, rename="camel"):
+class EventFacts(Struct, frozen=True, rename="camel"):
     """An event (core/v1)."""
 
     reason: str = ""
@@ -201,7 +201,7 @@ class CacheName:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed(Generic[T_co]):
+class ReadResult(Generic[T_co]):
     """What was read: a value, None for an object that does not exist, or why it could not be read."""
 
     found: T_co | None = None
@@ -229,18 +229,18 @@ def _is_refused_write(message: str, directory: str) -> bool:
 class Facts:
     """A volume of a pod, and every object on the way to its kernels."""
 
-    pod: Pod
-    volume: Volume
-    has_driver: Observed[object] = Observed()
+    pod: PodFacts
+    volume: VolumeFacts
+    has_driver: ReadResult[object] = ReadResult()
     """The CSIDriver object."""
-    csi_node: Observed[CSINode] = Observed()
+    csi_node: ReadResult[NodeDrivers] = ReadResult()
     cache_name: CacheName | None = None
     """None if the attributes name no cache, or several."""
-    cache: Observed[Cache] = Observed()
-    node: Observed[CacheNode] = Observed()
-    layer_bytes: Observed[int] = Observed()
+    cache: ReadResult[Cache] = ReadResult()
+    node: ReadResult[CacheNode] = ReadResult()
+    layer_bytes: ReadResult[int] = ReadResult()
     """Bytes that the program has written into the private layer, as kubelet measured them at most a minute ago."""
-    events: Observed[tuple[Event, ...]] = Observed()
+    events: ReadResult[tuple[EventFacts, ...]] = ReadResult()
     """FailedMount events of the pod, the latest first."""
 
     @property

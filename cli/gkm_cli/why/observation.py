@@ -20,17 +20,17 @@ from gkm.kube.resources import (
 
 from gkm_cli.clusters.reads import Unreadable, get, listed
 from gkm_cli.output import CommandFailed
-from gkm_cli.why.facts import CacheName, CSINode, Event, Facts, KubeletSummary, Observed, Pod
+from gkm_cli.why.facts import CacheName, EventFacts, Facts, KubeletSummary, NodeDrivers, PodFacts, ReadResult
 
 T = TypeVar("T")
 
-PODS = Resource("v1", "Pod", "pods", namespaced=True, type=Pod)
-CSINODES = CSI_NODES.of(CSINode)
-EVENTS = Resource("v1", "Event", "events", namespaced=True, type=Event)
+PODS = Resource("v1", "Pod", "pods", namespaced=True, type=PodFacts)
+CSINODES = CSI_NODES.of(NodeDrivers)
+EVENTS = Resource("v1", "Event", "events", namespaced=True, type=EventFacts)
 _NAMES = ("cacheName", "clusterCacheName", "csi.gkm.io/GKMCache")
 
 
-def observe(api: Api, name: str, namespace: str) -> tuple[Pod, list[Facts]]:
+def observe(api: Api, name: str, namespace: str) -> tuple[PodFacts, list[Facts]]:
     """Return a pod, and the facts about each of its volumes of GKM.
 
     Raises:
@@ -43,13 +43,13 @@ def observe(api: Api, name: str, namespace: str) -> tuple[Pod, list[Facts]]:
     volumes = [volume for volume in pod.spec.volumes or () if volume.csi and volume.csi.driver == DRIVER]
     if not volumes:
         return pod, []
-    has_driver: Observed[object] = _observed(lambda: get(api, CSI_DRIVERS, DRIVER))
+    has_driver: ReadResult[object] = _observed(lambda: get(api, CSI_DRIVERS, DRIVER))
     csi_node = _observed(lambda: get(api, CSINODES, pod.spec.node_name) if pod.spec.node_name else None)
     events = _observed(lambda: _failed_mounts(api, pod))
     facts = [
         Facts(pod=pod, volume=volume, has_driver=has_driver, csi_node=csi_node, events=events) for volume in volumes
     ]
-    summary: Observed[KubeletSummary] = Observed()
+    summary: ReadResult[KubeletSummary] = ReadResult()
     if pod.status.phase == "Running" and any(each.is_private for each in facts):
         summary = _observed(lambda: _summary(api, pod.spec.node_name))
     return pod, [_with_cache(api, replace(each, layer_bytes=_layer_bytes(summary, each))) for each in facts]
@@ -63,10 +63,10 @@ def _summary(api: Api, node: str) -> KubeletSummary:
         raise Unreadable(f"kubelet of {node} does not report it: {error.message}", "") from error
 
 
-def _layer_bytes(summary: Observed[KubeletSummary], facts: Facts) -> Observed[int]:
+def _layer_bytes(summary: ReadResult[KubeletSummary], facts: Facts) -> ReadResult[int]:
     if summary.found is None:
-        return Observed(unreadable=summary.unreadable)
-    return Observed(summary.found.used_bytes(facts.pod.metadata.uid, facts.volume.name))
+        return ReadResult(unreadable=summary.unreadable)
+    return ReadResult(summary.found.used_bytes(facts.pod.metadata.uid, facts.volume.name))
 
 
 def _with_cache(api: Api, facts: Facts) -> Facts:
@@ -105,14 +105,14 @@ def cache_name(attributes: dict[str, str], namespace: str) -> CacheName | None:
     return CacheName(given, attributes[named[0]]) if given in (None, namespace) else None
 
 
-def _failed_mounts(api: Api, pod: Pod) -> tuple[Event, ...]:
+def _failed_mounts(api: Api, pod: PodFacts) -> tuple[EventFacts, ...]:
     about = f"involvedObject.uid={pod.metadata.uid},reason=FailedMount"
     found, _ = listed(api, EVENTS, ListSelector(namespace=pod.metadata.namespace, fields=about))
     return tuple(sorted(found, key=lambda event: event.last_timestamp or event.event_time or "", reverse=True))
 
 
-def _observed(read: Callable[[], T | None]) -> Observed[T]:
+def _observed(read: Callable[[], T | None]) -> ReadResult[T]:
     try:
-        return Observed(read())
+        return ReadResult(read())
     except Unreadable as failure:
-        return Observed(unreadable=failure)
+        return ReadResult(unreadable=failure)

@@ -6,29 +6,29 @@ from gkm.api.installation import DRIVER
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED, WEBHOOK
 from msgspec import Struct
 
-from gkm_cli.why.facts import Pod
+from gkm_cli.why.facts import PodFacts
 from gkm_cli.why.outcome import kubectl
-from gkm_cli.why.walk import State, Step
+from gkm_cli.why.walk import LinkResult, State
 
 _BY_LABEL = "docs/how-to/caches-by-label.md"
 MAX_REPORT = 32 << 10
 """Characters. The reports of the webhook are shorter; the annotations of a pod may have 256 KiB."""
 
 
-class Skipped(Struct, frozen=True):
+class SkippedPart(Struct, frozen=True):
     """A part that the webhook left out, and why."""
 
     what: str = ""
     why: str = ""
 
 
-class Report(Struct, frozen=True):
+class InjectionReport(Struct, frozen=True):
     """The parts of the webhook's report that were left out."""
 
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedPart, ...] = ()
 
 
-def no_volume(pod: Pod) -> Step:
+def no_volume(pod: PodFacts) -> LinkResult:
     """Return the step of a pod without a volume of GKM."""
     labels = [key for key in (CACHE, CLUSTER_CACHE) if pod.metadata.labels.get(key)]
     report = pod.metadata.annotations.get(INJECTED)
@@ -55,11 +55,11 @@ def left_out(report: str) -> str:
     if len(report) > MAX_REPORT:
         return f"its report {INJECTED} is longer than any of the webhook"
     try:
-        found = msgspec.json.decode(report, type=Report).skipped
+        found = msgspec.json.decode(report, type=InjectionReport).skipped
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return f"its report {INJECTED} cannot be read"
     return "; ".join(f"{each.what}: {each.why}" for each in found[:4]) or "its report has no reason"
 
 
-def _broken(detail: str, hint: str) -> Step:
-    return Step("", "volume", State.BROKEN, detail, hint)
+def _broken(detail: str, hint: str) -> LinkResult:
+    return LinkResult("", "volume", State.BROKEN, detail, hint)

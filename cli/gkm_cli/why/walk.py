@@ -51,7 +51,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LinkResult:
     """The result of one link of one volume."""
 
     volume: str
@@ -65,26 +65,26 @@ PROVEN_BY = {"driver": "mount"}
 """A link that another one proves: nothing but the driver mounts the volume."""
 
 
-def walk(facts: Facts) -> list[Step]:
+def walk(facts: Facts) -> list[LinkResult]:
     """Return the step of every link; those behind the first broken one are skipped."""
     steps = {step.link: step for step in _steps(facts)}
     for link, proof in PROVEN_BY.items():
         if steps[link].state is State.NOT_CHECKED and steps[proof].state is State.OK:
-            steps[link] = Step(facts.volume.name, link, State.OK, f"not read, but {steps[proof].detail}")
+            steps[link] = LinkResult(facts.volume.name, link, State.OK, f"not read, but {steps[proof].detail}")
     return list(steps.values())
 
 
-def _steps(facts: Facts) -> Iterator[Step]:
+def _steps(facts: Facts) -> Iterator[LinkResult]:
     is_broken = False
     for name, decide in LINKS.items():
         if is_broken:
-            yield Step(facts.volume.name, name, State.SKIPPED)
+            yield LinkResult(facts.volume.name, name, State.SKIPPED)
             continue
         try:
             outcome = decide(facts)
         except Unreadable as failure:
-            yield Step(facts.volume.name, name, State.NOT_CHECKED, failure.why, failure.hint)
+            yield LinkResult(facts.volume.name, name, State.NOT_CHECKED, failure.why, failure.hint)
             continue
         is_broken = isinstance(outcome, Broken)
         hint = outcome.hint if isinstance(outcome, Broken) else ""
-        yield Step(facts.volume.name, name, State.BROKEN if is_broken else State.OK, outcome.detail, hint)
+        yield LinkResult(facts.volume.name, name, State.BROKEN if is_broken else State.OK, outcome.detail, hint)

@@ -22,7 +22,7 @@ MAX_VALUE = 40
 _ANYTHING = "x-kubernetes-preserve-unknown-fields"
 
 
-class Origin(StrEnum):
+class DefinitionOrigin(StrEnum):
     """Whose definition it is."""
 
     SAME = "same"
@@ -50,13 +50,13 @@ class Comparison:
     is_labelled: bool = False
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> DefinitionOrigin:
         """Return whose definition it is."""
         if self.other or (self.lacking and (self.added or not self.is_labelled)):
-            return Origin.FOREIGN
+            return DefinitionOrigin.FOREIGN
         if self.lacking:
-            return Origin.EARLIER
-        return Origin.LATER if self.added else Origin.SAME
+            return DefinitionOrigin.EARLIER
+        return DefinitionOrigin.LATER if self.added else DefinitionOrigin.SAME
 
     @property
     def difference(self) -> str:

@@ -56,7 +56,7 @@ class CliqueCapacity(Struct, frozen=True):
         return sum(pool.free for pool in self.pools)
 
 
-class Capacity(Struct, frozen=True, rename="camel"):
+class DomainCapacity(Struct, frozen=True, rename="camel"):
     """The capacity of a cluster for ComputeDomains."""
 
     cliques: Annotated[tuple[CliqueCapacity, ...], Meta(max_length=MAX_CLIQUES)] = ()
@@ -71,13 +71,13 @@ class DomainsConfigMap(Struct, frozen=True):
     data: dict[str, str] = field(default_factory=dict)
 
 
-def parse_capacity(text: str) -> Capacity:
+def parse_capacity(text: str) -> DomainCapacity:
     """Return the capacity in a JSON text.
 
     Raises:
         ValueError: the text is not a capacity, or too long.
     """
-    return _parse(text, Capacity)
+    return _parse(text, DomainCapacity)
 
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:

@@ -84,7 +84,7 @@ class InlineClaimTemplate(Struct, frozen=True, rename="camel"):
     template_spec: TemplateSpec = TemplateSpec()
 
 
-class Part(NamedTuple):
+class AnnotatedPart(NamedTuple):
     """A part of a set that may have annotations: the set itself, a clique or a scaling group."""
 
     kind: str
@@ -150,13 +150,13 @@ class PodCliqueSet(Struct, frozen=True):
             for scaling_group in by_clique.get(clique.name) or (None,):
                 yield clique, scaling_group
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AnnotatedPart]:
         """Yield the set, its cliques and its scaling groups, in this order."""
-        yield Part("PodCliqueSet", "", self.metadata.annotations or {})
+        yield AnnotatedPart("PodCliqueSet", "", self.metadata.annotations or {})
         for clique in self.cliques:
-            yield Part("clique", clique.name, clique.annotations or {})
+            yield AnnotatedPart("clique", clique.name, clique.annotations or {})
         for group in self.scaling_groups:
-            yield Part("scaling group", group.name, group.annotations or {})
+            yield AnnotatedPart("scaling group", group.name, group.annotations or {})
 
 
 class PodClique(Struct, frozen=True):

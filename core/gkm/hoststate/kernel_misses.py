@@ -27,7 +27,7 @@ class MissReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KernelMisses:
+class KernelMissCounts:
     """The kernels that one program compiled: their number by reason, beside `mounted` kernels of the cache.
 
     If not `complete`, both numbers are lower bounds: the volume exceeds what is read.
@@ -48,7 +48,7 @@ _MAX_VOLUMES: Final = 4096
 _MAX_COUNT: Final = 1 << 31
 
 
-def save(layout: Layout, volumes: Mapping[str, KernelMisses]) -> None:
+def save(layout: Layout, volumes: Mapping[str, KernelMissCounts]) -> None:
     """Replace the file in one step; raises OSError."""
     value = {
         volume: {"reasons": dict(found.reasons), "mounted": found.mounted, "complete": found.complete}
@@ -57,7 +57,7 @@ def save(layout: Layout, volumes: Mapping[str, KernelMisses]) -> None:
     files.replace(layout.kernel_misses, files.encode({"volumes": value}), durable=False)
 
 
-def load(layout: Layout) -> Mapping[str, KernelMisses]:
+def load(layout: Layout) -> Mapping[str, KernelMissCounts]:
     """Return the misses of each volume that has any; {} without a file.
 
     Raises:
@@ -77,7 +77,7 @@ def counts(encoded: object) -> Mapping[MissReason, int]:
     return {MissReason(reason): count for reason, count in encoded.items()}
 
 
-def _from_json(value: Mapping[str, Any]) -> Mapping[str, KernelMisses]:
+def _from_json(value: Mapping[str, Any]) -> Mapping[str, KernelMissCounts]:
     volumes = value["volumes"]
     if not isinstance(volumes, dict) or len(volumes) > _MAX_VOLUMES:
         raise ValueError("volumes: not misses by volume")
@@ -91,11 +91,11 @@ def _volume(name: str) -> str:
         raise ValueError(str(error)) from error
 
 
-def _misses(encoded: Mapping[str, Any]) -> KernelMisses:
+def _misses(encoded: Mapping[str, Any]) -> KernelMissCounts:
     mounted = encoded["mounted"]
     if not _is_count(mounted):
         raise ValueError("mounted: not a number")
-    return KernelMisses(counts(encoded["reasons"]), mounted, complete=encoded["complete"] is True)
+    return KernelMissCounts(counts(encoded["reasons"]), mounted, complete=encoded["complete"] is True)
 
 
 def _is_count(value: object) -> bool:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from gkm.api.runs import RunSelector, RunSpec
 from gkm.api.topology_settings import MixGroup
-from gkm.packing.mix import Kind
+from gkm.packing.mix import GroupKind
 from gkm.packing.values import Ceiling, Malleability, Policy, Request, Within
-from gkm.topology.eligibility import Demand, Scope, Selector
+from gkm.topology.eligibility import NodeDemand, Scope, Selector
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration
 
 
-def demand(spec: RunSpec) -> Demand:
+def demand(spec: RunSpec) -> NodeDemand:
     """Return which nodes a run may use.
 
     Raises:
@@ -22,7 +22,7 @@ def demand(spec: RunSpec) -> Demand:
             Toleration(asked.key, asked.operator, asked.value, asked.effect) for asked in spec.tolerations
         )
     scopes = tuple(Scope(scope.name, _selector(scope.selector)) for scope in spec.scopes)
-    return Demand(spec.flavor, _selector(spec.selector), scopes, tolerations)
+    return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations)
 
 
 def request(spec: RunSpec, policy: str) -> Request:
@@ -46,9 +46,9 @@ def request(spec: RunSpec, policy: str) -> Request:
     )
 
 
-def kinds(mix: Sequence[MixGroup]) -> tuple[Kind, ...]:
+def kinds(mix: Sequence[MixGroup]) -> tuple[GroupKind, ...]:
     """Return the groups that users ask for, as fragmentation is measured against."""
-    return tuple(Kind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
+    return tuple(GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
 
 
 def _selector(selector: RunSelector) -> Selector:

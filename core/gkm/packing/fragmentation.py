@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gkm.packing.inventory import Integers, Inventory
-from gkm.packing.mix import InvalidMixError, Kind, checked
+from gkm.packing.mix import GroupKind, InvalidMixError, checked
 from gkm.packing.values import Plan, Share
 
-__all__ = ("DECIMALS", "Fragmentation", "InvalidMixError", "Kind", "Row", "fragmentation")
+__all__ = ("DECIMALS", "Fragmentation", "GroupKind", "InvalidMixError", "Row", "fragmentation")
 
 DECIMALS = 3
 _SCALE = 10**DECIMALS
@@ -63,7 +63,7 @@ class _Sums(NamedTuple):
         return _Sums(free, unusable, np.maximum.reduceat(self.largest, starts))
 
 
-def fragmentation(inventory: Inventory, mix: Sequence[Kind], plan: Plan | None = None) -> Fragmentation:
+def fragmentation(inventory: Inventory, mix: Sequence[GroupKind], plan: Plan | None = None) -> Fragmentation:
     """Return the fragmentation of an inventory; with a plan, that which it leaves behind, spares taken as well.
 
     The weights of a mix need not sum to anything. An inventory without nodes has no rows.
@@ -95,7 +95,7 @@ def _taken(plan: Plan) -> Iterator[Share]:
         yield from (Share(spare.node, spare.gpus) for spare in group.spares)
 
 
-def _by_domain(inventory: Inventory, kinds: Sequence[Kind]) -> _Sums:
+def _by_domain(inventory: Inventory, kinds: Sequence[GroupKind]) -> _Sums:
     starts = inventory.starts[:-1]
     free = np.add.reduceat(inventory.free, starts)
     slots = {pod: np.add.reduceat(inventory.free // pod, starts) for pod in {kind.pod_gpus for kind in kinds}}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gkm.packing.hashing import canonical
 from gkm.packing.values import Node
-from gkm.topology.eligibility import Demand, Excluded, Exclusion, excluded
+from gkm.topology.eligibility import Excluded, Exclusion, NodeDemand, excluded
 from gkm.topology.labels import flavor
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import TopologySurvey
@@ -48,7 +48,9 @@ class Usable:
         return Counter([*reasons, *(entry.why for entry in self.quarantined)])
 
 
-def inventory_of(survey: TopologySurvey, usage: Usage, demand: Demand, held: Mapping[str, int] | None = None) -> Usable:
+def inventory_of(
+    survey: TopologySurvey, usage: Usage, demand: NodeDemand, held: Mapping[str, int] | None = None
+) -> Usable:
     """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet."""
     nodes: list[Node] = []
     wanted = flavor(demand.flavor)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gkm.packing.values import MAX_GPUS
 
-__all__ = ("MAX_KINDS", "MAX_WEIGHT", "InvalidMixError", "Kind", "checked")
+__all__ = ("MAX_KINDS", "MAX_WEIGHT", "GroupKind", "InvalidMixError", "checked")
 
 MAX_KINDS = 32
 MAX_WEIGHT = 10**6
@@ -17,7 +17,7 @@ class InvalidMixError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GroupKind:
     """Groups of `gpus` GPUs in pods of `pod_gpus`. `weight` is their share of all groups that users request."""
 
     gpus: int
@@ -47,7 +47,7 @@ class Kind:
         return self.gpus // self.pod_gpus
 
 
-def checked(mix: Sequence[Kind]) -> tuple[Kind, ...]:
+def checked(mix: Sequence[GroupKind]) -> tuple[GroupKind, ...]:
     """Return the kinds of a mix.
 
     Raises:

@@ -18,7 +18,7 @@ from gkm.packing.domains.steps import Shape, shape
 from gkm.packing.program import Program, Solution, Terms, weighted
 from gkm.packing.values import Policy, Request
 
-__all__ = ("Gains", "Key", "Part", "Placement", "order_of_costs", "place")
+__all__ = ("CostPart", "Gains", "Key", "PlacementModel", "order_of_costs", "place")
 
 Key = tuple[int, int]
 """A domain and a scope, or a domain and a kind of nodes, each by number."""
@@ -26,7 +26,7 @@ Gains = Mapping[Key, Mapping[int, int]]
 """By domain and kind of nodes: how many nodes give how many slots more when they are freed."""
 
 
-class Part(StrEnum):
+class CostPart(StrEnum):
     """A part of the cost of a plan (docs/design/calculus.md, Objective)."""
 
     SPARES_ELSEWHERE = "spares elsewhere"
@@ -38,19 +38,19 @@ class Part(StrEnum):
 
 
 _FIRST = {
-    Policy.FEWEST_DOMAINS: (Part.DOMAINS, Part.REGIONS, Part.CLUSTERS, Part.STRANDED, Part.BLOCKS),
-    Policy.FEWEST_BLOCKS: (Part.BLOCKS, Part.REGIONS, Part.CLUSTERS, Part.DOMAINS, Part.STRANDED),
-    Policy.LEAST_WASTE: (Part.STRANDED, Part.REGIONS, Part.CLUSTERS, Part.DOMAINS, Part.BLOCKS),
+    Policy.FEWEST_DOMAINS: (CostPart.DOMAINS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.STRANDED, CostPart.BLOCKS),
+    Policy.FEWEST_BLOCKS: (CostPart.BLOCKS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.STRANDED),
+    Policy.LEAST_WASTE: (CostPart.STRANDED, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.BLOCKS),
 }
 
 
-def order_of_costs(policy: Policy) -> tuple[Part, ...]:
+def order_of_costs(policy: Policy) -> tuple[CostPart, ...]:
     """Return the parts of the cost in the order in which a policy compares them."""
-    return (Part.SPARES_ELSEWHERE, *_FIRST[policy])
+    return (CostPart.SPARES_ELSEWHERE, *_FIRST[policy])
 
 
 @dataclass(slots=True)
-class Placement:
+class PlacementModel:
     """The program, its columns by domain and scope, and the sums that can be objectives.
 
     `overflow` has, for each scope, the spares that leave; `lacking` those that no slot is found for, where spares may
@@ -67,16 +67,16 @@ class Placement:
     overflow: dict[int, Terms] = field(default_factory=dict)
     lacking: dict[int, int] = field(default_factory=dict)
     freed: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    used: dict[Part, dict[int, int]] = field(default_factory=dict)
+    used: dict[CostPart, dict[int, int]] = field(default_factory=dict)
     free: dict[int, int] = field(default_factory=dict)
     flows: dict[tuple[int, int, int], Terms] = field(default_factory=dict)
 
-    def cost(self, part: Part) -> Terms:
+    def cost(self, part: CostPart) -> Terms:
         """Return a part of the cost; of stranded GPUs it is what is free in used domains before the run."""
-        if part is Part.SPARES_ELSEWHERE:
+        if part is CostPart.SPARES_ELSEWHERE:
             return dict.fromkeys(self.leaving.values(), 1)
-        if part is Part.STRANDED:
-            return {column: self.free[domain] for domain, column in self.used[Part.DOMAINS].items()}
+        if part is CostPart.STRANDED:
+            return {column: self.free[domain] for domain, column in self.used[CostPart.DOMAINS].items()}
         return dict.fromkeys(self.used[part].values(), 1)
 
     def costs(self, policy: Policy) -> list[Terms]:
@@ -115,7 +115,7 @@ def place(
     gains: Gains | None = None,
     ceilings: Sequence[int] | None = None,
     among: Collection[int] | None = None,
-) -> Placement:
+) -> PlacementModel:
     """Return the program that places the groups of a request.
 
     With `leave` spares may be in other domains than their groups. With `at_most` any number of whole groups up to the
@@ -135,7 +135,7 @@ class _Builder:
         self.request = request
         self.may_lack = may_lack
         self.gains = gains
-        self.model = Placement(Program(), shape(request))
+        self.model = PlacementModel(Program(), shape(request))
         # Spares that stay are part of their group; those that may leave or lack have columns of their own.
         self.apart = bool(request.spares) and (leave or may_lack)
         self.leave = self.apart and leave and request.may_spread
@@ -148,7 +148,7 @@ class _Builder:
         self.slots = capacity.slots.tolist()
         self.most_whole = request.groups - (self.model.size.missing > 0)
 
-    def build(self, *, at_most: bool, ceilings: Sequence[int] | None, among: Collection[int] | None) -> Placement:
+    def build(self, *, at_most: bool, ceilings: Sequence[int] | None, among: Collection[int] | None) -> PlacementModel:
         model, program, request = self.model, self.model.program, self.request
         domains = [
             number
@@ -162,7 +162,7 @@ class _Builder:
         if model.size.missing:
             program.row(dict.fromkeys(model.short.values(), 1), least=0 if at_most else 1, most=1)
         if not request.may_spread:
-            program.row(dict.fromkeys(model.used[Part.DOMAINS].values(), 1), most=1)
+            program.row(dict.fromkeys(model.used[CostPart.DOMAINS].values(), 1), most=1)
         if self.areas:
             program.row(dict.fromkeys(self.areas.values(), 1), most=1)
         given = [ceiling.gpus // request.pod_gpus for ceiling in request.ceilings] if ceilings is None else ceilings
@@ -193,7 +193,7 @@ class _Builder:
             return False
         self._transport(domain, offered, needs)
         used = self.model.program.column(1)
-        self.model.used.setdefault(Part.DOMAINS, {})[domain] = used
+        self.model.used.setdefault(CostPart.DOMAINS, {})[domain] = used
         self.model.free[domain] = int(self.capacity.free[domain])
         reachable = sum(self._most_slots(domain, kind) for kind in offered)
         self._within(used, domain, reachable)
@@ -269,15 +269,15 @@ class _Builder:
     def _levels(self, domains: Sequence[int]) -> None:
         """Require that a block, a cluster and a region are used where one of their domains is."""
         program, used, places = self.model.program, self.model.used, self.capacity.inventory.places
-        used.setdefault(Part.DOMAINS, {})
-        for part, depth in ((Part.BLOCKS, 3), (Part.CLUSTERS, 2), (Part.REGIONS, 1)):
+        used.setdefault(CostPart.DOMAINS, {})
+        for part, depth in ((CostPart.BLOCKS, 3), (CostPart.CLUSTERS, 2), (CostPart.REGIONS, 1)):
             numbers: dict[tuple[str, ...], int] = {}
             columns = used.setdefault(part, {})
             for domain in domains:
                 number = numbers.setdefault(tuple(places[domain][:depth]), len(numbers))
                 if number not in columns:
                     columns[number] = program.column(1)
-                program.row({used[Part.DOMAINS][domain]: 1, columns[number]: -1}, most=0)
+                program.row({used[CostPart.DOMAINS][domain]: 1, columns[number]: -1}, most=0)
             if self.request.within and self.request.within.depth == depth:
                 self.areas = {area: columns[number] for area, number in numbers.items()}
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.choosing import WHOLE, Chosen
-from gkm.packing.model import Part, Placement, place
-from gkm.packing.program import Limits, Solution
+from gkm.packing.model import CostPart, PlacementModel, place
+from gkm.packing.program import SearchLimits, Solution
 from gkm.packing.values import Request
 
 _Kind = tuple[int, tuple[int, ...], int]
@@ -31,7 +31,7 @@ def modeled(
     *,
     overflow: bool,
     feasible: bool = False,
-    limits: Limits | None = None,
+    limits: SearchLimits | None = None,
 ) -> Modeled | None:
     """Return the best placement that the program finds; None if the run does not fit.
 
@@ -41,7 +41,7 @@ def modeled(
         TooLargeError: the limits end the search before the first placement.
     """
     model = place(capacity, request, leave=overflow)
-    used = model.used[Part.DOMAINS]
+    used = model.used[CostPart.DOMAINS]
     if share and request.may_spread:
         for domain, column in used.items():
             here = {
@@ -60,9 +60,9 @@ def modeled(
     return Modeled(chosen, solution.reached[: len(costs)], solution.bounds[1] if costs else 0)
 
 
-def _chosen(model: Placement, solution: Solution, scopes: int) -> list[Chosen]:
+def _chosen(model: PlacementModel, solution: Solution, scopes: int) -> list[Chosen]:
     found: list[Chosen] = []
-    for domain in sorted(model.used[Part.DOMAINS]):
+    for domain in sorted(model.used[CostPart.DOMAINS]):
         short = [model.count(solution, model.short, (domain, scope)) for scope in range(scopes)]
         groups = [model.count(solution, model.whole, (domain, scope)) + short[scope] for scope in range(scopes)]
         away = tuple([model.count(solution, model.leaving, (domain, scope)) for scope in range(scopes)])

@@ -18,7 +18,7 @@ from gkm.packing.domains.steps import shape
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.modeled import modeled
-from gkm.packing.program import Limits
+from gkm.packing.program import SearchLimits
 from gkm.packing.values import Policy, Request, Within
 
 
@@ -140,7 +140,7 @@ def _by_model(capacity: Capacity, request: Request) -> Placement | None:
         if away and best is not None and not best[0][0]:
             break
         try:
-            found = modeled(part, request, share, overflow=away, limits=Limits())
+            found = modeled(part, request, share, overflow=away, limits=SearchLimits())
         except TooLargeError as error:
             unknown = error
             continue

@@ -20,7 +20,7 @@ from gkm.packing.errors import TooLargeError
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ("Limits", "Program", "Solution", "Terms", "weighted")
+__all__ = ("Program", "SearchLimits", "Solution", "Terms", "weighted")
 
 Terms = Mapping[int, int]
 """Weights by column."""
@@ -42,7 +42,7 @@ _OPTIONS: Mapping[str, bool | int | float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """How far one objective is searched, in search nodes, and all of them together, in seconds."""
 
     nodes: int = 20_000
@@ -102,7 +102,7 @@ class Program:
         """Require a weighted sum to lie within these bounds."""
         self._rows.append((terms, least, most))
 
-    def solve(self, objectives: Sequence[Terms], limits: Limits | None = None) -> Solution | None:
+    def solve(self, objectives: Sequence[Terms], limits: SearchLimits | None = None) -> Solution | None:
         """Return a solution with the least objectives, compared one after another; None if no solution exists.
 
         Raises:
@@ -112,7 +112,7 @@ class Program:
             return None
         if not self._least:
             return Solution((), (0,) * len(objectives), (0,) * len(objectives))
-        bounded = limits or Limits()
+        bounded = limits or SearchLimits()
         deadline = monotonic() + bounded.seconds
         search = _Search(self._least, self._most, self._rows, bounded)
         reached: list[int] = []
@@ -149,7 +149,7 @@ class _Search:
     """A program in HiGHS, solved for one objective after another, and the best solution so far."""
 
     def __init__(
-        self, least: Sequence[int], most: Sequence[int], rows: Sequence[tuple[Terms, int, int]], limits: Limits
+        self, least: Sequence[int], most: Sequence[int], rows: Sequence[tuple[Terms, int, int]], limits: SearchLimits
     ) -> None:
         self.values: list[int] | None = None
         self.bound = 0
@@ -229,7 +229,7 @@ def _infinity() -> float:
     return float(highspy.kHighsInf)
 
 
-def _instance(limits: Limits) -> "highspy.Highs":
+def _instance(limits: SearchLimits) -> "highspy.Highs":
     import highspy  # noqa: PLC0415 - as above
 
     highs = highspy.Highs()  # type: ignore[no-untyped-call]

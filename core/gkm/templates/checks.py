@@ -14,21 +14,21 @@ _METADATA = frozenset({"name", "namespace", "labels", "annotations"})
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class TemplateFindings:
     """Why a template is refused, and warnings that do not refuse it; empty if all is well."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def check(template: Json, settings: TaskGroups) -> Findings:
+def check(template: Json, settings: TaskGroups) -> TemplateFindings:
     """Return the findings about a template; expressions are not compiled here."""
     try:
         check_levels(template)
         encoded(template, MAX_TEMPLATE_BYTES, "all fields together")
         group, kind, _ = identity(template)
     except TemplateInvalid as error:
-        return Findings((str(error),))
+        return TemplateFindings((str(error),))
     errors = [
         f"{field} cannot contain expressions, because the kind decides what the template may do"
         for field in ("apiVersion", "kind")
@@ -43,10 +43,12 @@ def check(template: Json, settings: TaskGroups) -> Findings:
         if field not in _METADATA and value is not None
     ]
     if not metadata.get("namespace"):
-        return Findings(tuple(errors))
+        return TemplateFindings(tuple(errors))
     if settings.namespaces == "enforce":
-        return Findings((*errors, "metadata.namespace must not be set: objects go to the namespace of their TaskGroup"))
-    return Findings(
+        return TemplateFindings(
+            (*errors, "metadata.namespace must not be set: objects go to the namespace of their TaskGroup")
+        )
+    return TemplateFindings(
         tuple(errors), ("metadata.namespace is ignored: objects go to the namespace of their TaskGroup; remove it",)
     )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gkm.api.task_group_settings import TaskGroups
 from gkm.api.task_groups import NVLINK_TEST_ANNOTATION, GroupTemplate, NVLinkTest, TaskGroup, TemplateValidation
 from gkm.hoststate.names import quoted
-from gkm.templates.checks import Findings, check
+from gkm.templates.checks import TemplateFindings, check
 from gkm.templates.groups import SAMPLE_GROUP, check_size, group_objects, variables
 from gkm.templates.merge import merge_patch
 from gkm.templates.pools import merged
@@ -46,7 +46,7 @@ class RuleNotMet(TemplateInvalid):
     """A rule of a template is false for a group."""
 
 
-def findings(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -> Findings:
+def findings(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -> TemplateFindings:
     """Return the findings about a template before there is a group.
 
     Raises:
@@ -58,7 +58,7 @@ def findings(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -
     if template.nvlink_test is not None and template.object.get("kind") != _NVLINK_KIND:
         errors.append(f"spec.nvlinkTest needs a template of kind {_NVLINK_KIND}, which runs the test")
     errors += renderer.compile(template.object, template.rules)
-    return Findings(tuple(errors), found.warnings)
+    return TemplateFindings(tuple(errors), found.warnings)
 
 
 def sample_object(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -> Json:

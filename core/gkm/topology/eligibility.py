@@ -42,7 +42,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class NodeDemand:
     """The nodes that a run requests. With scopes, a node must be in at least one of them."""
 
     flavor: str
@@ -88,13 +88,13 @@ class Excluded:
     detail: str = ""
 
 
-def excluded(located: LocatedNode, demand: Demand) -> Excluded | None:
+def excluded(located: LocatedNode, demand: NodeDemand) -> Excluded | None:
     """Return why a run must not use a node, None if it may."""
     why = _why(located, demand)
     return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
 
 
-def _why(located: LocatedNode, demand: Demand) -> Exclusion | None:
+def _why(located: LocatedNode, demand: NodeDemand) -> Exclusion | None:
     node = located.node
     if not located.gpus:
         return Exclusion.NO_GPUS
@@ -118,7 +118,7 @@ def unusable(node: Node, health: str, tolerations: Iterable[Toleration] = DEFAUL
     return None if untolerated(node.taints, tolerations) is None else Exclusion.TAINTED
 
 
-def _detail(why: Exclusion, located: LocatedNode, demand: Demand) -> str:
+def _detail(why: Exclusion, located: LocatedNode, demand: NodeDemand) -> str:
     if why is Exclusion.FLAVOR:
         return located.flavor
     return str(untolerated(located.node.taints, demand.tolerations)) if why is Exclusion.TAINTED else ""

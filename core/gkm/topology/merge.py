@@ -16,7 +16,7 @@ from gkm.api.topology_settings import Topology
 from gkm.topology.claims import Row, Rows
 from gkm.topology.placements import Place, Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction
-from gkm.topology.resolution import Conflict, Overruled, Resolution, resolve
+from gkm.topology.resolution import NestingConflict, Overruled, Resolution, resolve
 from gkm.topology.shared_names import separated
 from gkm.topology.tree import Contradiction, Tree, arrange
 
@@ -168,7 +168,7 @@ def _members(row: Row, groups: Mapping[Row, Sequence[str]], changed: dict[Row, s
     return members
 
 
-def _message(conflict: Conflict, groups: Mapping[Row, Sequence[str]], levels: Sequence[str]) -> str:
+def _message(conflict: NestingConflict, groups: Mapping[Row, Sequence[str]], levels: Sequence[str]) -> str:
     """Return a conflict for a person. It has names of providers' domains, so it must not stand in a log."""
     nodes = {where: [name for row in rows for name in groups[row]] for where, rows in conflict.rows.items()}
     return contradiction(levels[conflict.level], f"domains of level {levels[conflict.above]}", conflict.name, nodes)

@@ -35,7 +35,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlacementFault:
     """A kind of fault, and the provider's names of all that have it, which must never stand in a log."""
 
     kind: FaultKind
@@ -53,7 +53,7 @@ class Placements:
 
     places: Mapping[str, Place] = field(default_factory=dict)
     quarantined: tuple[Quarantined, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[PlacementFault, ...] = ()
 
 
 def placements(
@@ -124,7 +124,7 @@ def _union(one: Place, other: Place) -> Place | None:
     return union if agrees else None
 
 
-def _faults(found: Forest, several: set[str]) -> tuple[Fault, ...]:
+def _faults(found: Forest, several: set[str]) -> tuple[PlacementFault, ...]:
     """Return the faults that there are."""
     second = [name for name, parents in found.parents.items() if len(parents) > 1]
     names: dict[FaultKind, Iterable[str]] = {
@@ -134,4 +134,4 @@ def _faults(found: Forest, several: set[str]) -> tuple[Fault, ...]:
         FaultKind.MISSING_MEMBER: found.missing,
         FaultKind.SEVERAL_DOMAINS: several,
     }
-    return tuple(Fault(kind, tuple(sorted(each))) for kind, each in names.items() if each)
+    return tuple(PlacementFault(kind, tuple(sorted(each))) for kind, each in names.items() if each)

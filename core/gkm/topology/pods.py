@@ -25,14 +25,14 @@ class ResourceRequirements(Struct, frozen=True, gc=False):
     limits: GpuResources | None = None
 
 
-class Container(Struct, frozen=True, rename="camel", gc=False):
+class ListedContainer(Struct, frozen=True, rename="camel", gc=False):
     """A container. An init container with the restart policy Always is a sidecar, which keeps running."""
 
     resources: ResourceRequirements | None = None
     restart_policy: _Text = ""
 
 
-_Containers = Annotated[tuple[Container, ...], Meta(max_length=4096)]
+_Containers = Annotated[tuple[ListedContainer, ...], Meta(max_length=4096)]
 
 
 class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
@@ -85,7 +85,7 @@ def requested_gpus(pod: Pod) -> int:
     return max(together + sidecars, before) + _gpus_of(spec.overhead)
 
 
-def _container_gpus(container: Container) -> int:
+def _container_gpus(container: ListedContainer) -> int:
     if container.resources is None:
         return 0
     requests, limits = container.resources.requests, container.resources.limits

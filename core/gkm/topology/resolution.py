@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gkm.topology.claims import Claim, Row, scoped
 
 
-class Conflict(NamedTuple):
+class NestingConflict(NamedTuple):
     """A domain of `level` that lies in several domains of the level `above`, by one provider, with the rows of each."""
 
     level: int
@@ -40,21 +40,21 @@ class Resolution:
     """For each row either the claims that count, which nest, or the conflict that quarantines its nodes."""
 
     places: Mapping[Row, Row]
-    conflicts: Mapping[Row, Conflict]
+    conflicts: Mapping[Row, NestingConflict]
     overruled: frozenset[Overruled]
 
 
 def resolve(rows: Mapping[Row, Row]) -> Resolution:
     """Return which claims count. For each row of claims the one whose identities tell all domains apart is weighed."""
     now = dict(rows)
-    conflicts: dict[Row, Conflict] = {}
+    conflicts: dict[Row, NestingConflict] = {}
     overruled: set[Overruled] = set()
     # Nothing is wider than the last level, so there names are unique and agree.
     for level in range(max(map(len, now), default=1) - 1):
         _complete_names(now, level)
         for domain in _rows_of(_unequal(now, level), now, level):
             for original, result in _settle(domain, level, overruled).items():
-                if isinstance(result, Conflict):
+                if isinstance(result, NestingConflict):
                     conflicts[original] = result
                     del now[original]
                 else:
@@ -90,9 +90,9 @@ def _rows_of(identities: set[str], now: Mapping[Row, Row], level: int) -> list[d
     return list(domains.values())
 
 
-def _settle(domain: Mapping[Row, Row], level: int, overruled: set[Overruled]) -> Mapping[Row, Row | Conflict]:
+def _settle(domain: Mapping[Row, Row], level: int, overruled: set[Overruled]) -> Mapping[Row, Row | NestingConflict]:
     """Return the rows of a domain, so that those that are in it agree about all wider levels, or are in conflict."""
-    settled: dict[Row, Row | Conflict] = {}
+    settled: dict[Row, Row | NestingConflict] = {}
     members = dict(domain)
     while members:
         reports: set[Overruled] = set()
@@ -157,7 +157,7 @@ class _Verdict:
     level: int
     above: int
     claim: Claim | None = None
-    conflict: Conflict | None = None
+    conflict: NestingConflict | None = None
     leaving: set[Row] = field(default_factory=set)
     overruled: set[Overruled] = field(default_factory=set)
 
@@ -184,7 +184,7 @@ class _Verdict:
             rows: dict[str, list[Row]] = {}
             for each in now:
                 rows.setdefault(each.claim.shown, []).append(each.original)
-            self.conflict = Conflict(self.level, now[0].member.shown, self.above, rows)
+            self.conflict = NestingConflict(self.level, now[0].member.shown, self.above, rows)
         else:
             for each in now:
                 self._overrule(each)

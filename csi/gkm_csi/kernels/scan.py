@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from gkm.hoststate.files import closing
-from gkm.hoststate.kernel_misses import KernelMisses, MissReason
+from gkm.hoststate.kernel_misses import KernelMissCounts, MissReason
 from gkm.mounts import layer_walk, syscalls
 from gkm.mounts.layer_walk import LayerFile, LayerTooLarge
 
@@ -34,7 +34,7 @@ class _Ended(Exception):
     """A bound is reached."""
 
 
-def scan(mount: int, lowers: Sequence[int], seconds: float) -> KernelMisses:
+def scan(mount: int, lowers: Sequence[int], seconds: float) -> KernelMissCounts:
     """Return the kernels that `mount` has beyond `lowers` (descriptors of directories, the first on top).
 
     Raises:
@@ -80,7 +80,7 @@ class _Scan:
             self._mounted_kernels += 1
             self._mounted.setdefault(file.name, []).append((*file.parents, file.name))
 
-    def misses(self) -> KernelMisses:
+    def misses(self) -> KernelMissCounts:
         """Read what the walk found."""
         counted: Counter[MissReason] = Counter()
         for path, shadows in self._compiled:
@@ -90,7 +90,7 @@ class _Scan:
             reason = self._reason(path, shadows=shadows)
             if reason is not None:
                 counted[reason] += 1
-        return KernelMisses(dict(counted), self._mounted_kernels, complete=self.complete)
+        return KernelMissCounts(dict(counted), self._mounted_kernels, complete=self.complete)
 
     def _reason(self, path: _Path, *, shadows: bool) -> MissReason | None:
         """Return why a kernel was compiled; None if the file is no metadata of a kernel."""

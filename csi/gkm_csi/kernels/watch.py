@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Final
 
-from gkm.hoststate.kernel_misses import KernelMisses
+from gkm.hoststate.kernel_misses import KernelMissCounts
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 
@@ -37,11 +37,11 @@ def used_bytes(usage: os.statvfs_result) -> int:
 class KernelWatch:
     """The latest scan of each mounted volume with a cache and a private layer."""
 
-    def __init__(self, open_layers: OpenLayers, measured: Callable[[str, KernelMisses | None], object]) -> None:
+    def __init__(self, open_layers: OpenLayers, measured: Callable[[str, KernelMissCounts | None], object]) -> None:
         self._open_layers = open_layers
         self._measured = measured
         self._lock = threading.Lock()
-        self._scanned: dict[str, tuple[_Size, KernelMisses]] = {}
+        self._scanned: dict[str, tuple[_Size, KernelMissCounts]] = {}
         self._pending: set[str] = set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="kernels")
 
@@ -61,9 +61,9 @@ class KernelWatch:
             self._pending.add(volume)
         self._pool.submit(self._scan_soon, record, size)
 
-    def ended(self, record: VolumeRecord, usage: os.statvfs_result) -> KernelMisses:
+    def ended(self, record: VolumeRecord, usage: os.statvfs_result) -> KernelMissCounts:
         """Return the kernels that a volume has at its end, before it is unmounted, and forget the volume."""
-        misses = KernelMisses()
+        misses = KernelMissCounts()
         if used_bytes(usage):
             with self._lock:
                 known = self._scanned.get(record.volume_id)
@@ -92,7 +92,7 @@ class KernelWatch:
             self._scanned[record.volume_id] = size, misses
         self._measured(record.volume_id, misses)
 
-    def _scan(self, record: VolumeRecord, seconds: float) -> KernelMisses | None:
+    def _scan(self, record: VolumeRecord, seconds: float) -> KernelMissCounts | None:
         try:
             with self._open_layers(record) as (mount, lowers):
                 return scan(mount, lowers, seconds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 
 from gkm_operator import metrics
 from gkm_operator.admission.certificates import issue
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     metrics.record_build(PROGRAM)
     # A thread whose caller has given up must not go on for the half minute that a pull may take.
     request_seconds = 2 * arguments.budget
-    limits = Limits(connect=arguments.budget, stall=arguments.budget, request=request_seconds)
+    limits = TransportLimits(connect=arguments.budget, stall=arguments.budget, request=request_seconds)
     images = CheckedImages.of(config, limits, seconds=request_seconds)
     verdicts = VerdictCache(images, images.verifier.stamp)
     validator = ImageValidator(verdicts, config.verification.mode, config.registries, seconds=arguments.budget)

@@ -10,7 +10,7 @@ from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
-from gkm_operator.images import Claims, ImageChecker
+from gkm_operator.images import ImageChecker, ImageClaims
 
 CACHE_SECONDS = 300.0
 """How long a revoked signature still counts here. Nodes pull nothing on its account: the controllers verify anew."""
@@ -74,7 +74,7 @@ class VerdictCache:
             self._verdicts.put(key, _CachedVerdict(without_findings, stamp, started + self._seconds))
         return verdict
 
-    def claims(self, image: str, digest: str) -> Claims:
+    def claims(self, image: str, digest: str) -> ImageClaims:
         """See ImageChecker."""
         return self._images.claims(image, digest)
 

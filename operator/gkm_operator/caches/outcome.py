@@ -15,7 +15,7 @@ from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator.caches.age import NO_AGE, Age, merged, older
-from gkm_operator.images import NO_CLAIMS, UNREADABLE, Claims, Images
+from gkm_operator.images import NO_CLAIMS, UNREADABLE, ImageClaims, Images
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
 
 
 def verdict_outcome(
-    image: str, digest: str, verdict: Verdict, claims: Claims = NO_CLAIMS, *, sized: bool = True
+    image: str, digest: str, verdict: Verdict, claims: ImageClaims = NO_CLAIMS, *, sized: bool = True
 ) -> Outcome:
     """Return the outcome of a verification with a verdict.
 
@@ -187,7 +187,7 @@ def _unless_revoked(images: Images, outcome: Outcome, current: CurrentImage, nam
     return outcome if refused is None else verdict_outcome(outcome.image, current.digest, refused, sized=False)
 
 
-def _claims(images: Images, image: str, digest: str) -> tuple[Claims, bool]:
+def _claims(images: Images, image: str, digest: str) -> tuple[ImageClaims, bool]:
     """Return the claims, and whether a retry is pointless. The agents report an image that is not a cache image."""
     try:
         return images.claims(image, digest), True

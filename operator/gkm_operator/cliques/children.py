@@ -16,17 +16,17 @@ from gkm.api.mnnvl_metadata import (
 )
 from msgspec import json
 
-from gkm_operator.cliques.desired import MAX_CHILDREN, Desired
+from gkm_operator.cliques.desired import MAX_CHILDREN, DesiredObject
 from gkm_operator.cliques.kinds import (
     CLIQUES,
     GROUPS,
     SERVICES,
     TEMPLATE_HASH,
     CliqueTemplate,
-    GroupTemplate,
     Json,
     PodCliqueScalingGroup,
     PodCliqueSet,
+    ScalingGroupTemplate,
     Words,
 )
 from gkm_operator.cliques.pods import with_env
@@ -35,17 +35,17 @@ _INHERITED = "grove.io/"
 """Scaling groups inherit the annotations of their set that have this prefix."""
 
 
-def of_set(pcs: PodCliqueSet) -> list[Desired]:
+def of_set(pcs: PodCliqueSet) -> list[DesiredObject]:
     """Return the children of a set: for each replica its Service, standalone PodCliques and scaling groups."""
     return list(islice(_of_set(pcs), MAX_CHILDREN))
 
 
-def of_group(pcs: PodCliqueSet, group: PodCliqueScalingGroup) -> list[Desired]:
+def of_group(pcs: PodCliqueSet, group: PodCliqueScalingGroup) -> list[DesiredObject]:
     """Return the PodCliques of a scaling group of a set."""
     return list(islice(_of_group(pcs, group), MAX_CHILDREN))
 
 
-def _of_set(pcs: PodCliqueSet) -> Iterator[Desired]:
+def _of_set(pcs: PodCliqueSet) -> Iterator[DesiredObject]:
     name, template = pcs.metadata.name, pcs.spec.template
     grouped = {clique for group in template.pod_clique_scaling_groups for clique in group.clique_names}
     for replica in range(pcs.spec.replicas):
@@ -59,7 +59,7 @@ def _of_set(pcs: PodCliqueSet) -> Iterator[Desired]:
             yield _group(pcs, group, f"{prefix}-{group.name}", replica)
 
 
-def _of_group(pcs: PodCliqueSet, group: PodCliqueScalingGroup) -> Iterator[Desired]:
+def _of_group(pcs: PodCliqueSet, group: PodCliqueScalingGroup) -> Iterator[DesiredObject]:
     name, full = pcs.metadata.name, group.metadata.name
     replica = group.metadata.labels.get(REPLICA_INDEX, "")
     templates = {clique.name: clique for clique in pcs.spec.template.cliques}
@@ -73,7 +73,7 @@ def _of_group(pcs: PodCliqueSet, group: PodCliqueScalingGroup) -> Iterator[Desir
             yield _clique(pcs, clique, clique_name, labels, with_env(clique.spec.pod_spec, variables))
 
 
-def _clique(pcs: PodCliqueSet, clique: CliqueTemplate, name: str, labels: Words, pod_spec: Json) -> Desired:
+def _clique(pcs: PodCliqueSet, clique: CliqueTemplate, name: str, labels: Words, pod_spec: Json) -> DesiredObject:
     priority = pcs.spec.template.priority_class_name
     replicas = clique.spec.replicas or 1  # Grove's webhook replaces 0, too
     spec = {
@@ -83,12 +83,12 @@ def _clique(pcs: PodCliqueSet, clique: CliqueTemplate, name: str, labels: Words,
     }
     template_hash = _hash((clique.labels, clique.annotations, clique.spec.pod_spec, priority))
     all_labels = clique.labels | labels | {TEMPLATE_HASH: template_hash}
-    return Desired(CLIQUES, name, all_labels, spec, clique.annotations, {"replicas": replicas})
+    return DesiredObject(CLIQUES, name, all_labels, spec, clique.annotations, {"replicas": replicas})
 
 
-def _group(pcs: PodCliqueSet, group: GroupTemplate, name: str, replica: int) -> Desired:
+def _group(pcs: PodCliqueSet, group: ScalingGroupTemplate, name: str, replica: int) -> DesiredObject:
     inherited = {key: value for key, value in pcs.metadata.annotations.items() if key.startswith(_INHERITED)}
-    return Desired(
+    return DesiredObject(
         GROUPS,
         name,
         _labels(pcs.metadata.name, name, "pcs-podcliquescalinggroup", replica),
@@ -98,12 +98,12 @@ def _group(pcs: PodCliqueSet, group: GroupTemplate, name: str, replica: int) -> 
     )
 
 
-def _service(pcs: PodCliqueSet, name: str, replica: int) -> Desired:
+def _service(pcs: PodCliqueSet, name: str, replica: int) -> DesiredObject:
     selector = {MANAGED_BY: GROVE_OPERATOR, PART_OF: pcs.metadata.name, REPLICA_INDEX: str(replica)}
     # Pods of a replica find one another before they are ready, as by Grove's default.
     spec = {"selector": selector, "publishNotReadyAddresses": True}
     labels = _labels(pcs.metadata.name, name, "pcs-headless-service", replica)
-    return Desired(SERVICES, name, labels, spec, initial={"clusterIP": "None"})
+    return DesiredObject(SERVICES, name, labels, spec, initial={"clusterIP": "None"})
 
 
 def _labels(pcs: str, name: str, component: str, replica: int | str) -> Words:

@@ -33,8 +33,8 @@ from gkm_operator.cliques.kinds import (
     SERVICES,
     SETS,
     Child,
+    ChildPod,
     Parent,
-    Pod,
     PodClique,
     PodCliqueScalingGroup,
     PodCliqueSet,
@@ -158,7 +158,7 @@ class CliquesController:
         if owner is None or owning is None or owning.metadata.uid != owner.uid:
             return None
         if isinstance(parent, PodClique):
-            return pod_difference(parent, (child for child in observed if isinstance(child, Pod)))
+            return pod_difference(parent, (child for child in observed if isinstance(child, ChildPod)))
         return difference(of_group(owning, parent), observed) if isinstance(owning, PodCliqueSet) else None
 
     def _changed(self, old: Any, new: Any) -> None:  # noqa: ANN401 -- Parent | Child, of one type for one reflector

@@ -14,7 +14,7 @@ MAX_CHILDREN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class DesiredObject:
     """An object as its parent requires it. `spec` has only the fields that the parent decides about."""
 
     resource: Resource[Any]
@@ -56,10 +56,10 @@ class Difference:
 
     delete: Sequence[Child]
     patch: Sequence[tuple[Child, Json]]
-    create: Sequence[Desired]
+    create: Sequence[DesiredObject]
 
 
-def difference(desired: Iterable[Desired], observed: Iterable[Child]) -> Difference:
+def difference(desired: Iterable[DesiredObject], observed: Iterable[Child]) -> Difference:
     """Compare by kind and name. An object that is being deleted is left alone; its name is free once it is gone."""
     present = {(RESOURCES[type(child)].plural, child.metadata.name): child for child in observed}
     required = {(one.resource.plural, one.name): one for one in desired}
@@ -71,7 +71,7 @@ def difference(desired: Iterable[Desired], observed: Iterable[Child]) -> Differe
     )
 
 
-def patch(desired: Desired, observed: Child) -> Json:
+def patch(desired: DesiredObject, observed: Child) -> Json:
     """Return the merge patch that makes an object as required; {} if it is.
 
     It is, if it has every required label, annotation and field: the API server adds defaults, and admission adds

@@ -65,7 +65,7 @@ class CliqueTemplate(Struct, frozen=True):
     annotations: Words = field(default_factory=dict)
 
 
-class GroupTemplate(GroupSpec, frozen=True, kw_only=True):
+class ScalingGroupTemplate(GroupSpec, frozen=True, kw_only=True):
     """The template of a scaling group."""
 
     name: str
@@ -76,7 +76,7 @@ class SetTemplate(Struct, frozen=True, rename="camel"):
     """The template of one replica of a set."""
 
     cliques: tuple[CliqueTemplate, ...] = ()
-    pod_clique_scaling_groups: tuple[GroupTemplate, ...] = ()
+    pod_clique_scaling_groups: tuple[ScalingGroupTemplate, ...] = ()
     priority_class_name: str = ""
 
 
@@ -125,7 +125,7 @@ class Service(Struct, frozen=True):
     spec: Json = field(default_factory=dict)
 
 
-class PodMetadata(Metadata, frozen=True):
+class ChildPodMetadata(Metadata, frozen=True):
     """The metadata of a pod with only the label that is compared: a cluster has thousands of pods."""
 
     def __post_init__(self) -> None:
@@ -147,10 +147,10 @@ class PodStatus(Struct, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
 
 
-class Pod(Struct, frozen=True):
+class ChildPod(Struct, frozen=True):
     """A pod. Its specification is not read: a label has the hash of its template."""
 
-    metadata: PodMetadata
+    metadata: ChildPodMetadata
     status: PodStatus = PodStatus()
 
     @property
@@ -166,7 +166,7 @@ class Pod(Struct, frozen=True):
 
 Parent = PodCliqueSet | PodCliqueScalingGroup | PodClique
 """An object that owns others."""
-Child = PodCliqueScalingGroup | PodClique | Pod | Service
+Child = PodCliqueScalingGroup | PodClique | ChildPod | Service
 """An object that another object owns."""
 
 SETS = Resource(VERSION, "PodCliqueSet", "podcliquesets", namespaced=True, type=PodCliqueSet)
@@ -174,7 +174,7 @@ GROUPS = Resource(
     VERSION, "PodCliqueScalingGroup", "podcliquescalinggroups", namespaced=True, type=PodCliqueScalingGroup
 )
 CLIQUES = Resource(VERSION, "PodClique", "podcliques", namespaced=True, type=PodClique)
-PODS = Resource("v1", "Pod", "pods", namespaced=True, type=Pod)
+PODS = Resource("v1", "Pod", "pods", namespaced=True, type=ChildPod)
 SERVICES = Resource("v1", "Service", "services", namespaced=True, type=Service)
 
 RESOURCES: dict[type, Resource[Any]] = {one.type: one for one in (SETS, GROUPS, CLIQUES, PODS, SERVICES)}

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 
 from gkm.api.mnnvl_metadata import PART_OF, PODCLIQUE, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
 
-from gkm_operator.cliques.desired import MAX_CHILDREN, Desired, Difference
-from gkm_operator.cliques.kinds import PODS, TEMPLATE_HASH, Json, Pod, PodClique
+from gkm_operator.cliques.desired import MAX_CHILDREN, DesiredObject, Difference
+from gkm_operator.cliques.kinds import PODS, TEMPLATE_HASH, ChildPod, Json, PodClique
 
 POD_INDEX = "grove.io/podclique-pod-index"
 
 
-def pod_difference(clique: PodClique, pods: Iterable[Pod]) -> Difference:
+def pod_difference(clique: PodClique, pods: Iterable[ChildPod]) -> Difference:
     """Return what is missing: for each index a pod of the clique's template hash that has not ended.
 
     A name is free once its pod is gone, so a replacement is created in a later pass.
@@ -32,7 +32,7 @@ def pod_difference(clique: PodClique, pods: Iterable[Pod]) -> Difference:
     return Difference(delete, (), create)
 
 
-def _pod(clique: PodClique, name: str, index: int) -> Desired:
+def _pod(clique: PodClique, name: str, index: int) -> DesiredObject:
     metadata, labels = clique.metadata, clique.metadata.labels
     pcs, replica = labels.get(PART_OF, ""), labels.get(REPLICA_INDEX, "")
     service = f"{pcs}-{replica}"
@@ -45,7 +45,7 @@ def _pod(clique: PodClique, name: str, index: int) -> Desired:
     }
     if SCALING_GROUP in labels:
         variables |= {"GROVE_PCSG_NAME": labels[SCALING_GROUP], "GROVE_PCSG_INDEX": labels.get(SCALING_GROUP_INDEX, "")}
-    return Desired(
+    return DesiredObject(
         PODS,
         name,
         labels | {PODCLIQUE: metadata.name, POD_INDEX: str(index)},

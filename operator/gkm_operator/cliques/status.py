@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 from gkm.api.mnnvl_metadata import REPLICA_INDEX, SCALING_GROUP_INDEX
 
-from gkm_operator.cliques.kinds import Child, Parent, Pod, PodClique, PodCliqueSet, Status
+from gkm_operator.cliques.kinds import Child, ChildPod, Parent, PodClique, PodCliqueSet, Status
 
 
 def status_of(parent: Parent, children: Iterable[Child]) -> Status:
     """Return the status of an object by its children."""
     if isinstance(parent, PodClique):
-        living = [child for child in children if isinstance(child, Pod) and not child.ended]
+        living = [child for child in children if isinstance(child, ChildPod) and not child.ended]
         return Status(len(living), sum(pod.ready for pod in living))
     index = REPLICA_INDEX if isinstance(parent, PodCliqueSet) else SCALING_GROUP_INDEX
     return Status(len({child.metadata.labels.get(index) for child in children}))

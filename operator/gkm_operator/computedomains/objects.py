@@ -35,7 +35,7 @@ from gkm.kube.resources import PODCLIQUESETS
 
 from gkm_operator.mnnvl.difference import existing
 from gkm_operator.mnnvl.naming import alternative_name, domain_name
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 
 Json = dict[str, Any]
 
@@ -68,7 +68,7 @@ class DesiredDomain:
     labels: Mapping[str, str]
     owners: Sequence[Owner]
     purpose: str
-    key: DomainKey | None = None
+    key: SetDomainKey | None = None
 
     def is_met_by(self, domain: ComputeDomain) -> bool:
         """Return whether an existing domain of the namespace serves the workload."""
@@ -97,7 +97,7 @@ class DesiredDomain:
         }
 
 
-def of_set(pod_clique_set: PodCliqueSet, key: DomainKey) -> DesiredDomain:
+def of_set(pod_clique_set: PodCliqueSet, key: SetDomainKey) -> DesiredDomain:
     """Return the domain of one replica, or of a group of it."""
     metadata = pod_clique_set.metadata
     labels = {

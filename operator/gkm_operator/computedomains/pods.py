@@ -39,7 +39,7 @@ def _labels(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return dict(items)
 
 
-class PodMetadata(MnnvlMetadata, frozen=True, gc=False):
+class DomainPodMetadata(MnnvlMetadata, frozen=True, gc=False):
     """The metadata of a pod, without annotations, finalizers and versions."""
 
     def __post_init__(self) -> None:
@@ -63,14 +63,14 @@ class ScheduledSpec(PodSpec, frozen=True):
     node_name: str = ""
 
 
-class PodStatus(Struct, frozen=True, rename="camel", gc=False):
+class DomainPodStatus(Struct, frozen=True, rename="camel", gc=False):
     """The phase of a pod, and when its kubelet accepted it."""
 
     phase: str = ""
     start_time: str = ""
 
 
-_NO_SPEC, _NO_STATUS = ScheduledSpec(), PodStatus()
+_NO_SPEC, _NO_STATUS = ScheduledSpec(), DomainPodStatus()
 
 
 class DomainPod(Struct, frozen=True, gc=False):
@@ -80,9 +80,9 @@ class DomainPod(Struct, frozen=True, gc=False):
     only: whether one of its `claims` is for GPUs depends on another object (`DomainPods.requests_gpus`).
     """
 
-    metadata: PodMetadata
+    metadata: DomainPodMetadata
     spec: ScheduledSpec = _NO_SPEC
-    status: PodStatus = _NO_STATUS
+    status: DomainPodStatus = _NO_STATUS
     node: str = ""
     started: str = ""
     ended: bool = False

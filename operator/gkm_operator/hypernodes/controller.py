@@ -31,13 +31,13 @@ from gkm_operator.hypernodes.providers.status import ProviderStatus
 from gkm_operator.hypernodes.report import TopologyReport
 from gkm_operator.hypernodes.sources import ChildSource, LabelSource, Source
 from gkm_operator.hypernodes.survey_feed import SurveyFeed
-from gkm_operator.hypernodes.tree_reconciler import Desired, TreeReconciler
+from gkm_operator.hypernodes.tree_reconciler import DesiredTrees, TreeReconciler
 from gkm_operator.hypernodes.view_feed import feed
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS, HyperNodeWriter
 from gkm_operator.hypernodes.writes.node_labels import LabelWriter
 from gkm_operator.hypernodes.writes.replies import WriteReplies
-from gkm_operator.hypernodes.writes.sinks import Sink
+from gkm_operator.hypernodes.writes.sinks import TreeSink
 from gkm_operator.hypernodes.writes.topologies import TopologyWriter
 
 _LOG = logging.getLogger(__name__)
@@ -153,20 +153,20 @@ class TopologyController:
             return LabelSource(self.watcher, self._settings)
         return ChildSource(name, self._host, self._levels)
 
-    def _sinks(self) -> dict[str, Sink]:
+    def _sinks(self) -> dict[str, TreeSink]:
         settings = self._settings
-        found: list[Sink] = []
+        found: list[TreeSink] = []
         if settings.hyper_nodes.enabled:
-            found.append(Sink("hypernodes", "HyperNodesWritten", self._write_hypernodes, [HYPERNODES], "Volcano"))
+            found.append(TreeSink("hypernodes", "HyperNodesWritten", self._write_hypernodes, [HYPERNODES], "Volcano"))
         for name, condition, kinds, wanted, product in (
             (settings.kueue, "KueueTopologyWritten", _KUEUE, topologies.kueue, "Kueue"),
             (settings.kai, "KAITopologyWritten", (KAI_TOPOLOGIES,), topologies.kai, "the KAI scheduler"),
         ):
             if name:
                 writer = TopologyWriter(self._api, wanted(settings))
-                found.append(Sink(condition, condition, writer.write, kinds, product))
+                found.append(TreeSink(condition, condition, writer.write, kinds, product))
         if settings.node_labels:
-            found.append(Sink("node-labels", "NodeLabelsWritten", self._write_labels))
+            found.append(TreeSink("node-labels", "NodeLabelsWritten", self._write_labels))
         return {sink.name: sink for sink in found}
 
     def _write_hypernodes(self, _kind: object) -> None:
@@ -196,7 +196,7 @@ class TopologyController:
     def _write_labels(self, _kind: object) -> None:
         self._labels.write(lambda: self._approved().labels)
 
-    def _approved(self) -> Desired:
+    def _approved(self) -> DesiredTrees:
         if (approved := self.tree.approved) is None:
             raise Blocked(TopologyReason.NOT_CHECKED, "no tree is approved yet: ProvidersServing and TreeApproved")
         return approved

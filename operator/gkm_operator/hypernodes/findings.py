@@ -35,7 +35,7 @@ class Blocked(Exception):
         self.after = after
 
 
-class Finding(NamedTuple):
+class PartFinding(NamedTuple):
     """The state of one part: the type of its condition, and why it has its status.
 
     `detail` stands in the condition only, and not in logs and Events. An Event is sent when reason or `occasion`
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
         return f"{self.message}: {self.detail}" if self.detail else self.message
 
 
-def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) -> Finding:
+def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) -> PartFinding:
     """Return whether every provider serves."""
     starting = sorted(waits_for)
     failed = [report for report in reports if report.state is ProviderState.FAILED]
@@ -70,16 +70,18 @@ def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) ->
         texts = [f"{report.name} {report.reason}" for report in failed]
         message = f"provider {listed(texts, _SHOWN)}" + (f"; {waits}" if waits else "")
         names = ",".join(report.name for report in failed)
-        return Finding(PROVIDERS, TopologyReason.PROVIDER_FAILED, message, occasion=names)
-    return Finding(PROVIDERS, TopologyReason.PROVIDERS_STARTING if waits else TopologyReason.PROVIDERS_SERVING, waits)
+        return PartFinding(PROVIDERS, TopologyReason.PROVIDER_FAILED, message, occasion=names)
+    return PartFinding(
+        PROVIDERS, TopologyReason.PROVIDERS_STARTING if waits else TopologyReason.PROVIDERS_SERVING, waits
+    )
 
 
-def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> Finding:
+def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> PartFinding:
     """Return whether the present tree may be written."""
     if not built:
-        return Finding(TREE, TopologyReason.NOT_CHECKED, "no tree has been built yet")
+        return PartFinding(TREE, TopologyReason.NOT_CHECKED, "no tree has been built yet")
     if not state.tripped:
-        return Finding(TREE, TopologyReason.TREE_APPROVED)
+        return PartFinding(TREE, TopologyReason.TREE_APPROVED)
     lost = state.losses
     message = (
         f"{len(lost.nodes)} of {count_of(lost.placed, 'placed node')} would lose a domain or its other nodes, "
@@ -87,16 +89,16 @@ def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> Find
         f"{settings.percent} %; nothing is written before {count_of(settings.rounds, 'round')} with the same result, "
         f"{settings.interval_seconds:g} s apart (now round {state.rounds}). If it is wrong, check labels and providers"
     )
-    return Finding(TREE, TopologyReason.GUARD_TRIPPED, message)
+    return PartFinding(TREE, TopologyReason.GUARD_TRIPPED, message)
 
 
-def of_conflicts(conflicts: Sequence[Conflict]) -> Finding:
+def of_conflicts(conflicts: Sequence[Conflict]) -> PartFinding:
     """Return whether HyperNodes of other sources are compatible with GKM's."""
     if not conflicts:
-        return Finding(CONFLICTS, TopologyReason.NO_CONFLICTS)
+        return PartFinding(CONFLICTS, TopologyReason.NO_CONFLICTS)
     kinds = Counter(str(conflict.kind) for conflict in conflicts)
     message = "HyperNodes of other sources: " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
     detail = "; ".join([conflict.message for conflict in conflicts[:_SHOWN]]) + more
     occasion = ",".join(f"{conflict.kind}/{conflict.about}" for conflict in conflicts)
-    return Finding(CONFLICTS, TopologyReason.HYPERNODE_CONFLICT, message, detail, occasion)
+    return PartFinding(CONFLICTS, TopologyReason.HYPERNODE_CONFLICT, message, detail, occasion)

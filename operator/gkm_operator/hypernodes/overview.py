@@ -15,11 +15,11 @@ from gkm.api.topology_status import (
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes import findings
-from gkm_operator.hypernodes.findings import Finding
+from gkm_operator.hypernodes.findings import PartFinding
 from gkm_operator.hypernodes.sources import Source
 from gkm_operator.hypernodes.tree_reconciler import TreeReconciler
 from gkm_operator.hypernodes.writes.hypernodes import HyperNodeWriter
-from gkm_operator.hypernodes.writes.sinks import Sink
+from gkm_operator.hypernodes.writes.sinks import TreeSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Overview:
     settings: Topology
     sources: Sequence[Source]
     tree: TreeReconciler
-    sinks: Iterable[Sink]
+    sinks: Iterable[TreeSink]
     writer: HyperNodeWriter
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[PartFinding]:
         """Return what is to be reported of each part."""
         state = self.tree.state
         reports = [source.report() for source in self.sources]

@@ -19,7 +19,7 @@ from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import CONFIGMAPS
 from msgspec import structs
 
-from gkm_operator.hypernodes.findings import Finding
+from gkm_operator.hypernodes.findings import PartFinding
 from gkm_operator.hypernodes.overview import Overview
 
 _LOG = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class TopologyReport:
             return {}
         return {condition.type: condition for condition in found}
 
-    def _emit(self, findings: Iterable[Finding], stored: dict[str, Any]) -> None:
+    def _emit(self, findings: Iterable[PartFinding], stored: dict[str, Any]) -> None:
         uid = stored.get("metadata", {}).get("uid", "")
         regarding = Regarding("v1", "ConfigMap", CONFIG_MAP, self._namespace, uid)
         for finding in findings:

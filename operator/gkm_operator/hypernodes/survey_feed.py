@@ -9,8 +9,8 @@ from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.hypernodes.objects import SURVEY_TEXTS
-from gkm_operator.hypernodes.providers.mailbox import ClusterView
-from gkm_operator.hypernodes.providers.messages import Observed
+from gkm_operator.hypernodes.providers.mailbox import ProvidersView
+from gkm_operator.hypernodes.providers.messages import AgentReport
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 
 MAX_SURVEYS = 32
@@ -20,7 +20,7 @@ MAX_SURVEYS = 32
 class SurveyFeed:
     """For one thread at a time."""
 
-    def __init__(self, api: Api, watcher: TopologyWatcher, view: ClusterView, namespace: str) -> None:
+    def __init__(self, api: Api, watcher: TopologyWatcher, view: ProvidersView, namespace: str) -> None:
         self._api = api
         self._watcher = watcher
         self._view = view
@@ -63,7 +63,7 @@ class SurveyFeed:
                 if error.not_found:
                     self._absent[node] = digest
                 continue
-            self._view.publish([Observed("Survey", node, text.encode())])
+            self._view.publish([AgentReport("Survey", node, text.encode())])
             self._published[node] = digest
         if failed is not None:
             raise failed

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class DesiredTrees:
     """What the schedulers are to see. `too_large` HyperNodes and `unlisted` nodes are left out (trees.volcano)."""
 
     tree: Tree
@@ -64,8 +64,8 @@ class TreeState:
     guard: GuardState = field(default_factory=GuardState)
     compared: frozenset[str] = frozenset()
     snapshot: Snapshot | None = None
-    desired: Desired | None = None
-    approved: Desired | None = None
+    desired: DesiredTrees | None = None
+    approved: DesiredTrees | None = None
 
 
 class TreeReconciler:
@@ -81,7 +81,7 @@ class TreeReconciler:
         self._clock = clock
 
     @property
-    def approved(self) -> Desired | None:
+    def approved(self) -> DesiredTrees | None:
         """What may be written now: nothing while objects have been listed that the guard has not compared with."""
         return self.state.approved if self._listed() <= self.state.compared else None
 
@@ -99,18 +99,18 @@ class TreeReconciler:
             state.desired = self._render(state.snapshot.tree)
         return self._approve(state.desired, nodes)
 
-    def _render(self, tree: Tree) -> Desired:
+    def _render(self, tree: Tree) -> DesiredTrees:
         """Return what the schedulers are to see."""
         rendered = volcano(tree, self._settings)
         labels = node_labels(tree, self._settings) if self._settings.node_labels else {}
-        desired = Desired(tree, rendered.hypernodes, labels, rendered.too_large, rendered.unlisted)
+        desired = DesiredTrees(tree, rendered.hypernodes, labels, rendered.too_large, rendered.unlisted)
         in_domains = desired.placed()
         metrics.record_tree(desired.domains(), in_domains, len(tree.nodes) - in_domains, len(tree.quarantined))
         counts = fields(nodes=len(tree.nodes), quarantined=len(tree.quarantined), hypernodes=len(rendered.hypernodes))
         _LOG.info("tree changed", extra=counts)
         return desired
 
-    def _approve(self, desired: Desired, nodes: Mapping[str, Node]) -> float | None:
+    def _approve(self, desired: DesiredTrees, nodes: Mapping[str, Node]) -> float | None:
         state = self.state
         if added := self._listed() - state.compared:
             # What has just been listed shows places that nothing was compared with.

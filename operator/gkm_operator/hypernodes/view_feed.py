@@ -10,12 +10,12 @@ from gkm.topology.nodes import Node
 from gkm.topology.providers import ClusterNode
 
 from gkm_operator.hypernodes.objects import WatchedFabric
-from gkm_operator.hypernodes.providers.mailbox import ClusterView
-from gkm_operator.hypernodes.providers.messages import Kind, Observed
+from gkm_operator.hypernodes.providers.mailbox import ProvidersView
+from gkm_operator.hypernodes.providers.messages import AgentReport, Kind
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 
 
-def feed(view: ClusterView, watcher: TopologyWatcher) -> None:
+def feed(view: ProvidersView, watcher: TopologyWatcher) -> None:
     """Publish every change that `watcher`, which has not started, observes from now on."""
     # A Node is published by the threads of two watches, and the one that reads last must publish last.
     order = Lock()
@@ -47,7 +47,7 @@ def feed(view: ClusterView, watcher: TopologyWatcher) -> None:
     watcher.hypernode_changed.append(hypernode_changed)
 
 
-def _publish_node(view: ClusterView, watcher: TopologyWatcher, name: str) -> None:
+def _publish_node(view: ProvidersView, watcher: TopologyWatcher, name: str) -> None:
     if watcher.nodes.get(name) is None:
         view.publish([], [Member("Node", name)])
         return
@@ -55,8 +55,8 @@ def _publish_node(view: ClusterView, watcher: TopologyWatcher, name: str) -> Non
     view.publish([ClusterNode(name, fabric.guids if fabric is not None else ())])
 
 
-def _publish_reports(view: ClusterView, name: str, old: Mapping[Kind, bytes], new: Mapping[Kind, bytes]) -> None:
-    changed = [Observed(kind, name, data) for kind, data in new.items() if old.get(kind) != data]
+def _publish_reports(view: ProvidersView, name: str, old: Mapping[Kind, bytes], new: Mapping[Kind, bytes]) -> None:
+    changed = [AgentReport(kind, name, data) for kind, data in new.items() if old.get(kind) != data]
     view.publish(changed, [(kind, name) for kind in old if kind not in new])
 
 

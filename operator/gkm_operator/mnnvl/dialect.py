@@ -8,7 +8,7 @@ withdraws. So `auto-mnnvl: enabled` acts like a group without a name on the set.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gkm.api.grove import CliqueTemplate, Part, PodCliqueSet, ScalingGroupTemplate
+from gkm.api.grove import AnnotatedPart, CliqueTemplate, PodCliqueSet, ScalingGroupTemplate
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 
 ENABLED, DISABLED, NONE = "enabled", "disabled", "none"
@@ -96,7 +96,7 @@ def invalid_group(group: str) -> str | None:
     return None
 
 
-def _problems(pod_clique_set: PodCliqueSet, parts: Sequence[Part], *, enabled: bool) -> Iterator[str]:
+def _problems(pod_clique_set: PodCliqueSet, parts: Sequence[AnnotatedPart], *, enabled: bool) -> Iterator[str]:
     for part in parts:
         yield from _invalid_values(part)
     if not enabled and any(map(_enrolls, parts)):
@@ -116,7 +116,7 @@ def _problems(pod_clique_set: PodCliqueSet, parts: Sequence[Part], *, enabled: b
             )
 
 
-def _invalid_values(part: Part) -> Iterator[str]:
+def _invalid_values(part: AnnotatedPart) -> Iterator[str]:
     auto = part.annotations.get(AUTO_MNNVL)
     if auto is not None and _is_set(part) and auto not in {ENABLED, DISABLED}:
         yield f'{AUTO_MNNVL} of the PodCliqueSet must be "{ENABLED}" or "{DISABLED}", not {_excerpt(auto)}'
@@ -124,22 +124,22 @@ def _invalid_values(part: Part) -> Iterator[str]:
         yield f"{MNNVL_GROUP} of {part_excerpt(part)} {problem}"
 
 
-def _enrolls(part: Part) -> bool:
+def _enrolls(part: AnnotatedPart) -> bool:
     return part.annotations.get(MNNVL_GROUP, NONE) != NONE or (
         _is_set(part) and part.annotations.get(AUTO_MNNVL) == ENABLED
     )
 
 
-def _keys(part: Part) -> tuple[str, ...]:
+def _keys(part: AnnotatedPart) -> tuple[str, ...]:
     """Return the annotations that count on a part: auto-mnnvl is one of the whole set."""
     return (AUTO_MNNVL, MNNVL_GROUP) if _is_set(part) else (MNNVL_GROUP,)
 
 
-def _is_set(part: Part) -> bool:
+def _is_set(part: AnnotatedPart) -> bool:
     return part.kind == "PodCliqueSet"
 
 
-def part_excerpt(part: Part) -> str:
+def part_excerpt(part: AnnotatedPart) -> str:
     """Return a part as messages show it: escaped, and short."""
     return f"{part.kind} {_excerpt(part.name)}" if part.name else f"the {part.kind}"
 

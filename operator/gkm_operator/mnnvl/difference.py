@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.mnnvl_metadata import MNNVL_GROUP, REPLICA_INDEX
 
-from gkm_operator.mnnvl.required import DomainKey, replica_index
+from gkm_operator.mnnvl.required import SetDomainKey, replica_index
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingDomain:
     """A ComputeDomain in the cluster. One with the key None has labels that no domain of GKM has: it is excess."""
 
-    key: DomainKey | None
+    key: SetDomainKey | None
     name: str
     uid: str
     terminating: bool = False
@@ -24,15 +24,15 @@ class ExistingDomain:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DomainDifference:
     """What is missing and what is too much.
 
     `create` lists keys without any domain, `lost` the required domains that are being deleted, `release` the domains
     that no replica and group requires. `present` has the domain of each required key, the lost ones left out.
     """
 
-    present: Mapping[DomainKey, ExistingDomain]
-    create: tuple[DomainKey, ...]
+    present: Mapping[SetDomainKey, ExistingDomain]
+    create: tuple[SetDomainKey, ...]
     lost: tuple[ExistingDomain, ...]
     release: tuple[ExistingDomain, ...]
 
@@ -47,7 +47,7 @@ def existing(domain: ComputeDomain) -> ExistingDomain:
     metadata = domain.metadata
     replica = replica_index(metadata.label(REPLICA_INDEX))
     return ExistingDomain(
-        None if replica is None else DomainKey(replica, metadata.label(MNNVL_GROUP)),
+        None if replica is None else SetDomainKey(replica, metadata.label(MNNVL_GROUP)),
         metadata.name,
         metadata.uid,
         metadata.terminating,
@@ -55,20 +55,20 @@ def existing(domain: ComputeDomain) -> ExistingDomain:
     )
 
 
-def difference(required: frozenset[DomainKey], domains: Iterable[ExistingDomain]) -> Difference:
+def difference(required: frozenset[SetDomainKey], domains: Iterable[ExistingDomain]) -> DomainDifference:
     """Return what to create and to release.
 
     Of several domains with one key, the oldest that is not terminating is present, and the others are excess: pods
     joined the oldest first. Without one, the oldest is lost, because a new domain may need its name.
     """
-    first: dict[DomainKey, ExistingDomain] = {}
+    first: dict[SetDomainKey, ExistingDomain] = {}
     excess: list[ExistingDomain] = []
     for domain in sorted(domains, key=_precedence):
         if domain.key is None or domain.key not in required or domain.key in first:
             excess.append(domain)
         else:
             first[domain.key] = domain
-    return Difference(
+    return DomainDifference(
         present={key: domain for key, domain in first.items() if not domain.terminating},
         create=tuple(sorted(required - first.keys())),
         lost=tuple(domain for domain in first.values() if domain.terminating),

@@ -17,7 +17,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class DomainKey:
+class SetDomainKey:
     """One domain of a set; the group is "" for that of a whole replica."""
 
     replica: int
@@ -44,14 +44,14 @@ def required_groups(
 
 def required_domains(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
-) -> frozenset[DomainKey]:
+) -> frozenset[SetDomainKey]:
     """Return one domain for each replica and group.
 
     Beyond MAX_DOMAINS the last replicas have none, which `limit_problem` reports: HPA may scale a set past admission.
     """
     groups = required_groups(pod_clique_set, gpus, classes)
     replicas = min(pod_clique_set.replicas, MAX_DOMAINS // max(len(groups), 1))
-    return frozenset(DomainKey(replica, group) for replica in range(replicas) for group in groups)
+    return frozenset(SetDomainKey(replica, group) for replica in range(replicas) for group in groups)
 
 
 def limit_problem(
@@ -114,14 +114,14 @@ def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Member
     )
 
 
-def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> DomainKey | None:
+def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> SetDomainKey | None:
     """Return the domain that a PodClique of the set belongs to; None if it belongs to none.
 
     The set may not require it: no template in the group requests GPUs, or the replica was scaled in.
     """
     place = membership_of(pod_clique_set, pod_clique)
     group = dialect.group_of(pod_clique_set, place.clique, place.scaling_group) if place else None
-    return None if place is None or group is None else DomainKey(place.replica, group)
+    return None if place is None or group is None else SetDomainKey(place.replica, group)
 
 
 def replica_index(label: str) -> int | None:

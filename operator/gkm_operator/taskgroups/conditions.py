@@ -22,7 +22,7 @@ _PROGRESS = frozenset({GroupReason.DELETING, GroupReason.TEST_RUNNING, GroupReas
 """Reasons without an Event: nothing is wrong, and the phase shows them."""
 
 
-class Verdict(NamedTuple):
+class ConditionCause(NamedTuple):
     """The part of a condition that has a cause."""
 
     type: str
@@ -31,7 +31,9 @@ class Verdict(NamedTuple):
     message: str
 
 
-def with_verdicts(group: TaskGroup, status: TaskGroupStatus, verdicts: Iterable[Verdict], now: str) -> TaskGroupStatus:
+def with_verdicts(
+    group: TaskGroup, status: TaskGroupStatus, verdicts: Iterable[ConditionCause], now: str
+) -> TaskGroupStatus:
     """Return a status with these conditions, about the present generation."""
     generation, conditions = group.metadata.generation, status.conditions
     for type_, value, reason, message in verdicts:
@@ -40,54 +42,56 @@ def with_verdicts(group: TaskGroup, status: TaskGroupStatus, verdicts: Iterable[
     return replace(status, observed_generation=generation, conditions=conditions)
 
 
-def not_created(reason: GroupReason, message: str) -> Verdict:
+def not_created(reason: GroupReason, message: str) -> ConditionCause:
     """Return why the objects of a group are not created."""
-    return Verdict(CREATED, FALSE, reason, message)
+    return ConditionCause(CREATED, FALSE, reason, message)
 
 
-def not_deleted(reason: GroupReason, message: str) -> Verdict:
+def not_deleted(reason: GroupReason, message: str) -> ConditionCause:
     """Return why the objects of a group are not gone."""
-    return Verdict(DELETED, FALSE, reason, message)
+    return ConditionCause(DELETED, FALSE, reason, message)
 
 
-def all_created(count: int) -> Verdict:
+def all_created(count: int) -> ConditionCause:
     """Return that a group has its objects."""
-    return Verdict(CREATED, TRUE, GroupReason.CREATED, f"{count} objects created")
+    return ConditionCause(CREATED, TRUE, GroupReason.CREATED, f"{count} objects created")
 
 
-def all_deleted(count: int) -> Verdict:
+def all_deleted(count: int) -> ConditionCause:
     """Return that the objects of a group are gone."""
-    return Verdict(DELETED, TRUE, GroupReason.DELETED, f"{count} objects are gone")
+    return ConditionCause(DELETED, TRUE, GroupReason.DELETED, f"{count} objects are gone")
 
 
-def mnnvl(readiness: MNNVLReadiness) -> Verdict:
+def mnnvl(readiness: MNNVLReadiness) -> ConditionCause:
     """Return the readiness of the group's ComputeDomain."""
-    return Verdict(MNNVL_READY_TYPE, readiness.status, readiness.reason, readiness.message)
+    return ConditionCause(MNNVL_READY_TYPE, readiness.status, readiness.reason, readiness.message)
 
 
-def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> Verdict:
+def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> ConditionCause:
     """Return the result of a test of NVLink: the lowest average bus bandwidth that its pods report, as nccl-tests do.
 
     `threshold` is in GB/s; `job` is "" until the Job is Complete or Failed; `messages` are those with which its pods
     ended.
     """
     if job == "Failed":
-        return Verdict(NVLINK, FALSE, GroupReason.TEST_FAILED, "the Job of the test failed; its pods have the cause")
+        return ConditionCause(
+            NVLINK, FALSE, GroupReason.TEST_FAILED, "the Job of the test failed; its pods have the cause"
+        )
     if not job:
-        return Verdict(NVLINK, UNKNOWN, GroupReason.TEST_RUNNING, "the Job of the test is not complete")
+        return ConditionCause(NVLINK, UNKNOWN, GroupReason.TEST_RUNNING, "the Job of the test is not complete")
     found = [float(each) for text in messages or () for each in _BANDWIDTH.findall(text[-MAX_TEST_OUTPUT:])]
     if not found:
         why = "no pod of the complete Job ended with a message that has 'Avg bus bandwidth : NUMBER'"
-        return Verdict(NVLINK, UNKNOWN, GroupReason.NO_RESULT, f"{why}: write it to /dev/termination-log")
+        return ConditionCause(NVLINK, UNKNOWN, GroupReason.NO_RESULT, f"{why}: write it to /dev/termination-log")
     slowest = f"{min(found):g} GB/s average bus bandwidth, at least {threshold} GB/s required"
     if min(found) < threshold:
-        return Verdict(NVLINK, FALSE, GroupReason.BANDWIDTH_TOO_LOW, slowest)
-    return Verdict(NVLINK, TRUE, GroupReason.BANDWIDTH_REACHED, slowest)
+        return ConditionCause(NVLINK, FALSE, GroupReason.BANDWIDTH_TOO_LOW, slowest)
+    return ConditionCause(NVLINK, TRUE, GroupReason.BANDWIDTH_REACHED, slowest)
 
 
-def nvlink_unread(message: str) -> Verdict:
+def nvlink_unread(message: str) -> ConditionCause:
     """Return that the pods of a test of NVLink cannot be read now."""
-    return Verdict(NVLINK, UNKNOWN, GroupReason.RETRYING, f"the pods of the test cannot be read: {message}")
+    return ConditionCause(NVLINK, UNKNOWN, GroupReason.RETRYING, f"the pods of the test cannot be read: {message}")
 
 
 def events(old: TaskGroupStatus, new: TaskGroupStatus) -> Iterator[EventBody]:

@@ -26,9 +26,9 @@ from gkm_operator import metrics
 from gkm_operator.taskgroups.inventory import GroupInventory
 from gkm_operator.taskgroups.kinds import QUEUE as KINDS
 from gkm_operator.taskgroups.kinds import KindWatches
-from gkm_operator.taskgroups.members import Member, WatchedObject
+from gkm_operator.taskgroups.members import GroupMember, WatchedObject
 from gkm_operator.taskgroups.observer import GroupObserver
-from gkm_operator.taskgroups.planning import Planner
+from gkm_operator.taskgroups.planning import TemplatePlanner
 from gkm_operator.taskgroups.pools import QUEUE as POOLS_QUEUE
 from gkm_operator.taskgroups.pools import PoolReconciler
 from gkm_operator.taskgroups.reconciler import GroupReconciler
@@ -98,7 +98,9 @@ class TaskGroupsController:
         writer = GroupWriter(api, self.kinds, self._check_may_write)
         self.sweep = LeakSweep(api, self.watcher, self._inventory, writer)
         self.pools = PoolReconciler(api, self.watcher, self._check_may_write)
-        planner = Planner(api, self._settings, self._renderer, self.watcher.pools.get, self.watcher.templates.get)
+        planner = TemplatePlanner(
+            api, self._settings, self._renderer, self.watcher.pools.get, self.watcher.templates.get
+        )
         observer = GroupObserver(api, self.watcher, self._inventory, now=now, clock=clock)
         recorder = Recorder(api, "gkm.io/task-groups", instance or NAME)
         self._reconciler = GroupReconciler(self.watcher, observer, writer, planner, recorder)
@@ -162,7 +164,7 @@ class TaskGroupsController:
             self.queue.add(key, 0.0 if group.status.phase == "Pending" else CALM_SECONDS)
         self.sweep.suspect(key)
 
-    def _member_changed(self, old: Member | None, new: Member | None) -> None:
+    def _member_changed(self, old: GroupMember | None, new: GroupMember | None) -> None:
         self._inventory.change(old, new)
         for group in {member.group for member in (old, new) if member is not None}:
             if self.watcher.groups.get(group[1], group[0]) is not None:

@@ -13,7 +13,7 @@ from gkm.api.task_groups import ENDED, FINALIZER, GroupObject, Outcome, TaskGrou
 from msgspec.structs import replace
 
 from gkm_operator.taskgroups import conditions
-from gkm_operator.taskgroups.conditions import Verdict, with_verdicts
+from gkm_operator.taskgroups.conditions import ConditionCause, with_verdicts
 from gkm_operator.taskgroups.inventory import Living, Seen, Sight
 
 LOOK_SECONDS = 30.0
@@ -42,7 +42,7 @@ class Pods:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class GroupObservation:
     """A group with what is known about it: for each object of its status the sight of it, and further conditions.
 
     `strays` is whether the watches show any object with its uid. `trouble` is the failure of a request in this pass.
@@ -53,8 +53,8 @@ class Observed:
     now: str
     pods: Pods = field(default_factory=Pods)
     strays: bool = False
-    verdicts: tuple[Verdict, ...] = ()
-    trouble: Verdict | None = None
+    verdicts: tuple[ConditionCause, ...] = ()
+    trouble: ConditionCause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Finalize:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RenderObjects:
     """Render the objects, and write them to the status."""
 
 
@@ -92,7 +92,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteStatus:
     """Write the status."""
 
     status: TaskGroupStatus
@@ -105,10 +105,10 @@ class Done:
     after: float | None = None
 
 
-Step = Finalize | Plan | Create | Look | Delete | Write | Done
+Step = Finalize | RenderObjects | Create | Look | Delete | WriteStatus | Done
 
 
-def decide(observed: Observed) -> Step:
+def decide(observed: GroupObservation) -> Step:
     """Return the next step of a group."""
     status = observed.group.status
     if status.phase in ENDED:
@@ -121,7 +121,7 @@ def decide(observed: Observed) -> Step:
     return _running(observed) if status.phase == "Running" else _pending(observed)
 
 
-def planned(observed: Observed, objects: list[GroupObject]) -> Write:
+def planned(observed: GroupObservation, objects: list[GroupObject]) -> WriteStatus:
     """Return the step that names the objects of a group in its status; without any, the group runs."""
     status = replace(observed.group.status, objects=objects)
     if objects:
@@ -129,12 +129,12 @@ def planned(observed: Observed, objects: list[GroupObject]) -> Write:
     return _write(observed, replace(status, phase="Running"), conditions.all_created(0))
 
 
-def refused(observed: Observed, reason: GroupReason, message: str) -> Write:
+def refused(observed: GroupObservation, reason: GroupReason, message: str) -> WriteStatus:
     """Return the step that ends a group whose objects cannot be created for good."""
     return _end(observed, "Failed", conditions.not_created(reason, message))
 
 
-def _outcome(observed: Observed) -> Outcome | None:
+def _outcome(observed: GroupObservation) -> Outcome | None:
     """Return how a group ends now, None if it goes on."""
     group, pods = observed.group, observed.pods
     phase = group.spec.phase
@@ -152,7 +152,7 @@ def _outcome(observed: Observed) -> Outcome | None:
     return "Succeeded" if enough else "Failed"
 
 
-def _end(observed: Observed, outcome: Outcome, *verdicts: Verdict) -> Write:
+def _end(observed: GroupObservation, outcome: Outcome, *verdicts: ConditionCause) -> WriteStatus:
     """Return the step that begins the end; a group without objects is at its end."""
     status = replace(observed.group.status, outcome=outcome, succeeded_pods=[])
     if not verdicts and status.phase == "Pending":
@@ -163,16 +163,16 @@ def _end(observed: Observed, outcome: Outcome, *verdicts: Verdict) -> Write:
     return _write(observed, replace(status, phase="Ending"), *verdicts, deleting)
 
 
-def _pending(observed: Observed) -> Step:
+def _pending(observed: GroupObservation) -> Step:
     status = observed.group.status
     if observed.trouble is not None:
         return _changed(observed, status, observed.trouble) or Done()
     if FINALIZER not in observed.group.metadata.finalizers:
         return Finalize(present=True)
-    return _create(observed) if status.objects else Plan()
+    return _create(observed) if status.objects else RenderObjects()
 
 
-def _create(observed: Observed) -> Step:
+def _create(observed: GroupObservation) -> Step:
     objects = observed.group.status.objects
     for index, seen in enumerate(observed.seen):
         if seen is Sight.FOREIGN:
@@ -193,7 +193,7 @@ def _create(observed: Observed) -> Step:
     return _write(observed, status, conditions.all_created(len(created)), *observed.verdicts)
 
 
-def _running(observed: Observed) -> Step:
+def _running(observed: GroupObservation) -> Step:
     pods, verdicts = observed.pods, observed.verdicts
     status = replace(observed.group.status, pods_seen=pods.seen)
     unrecorded = len(pods.succeeded) > len(status.succeeded_pods)
@@ -207,7 +207,7 @@ def _running(observed: Observed) -> Step:
     return Done(max(1.0, min(waits)) if waits else None)
 
 
-def _ending(observed: Observed) -> Step:
+def _ending(observed: GroupObservation) -> Step:
     status = observed.group.status
     objects, pending = list(status.objects), list[str]()
     for index, (each, seen) in reversed(list(enumerate(zip(status.objects, observed.seen, strict=True)))):
@@ -231,17 +231,17 @@ def _ending(observed: Observed) -> Step:
     return _changed(observed, replace(status, objects=objects), stuck) or Done(LOOK_SECONDS)
 
 
-def _ended(observed: Observed) -> Step:
+def _ended(observed: GroupObservation) -> Step:
     metadata = observed.group.metadata
     finalized = metadata.deletion_timestamp is not None and FINALIZER in metadata.finalizers
     return Finalize(present=False) if finalized and not observed.strays else Done()
 
 
-def _write(observed: Observed, status: TaskGroupStatus, *verdicts: Verdict) -> Write:
-    return Write(with_verdicts(observed.group, status, verdicts, observed.now))
+def _write(observed: GroupObservation, status: TaskGroupStatus, *verdicts: ConditionCause) -> WriteStatus:
+    return WriteStatus(with_verdicts(observed.group, status, verdicts, observed.now))
 
 
-def _changed(observed: Observed, status: TaskGroupStatus, *verdicts: Verdict) -> Write | None:
+def _changed(observed: GroupObservation, status: TaskGroupStatus, *verdicts: ConditionCause) -> WriteStatus | None:
     """Return the step that writes a status, None if it is written already."""
     write = _write(observed, status, *verdicts)
     return None if write.status == observed.group.status else write

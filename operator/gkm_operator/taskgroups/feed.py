@@ -10,9 +10,9 @@ from gkm.kube.discovery import KindName
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import Resource
 
-from gkm_operator.taskgroups.members import Member, WatchedObject, watched
+from gkm_operator.taskgroups.members import GroupMember, WatchedObject, watched
 
-OnMember = Callable[[Member | None, Member | None], None]
+OnMember = Callable[[GroupMember | None, GroupMember | None], None]
 """Called with (None, new), (old, new) or (old, None)."""
 _SELECTOR = ListSelector(labels=GROUP_UID_LABEL)
 
@@ -28,7 +28,7 @@ class KindFeed:
         self.reflector = Reflector(api, watched(resource), self._changed, selector=_SELECTOR)
         self._kind = kind
         self._on_change = on_change
-        self._shown: dict[Key, Member] = {}
+        self._shown: dict[Key, GroupMember] = {}
         self._retired = False
         self._lock = Lock()
 
@@ -51,5 +51,5 @@ class KindFeed:
                 return
             before, after = self._shown.pop(key, None), None
             if new is not None:
-                after = self._shown[key] = Member.of(self._kind, new)
+                after = self._shown[key] = GroupMember.of(self._kind, new)
             self._on_change(before, after)

@@ -12,7 +12,7 @@ from gkm.kube.api import Key
 from gkm.kube.discovery import KindName
 from gkm.kube.index import Index
 
-from gkm_operator.taskgroups.members import Member
+from gkm_operator.taskgroups.members import GroupMember
 
 _MAX_GONE = 16_384
 """Objects that are remembered as gone until the status has it; each beyond it costs a DELETE that finds nothing."""
@@ -49,20 +49,20 @@ class GroupInventory:
     """
 
     def __init__(self) -> None:
-        self._objects: Index[tuple[str, KindName, str], Member] = Index(
+        self._objects: Index[tuple[str, KindName, str], GroupMember] = Index(
             lambda member: ((member.metadata.namespace, member.kind, member.metadata.name),), _identity
         )
-        self._members: Index[tuple[Key, str], Member] = Index(_keys, _identity)
+        self._members: Index[tuple[Key, str], GroupMember] = Index(_keys, _identity)
         self._gone: LRUCache[str, str] = LRUCache(_MAX_GONE)
 
-    def change(self, old: Member | None, new: Member | None) -> None:
+    def change(self, old: GroupMember | None, new: GroupMember | None) -> None:
         """Apply a change of an object."""
         for index in (self._objects, self._members):
             index.change(old, new)
         if new is None and old is not None and old.terminating:
             self._gone.put(old.metadata.uid, old.group_uid)
 
-    def members(self, group: Key, uid: str) -> list[Member]:
+    def members(self, group: Key, uid: str) -> list[GroupMember]:
         """Return the objects that a group owns and whose label has its uid."""
         return list(self._members.get((group, uid)))
 
@@ -70,7 +70,7 @@ class GroupInventory:
         """Return whether any object is owned by a group of this name with another uid."""
         return self._members.count((group, _ANY)) > (self._members.count((group, uid)) if uid else 0)
 
-    def others(self, group: Key, uid: str) -> list[Member]:
+    def others(self, group: Key, uid: str) -> list[GroupMember]:
         """Return the objects that groups of this name with other uids own, but those that are being deleted."""
         found = self._members.get((group, _ANY))
         return [member for member in found if member.group_uid != uid and not member.terminating]
@@ -84,10 +84,10 @@ class GroupInventory:
         return Sight.GONE if uid and self._gone.get(uid) == group_uid else Sight.UNSEEN
 
 
-def _identity(member: Member) -> tuple[KindName, str]:
+def _identity(member: GroupMember) -> tuple[KindName, str]:
     return member.kind, member.metadata.uid
 
 
-def _keys(member: Member) -> tuple[tuple[Key, str], ...]:
+def _keys(member: GroupMember) -> tuple[tuple[Key, str], ...]:
     group = member.owner
     return () if group is None else ((group, member.group_uid), (group, _ANY))

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 """A TaskGroup's name. The API server does not check it in an owner reference, and it becomes part of a path."""
 
 
-class WatchedMetadata(Struct, frozen=True, rename="camel"):
+class MemberMetadata(Struct, frozen=True, rename="camel"):
     """Metadata with only the labels, annotations and owners that are read: there are thousands of these objects."""
 
     name: str
@@ -53,7 +53,7 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
 class WatchedObject(Struct, frozen=True):
     """Any object of a group."""
 
-    metadata: WatchedMetadata
+    metadata: MemberMetadata
 
 
 class _JobCondition(Struct, frozen=True):
@@ -75,7 +75,7 @@ class _PodStatus(Struct, frozen=True):
     phase: str = ""
 
 
-class WatchedPod(WatchedObject, frozen=True):
+class TaskPod(WatchedObject, frozen=True):
     """A task pod."""
 
     status: _PodStatus = _PodStatus()
@@ -92,16 +92,16 @@ class WatchedPod(WatchedObject, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """An object with the labels of a group, as last observed."""
 
     kind: KindName
-    metadata: WatchedMetadata
+    metadata: MemberMetadata
     job: str = ""
     """For a Job: Complete or Failed, once it is."""
 
     @classmethod
-    def of(cls, kind: KindName, value: WatchedObject) -> "Member":
+    def of(cls, kind: KindName, value: WatchedObject) -> "GroupMember":
         """Return an object of a kind."""
         conditions = value.status.conditions or () if isinstance(value, WatchedJob) else ()
         ended = (one.type for one in conditions if one.status == TRUE and one.type in {"Complete", "Failed"})
@@ -129,7 +129,7 @@ class Member:
         return self.metadata.deletion_timestamp is not None
 
     @property
-    def unwatched(self) -> "Member":
+    def unwatched(self) -> "GroupMember":
         """Return it without a sign of deletion: when its watch ends, it has not gone."""
         return replace(self, metadata=structs.replace(self.metadata, deletion_timestamp=None))
 
@@ -137,7 +137,7 @@ class Member:
         return f"{self.kind} {self.metadata.name}"
 
 
-def owned_by(metadata: WatchedMetadata, uid: str) -> bool:
+def owned_by(metadata: MemberMetadata, uid: str) -> bool:
     """Return whether an object has an ownerReference to the TaskGroup with this uid.
 
     That proves that the object is ours to delete; a label does not. A user who may change the references could delete
@@ -147,7 +147,7 @@ def owned_by(metadata: WatchedMetadata, uid: str) -> bool:
     return owner_of(metadata, uid) is not None
 
 
-def owner_of(metadata: WatchedMetadata, uid: str) -> OwnerReference | None:
+def owner_of(metadata: MemberMetadata, uid: str) -> OwnerReference | None:
     """Return the ownerReference to the TaskGroup with this uid, None without one."""
     return next((owner for owner in metadata.owner_references or () if uid and owner.uid == uid), None)
 

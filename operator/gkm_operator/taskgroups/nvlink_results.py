@@ -9,7 +9,7 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import Resource
 from msgspec import Struct
 
-from gkm_operator.taskgroups.members import Member
+from gkm_operator.taskgroups.members import GroupMember
 
 _MAX_PODS, _PAGE = 100, 10
 """A page has whole pods, each of up to 1.5 MB (etcd), although little of them is decoded."""
@@ -50,7 +50,7 @@ class _Pod(Struct):
 PODS = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
 
 
-def messages(api: Api, job: Member) -> list[str]:
+def messages(api: Api, job: GroupMember) -> list[str]:
     """Return the termination messages of a Job's pods.
 
     Raises:
@@ -63,5 +63,5 @@ def messages(api: Api, job: Member) -> list[str]:
     return [terminated.message for terminated in ended if terminated is not None]
 
 
-def _is_of(pod: _Pod, job: Member) -> bool:
+def _is_of(pod: _Pod, job: GroupMember) -> bool:
     return any(one.controller and one.uid == job.metadata.uid for one in pod.metadata.owner_references or ())

@@ -16,10 +16,10 @@ from gkm.kube.discovery import KindName
 from gkm.kube.errors import ApiError
 
 from gkm_operator.taskgroups import conditions, nvlink_results
-from gkm_operator.taskgroups.conditions import Verdict
-from gkm_operator.taskgroups.decisions import LOOK_SECONDS, Observed
+from gkm_operator.taskgroups.conditions import ConditionCause
+from gkm_operator.taskgroups.decisions import LOOK_SECONDS, GroupObservation
 from gkm_operator.taskgroups.inventory import GroupInventory, Living, Seen, Sight
-from gkm_operator.taskgroups.members import JOB, Member
+from gkm_operator.taskgroups.members import JOB, GroupMember
 from gkm_operator.taskgroups.pod_history import PodHistory
 from gkm_operator.taskgroups.watcher import GroupWatcher
 
@@ -46,20 +46,20 @@ class GroupObserver:
         self._now = now
         self._clock = clock
         self._pods = PodHistory(watcher, clock)
-        self._unread: LRUCache[str, tuple[float, Verdict]] = LRUCache(_MAX_TESTS)
+        self._unread: LRUCache[str, tuple[float, ConditionCause]] = LRUCache(_MAX_TESTS)
         self._deleted: LRUCache[str, tuple[float, Seen]] = LRUCache(_MAX_DELETED)
 
     def deleted(self, uid: str, seen: Seen) -> None:
         """Record the result of a DELETE: until the watch shows it, or for LOOK_SECONDS, no request repeats that."""
         self._deleted.put(uid, (float("inf") if seen is Sight.GONE else self._clock() + LOOK_SECONDS, seen))
 
-    def observe(self, group: TaskGroup, known: Mapping[int, Seen], trouble: Verdict | None) -> Observed:
+    def observe(self, group: TaskGroup, known: Mapping[int, Seen], trouble: ConditionCause | None) -> GroupObservation:
         """Return what is known; `known` are sights of objects, by their place in the status, that are newer."""
         members = self._inventory.members((group.metadata.namespace, group.metadata.name), group.metadata.uid)
         seen = (known.get(index) or self._seen(group, each) for index, each in enumerate(group.status.objects))
         to_end = group.spec.phase not in {None, "Running"} or group.metadata.deletion_timestamp is not None
         going_on = group.status.phase in {"Pending", "Running"} and not to_end
-        return Observed(
+        return GroupObservation(
             group,
             tuple(seen),
             self._now(),
@@ -77,7 +77,7 @@ class GroupObserver:
         known = seen is Sight.GONE or (isinstance(seen, Living) and seen.terminating)
         return seen if known or self._clock() >= until else result
 
-    def _verdicts(self, group: TaskGroup, members: Sequence[Member]) -> Iterator[Verdict]:
+    def _verdicts(self, group: TaskGroup, members: Sequence[GroupMember]) -> Iterator[ConditionCause]:
         """Yield the conditions that are about certain kinds of objects."""
         for member in members:
             if member.kind == _COMPUTE_DOMAIN:
@@ -93,7 +93,7 @@ class GroupObserver:
                 yield self._result(threshold, job)
                 return
 
-    def _result(self, threshold: int, job: Member | None) -> Verdict:
+    def _result(self, threshold: int, job: GroupMember | None) -> ConditionCause:
         """Return the result of a test; the pods of one that cannot be read are read again after LOOK_SECONDS."""
         if job is None or job.job != "Complete":
             return conditions.nvlink(threshold, job.job if job is not None else "", ())

@@ -45,7 +45,7 @@ class GroupRefused(Exception):
         self.message = message
 
 
-class Planner:
+class TemplatePlanner:
     """`pool` and `template` return what the watches show. Thread-safe."""
 
     def __init__(

@@ -14,11 +14,21 @@ from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.taskgroups import conditions, decisions
-from gkm_operator.taskgroups.conditions import Verdict
-from gkm_operator.taskgroups.decisions import Create, Delete, Done, Finalize, Look, Observed, Plan, Step, Write
+from gkm_operator.taskgroups.conditions import ConditionCause
+from gkm_operator.taskgroups.decisions import (
+    Create,
+    Delete,
+    Done,
+    Finalize,
+    GroupObservation,
+    Look,
+    RenderObjects,
+    Step,
+    WriteStatus,
+)
 from gkm_operator.taskgroups.inventory import Living, Seen
 from gkm_operator.taskgroups.observer import GroupObserver
-from gkm_operator.taskgroups.planning import GroupRefused, Planner, group_object, key_of
+from gkm_operator.taskgroups.planning import GroupRefused, TemplatePlanner, group_object, key_of
 from gkm_operator.taskgroups.watched import MAX_FINALIZERS, WatchedGroup
 from gkm_operator.taskgroups.watcher import GroupWatcher
 from gkm_operator.taskgroups.writer import GroupWriter
@@ -43,7 +53,7 @@ class _Pass:
     known: dict[int, Seen] = field(default_factory=dict)
     rendered: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     failure: ApiError | Retry | None = None
-    trouble: Verdict | None = None
+    trouble: ConditionCause | None = None
 
 
 class GroupReconciler:
@@ -54,7 +64,7 @@ class GroupReconciler:
         watcher: GroupWatcher,
         observer: GroupObserver,
         writer: GroupWriter,
-        planner: Planner,
+        planner: TemplatePlanner,
         recorder: Recorder,
     ) -> None:
         self._watcher = watcher
@@ -85,7 +95,7 @@ class GroupReconciler:
                     raise this.failure
                 return step.after
             try:
-                decided = step if isinstance(step, Write | Finalize) else self._request(observed, step, this)
+                decided = step if isinstance(step, WriteStatus | Finalize) else self._request(observed, step, this)
             except GroupRefused as error:
                 decided = decisions.refused(observed, error.reason, error.message)
             except (ApiError, Retry) as error:
@@ -94,10 +104,10 @@ class GroupReconciler:
                 group = self._written(observed, decided)
         return REST_SECONDS
 
-    def _request(self, observed: Observed, step: Step, this: _Pass) -> Write | None:
+    def _request(self, observed: GroupObservation, step: Step, this: _Pass) -> WriteStatus | None:
         """Carry out a step that is no write of the group itself."""
         group = observed.group
-        if isinstance(step, Plan):
+        if isinstance(step, RenderObjects):
             rendered = self._planner.plan(group)
             planned = [group_object(each) for each in rendered]
             pairs = zip(rendered, planned, strict=True)
@@ -123,7 +133,9 @@ class GroupReconciler:
             this.rendered = {key_of(rendered): rendered for rendered in self._planner.plan(group)}
         return this.rendered.get((each.api_version, each.kind, each.name))
 
-    def _failed(self, observed: Observed, step: Step, error: ApiError | Retry, this: _Pass) -> Write | None:
+    def _failed(
+        self, observed: GroupObservation, step: Step, error: ApiError | Retry, this: _Pass
+    ) -> WriteStatus | None:
         """Remember a failure for the condition; other objects are still deleted, and none is created after it."""
         if isinstance(error, ApiError) and error.unavailable:
             raise error
@@ -147,7 +159,7 @@ class GroupReconciler:
             this.trouble = verdict(reason, where + message)
         return None
 
-    def _written(self, observed: Observed, step: Write | Finalize) -> TaskGroup | None:
+    def _written(self, observed: GroupObservation, step: WriteStatus | Finalize) -> TaskGroup | None:
         """Write a group; one whose objects the API server does not store in its status fails."""
         try:
             return self._write(observed.group, step)
@@ -158,7 +170,7 @@ class GroupReconciler:
             message = f"the API server does not store the status with the objects of the group: {error.message}"
             return self._write(observed.group, decisions.refused(observed, reason, message))
 
-    def _write(self, group: TaskGroup, step: Write | Finalize) -> TaskGroup | None:
+    def _write(self, group: TaskGroup, step: WriteStatus | Finalize) -> TaskGroup | None:
         """Write a group; return it as it is then, None if it is gone."""
         try:
             if isinstance(step, Finalize):
@@ -188,9 +200,9 @@ def _needs_more(group: WatchedGroup, step: Step) -> bool:
     """Return whether a step needs what the watch does not hold: tasks, manifests, or all of many finalizers."""
     if isinstance(step, Finalize):
         return len(group.metadata.finalizers) >= MAX_FINALIZERS
-    if isinstance(step, Write):
+    if isinstance(step, WriteStatus):
         return step.status.phase in {"Pending", "Running"} and step.status.objects != group.status.objects
-    return isinstance(step, Plan | Create)
+    return isinstance(step, RenderObjects | Create)
 
 
 def _refusal(error: ApiError) -> GroupReason | None:

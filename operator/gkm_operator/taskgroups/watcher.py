@@ -12,10 +12,10 @@ from gkm.kube.reflector import OnChange, Reflector
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, Resource
 
 from gkm_operator import metrics
-from gkm_operator.taskgroups.members import WatchedPod
+from gkm_operator.taskgroups.members import TaskPod
 from gkm_operator.taskgroups.watched import WATCHED_GROUPS, WatchedGroup
 
-PODS = Resource("v1", "Pod", "pods", namespaced=True, type=WatchedPod)
+PODS = Resource("v1", "Pod", "pods", namespaced=True, type=TaskPod)
 _MAX_WRITTEN = 1024
 """Groups whose last write is remembered: many more than the watch of a healthy API server lags behind."""
 _PHASES = ("Pending", "Running", "Ending", *sorted(ENDED))
@@ -27,11 +27,11 @@ class GroupWatcher:
     def __init__(self, api: Api, group_changed: Callable[[Key], None]) -> None:
         self.pool_changed: list[OnChange[Pool]] = []
         self.template_changed: list[OnChange[GroupTemplate]] = []
-        self.pod_changed: list[OnChange[WatchedPod]] = []
+        self.pod_changed: list[OnChange[TaskPod]] = []
         self._group_changed = group_changed
         self._written: LRUCache[Key, WatchedGroup | None] = LRUCache(_MAX_WRITTEN)
         self._phases: Counter[str] = Counter()
-        self._pods: Index[Key, WatchedPod] = Index(lambda pod: (pod.metadata.group,), lambda pod: pod.metadata.uid)
+        self._pods: Index[Key, TaskPod] = Index(lambda pod: (pod.metadata.group,), lambda pod: pod.metadata.uid)
         self._pools: Index[str, Pool] = Index(
             lambda pool: pool.spec.common_group_templates, lambda pool: pool.metadata.name
         )
@@ -64,7 +64,7 @@ class GroupWatcher:
         group = self.groups.get(key[1], key[0])
         return group.metadata.uid if group is not None and group.status.phase not in ENDED else ""
 
-    def pods_of(self, group: TaskGroup) -> list[WatchedPod]:
+    def pods_of(self, group: TaskGroup) -> list[TaskPod]:
         """Return the task pods of a group; not those of an earlier group of the same name."""
         pods = self._pods.get((group.metadata.namespace, group.metadata.name))
         # Times in metadata are in whole seconds, in UTC, so that they are in the order of their text.
@@ -88,7 +88,7 @@ class GroupWatcher:
             self.forget(key)
         self._group_changed(key)
 
-    def _pod(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
+    def _pod(self, old: TaskPod | None, new: TaskPod | None) -> None:
         for call in self.pod_changed:  # before the index, so that a pod that goes is never in neither
             call(old, new)
         self._pods.change(old, new)

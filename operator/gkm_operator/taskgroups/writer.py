@@ -13,7 +13,7 @@ from msgspec import structs, to_builtins
 from gkm_operator import metrics
 from gkm_operator.taskgroups.inventory import Living, Seen, Sight
 from gkm_operator.taskgroups.kinds import KindWatches
-from gkm_operator.taskgroups.members import WatchedMetadata, owned_by, watched
+from gkm_operator.taskgroups.members import MemberMetadata, owned_by, watched
 
 FIELD_MANAGER = "gkm"
 _ENDING = ENDED | {"Ending"}
@@ -127,7 +127,7 @@ class GroupWriter:
         metrics.TASK_GROUP_OBJECTS.labels(result).inc()
         return Living(uid, terminating=True)
 
-    def _read(self, namespace: str, kind: KindName, name: str) -> WatchedMetadata | None:
+    def _read(self, namespace: str, kind: KindName, name: str) -> MemberMetadata | None:
         """Return the metadata of an object, None if it does not exist, or its kind is not served."""
         served = self._kinds.served(kind)
         try:
@@ -161,7 +161,7 @@ def _changes(old: TaskGroupStatus, new: TaskGroupStatus) -> Json:
     return {fields[name]: values.get(fields[name]) for name in sorted(changed)}
 
 
-def _sight(found: WatchedMetadata, group: TaskGroup) -> Seen:
+def _sight(found: MemberMetadata, group: TaskGroup) -> Seen:
     if not owned_by(found, group.metadata.uid):
         return Sight.FOREIGN
     return Living(found.uid, found.deletion_timestamp is not None, found.finalizers or ())

@@ -7,7 +7,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
 from gkm_cli.plan.drawing import GPU, drawing
-from gkm_cli.plan.page import Page
+from gkm_cli.plan.page import PlanPage
 from gkm_cli.plan.svg import STYLES, picture
 from support.cli.plan_files import PlanWorkspace, run_plan
 from support.cli.plan_picture import COMMAND, drawn
@@ -68,7 +68,7 @@ def test_a_large_cluster_is_shown_whole_in_one_page(tmp_path: Path, gpus: int) -
         for at in range(16)
     ]
     found = drawing("Plan of x", TopologySurvey(tuple(located), (), ()), Inventory.from_nodes(nodes), groups)
-    page = Page("Plan of x")
+    page = PlanPage("Plan of x")
     page.line("x fits")
     page.picture(picture(found, ()))
     text = "\n".join(page.html())

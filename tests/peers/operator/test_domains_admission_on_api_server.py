@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm.api.domain_capacity import Capacity, CliqueCapacity, NodePool
+from gkm.api.domain_capacity import CliqueCapacity, DomainCapacity, NodePool
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm_operator.computedomains.objects import of_set
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.cluster.gkm_objects import namespace
 from support.grove.objects import Json, claim_template, clique, container, pod_clique_set
 from support.kube.our_kinds import CONTROLLERS
@@ -58,7 +58,7 @@ class Site(AdmissionSite):
         return found
 
     def create_domain(self, owner: PodCliqueSet, replica: int) -> None:
-        desired = of_set(owner, DomainKey(replica, ""))
+        desired = of_set(owner, SetDomainKey(replica, ""))
         connect(str(self.cluster.kubeconfig_for(CONTROLLERS))).create(
             DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z")
         )
@@ -188,7 +188,7 @@ def test_a_pod_with_the_label_gets_the_claim_of_that_domain(site: Site) -> None:
 
 
 def test_what_the_cluster_lacks_reaches_the_user_as_a_warning(site: Site) -> None:
-    capacity = Capacity((CliqueCapacity("a.1", (NodePool("GB200", 8, 18, 2),)),))
+    capacity = DomainCapacity((CliqueCapacity("a.1", (NodePool("GB200", 8, 18, 2),)),))
     metadata = {"name": "gkm-domains", "namespace": SYSTEM}
     data = {"capacity": msgspec.json.encode(capacity).decode()}
     site.api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})

@@ -10,8 +10,8 @@ from gkm.api.caches import GKMCache
 from gkm.api.nodes import GKMCacheNode
 from gkm_cli.doctor.findings import Finding
 from gkm_cli.doctor.installation import webhook
-from gkm_cli.doctor.installation.objects import NAME_LABEL, Node, Pod
-from gkm_cli.doctor.installation.observed import Observed
+from gkm_cli.doctor.installation.objects import NAME_LABEL, InstalledNode, InstalledPod
+from gkm_cli.doctor.installation.observed import InstallationFacts
 from msgspec import convert
 
 Json = dict[str, Any]
@@ -21,8 +21,8 @@ OLD, YOUNG = CUTOFF, "2026-11-23T11:59:01Z"
 GPUS: Json = {"capacity": {"nvidia.com/gpu": "8"}}
 
 
-def observed(**values: Any) -> Observed:  # noqa: ANN401 -- any field
-    return Observed(now=NOW, cutoff=CUTOFF, **values)
+def observed(**values: Any) -> InstallationFacts:  # noqa: ANN401 -- any field
+    return InstallationFacts(now=NOW, cutoff=CUTOFF, **values)
 
 
 def briefly(found: Iterator[Finding]) -> list[tuple[str, str]]:
@@ -48,17 +48,19 @@ def report(name: str, *, created: str = OLD, **fields: Any) -> GKMCacheNode:  # 
     return convert(made | {"status": {"caches": {"llama": fields}}}, GKMCacheNode)
 
 
-def node(name: str = "n", *, created: str = OLD, **status: Any) -> Node:  # noqa: ANN401 -- fields of the status
+def node(name: str = "n", *, created: str = OLD, **status: Any) -> InstalledNode:  # noqa: ANN401 -- fields of the status
     labels = status.pop("labels", {"kubernetes.io/os": "linux"})
-    return convert({"metadata": {"name": name, "labels": labels, "creationTimestamp": created}, "status": status}, Node)
+    return convert(
+        {"metadata": {"name": name, "labels": labels, "creationTimestamp": created}, "status": status}, InstalledNode
+    )
 
 
-def pod(program: str, *, node: str = "n", created: str = OLD, ready: tuple[str, str] | None = None) -> Pod:
+def pod(program: str, *, node: str = "n", created: str = OLD, ready: tuple[str, str] | None = None) -> InstalledPod:
     """A pod of GKM; `ready` is status and time of its condition Ready."""
     metadata = {"name": f"{program}-{node}", "creationTimestamp": created, "labels": {NAME_LABEL: program}}
     conditions = [{"type": "Ready", "status": ready[0], "lastTransitionTime": ready[1]}] if ready else []
     made = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running", "conditions": conditions}}
-    return convert(made, Pod)
+    return convert(made, InstalledPod)
 
 
 def hook(*pems: bytes, by_cert_manager: bool = False) -> Json:

@@ -35,7 +35,7 @@ HOSTS = (
     Decoder("lldpcli of several nodes", lldpd.decode_nodes, dict[str, _LLDPCLI], lldpd.MAX_BYTES),
     Decoder("ports of UFM", ufm.decode, list[ufm.PortRow], ufm.MAX_PAGE_BYTES),
     Decoder("cables of NetQ", netq.decode, netq.NetQAnswer, netq.MAX_BYTES),
-    Decoder("reply of a rendering child", process.decode, process.Reply, frames.MAX_REPLY_BYTES),
+    Decoder("reply of a rendering child", process.decode, process.ChildReply, frames.MAX_REPLY_BYTES),
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(
         "credential helper",

@@ -144,7 +144,7 @@ KUBE = (
     Decoder(
         "report about a pod",
         lambda text: unmounted.left_out(text.decode()),
-        unmounted.Report,
+        unmounted.InjectionReport,
         unmounted.MAX_REPORT,
         factor=OBJECT_FACTOR,
     ),
@@ -165,7 +165,7 @@ KUBE = (
     Decoder(
         "capacity",
         lambda text: domain_capacity.parse_capacity(text.decode()),
-        domain_capacity.Capacity,
+        domain_capacity.DomainCapacity,
         domain_capacity.MAX_BYTES,
         factor=OBJECT_FACTOR,
     ),

@@ -7,15 +7,15 @@ from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from support.registry.server import Registry as RealRegistry
 
-LIMITS = Limits(connect=1.0, stall=0.5, request=3.0)
-PATIENT = Limits(connect=10.0, stall=30.0, request=60.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
+PATIENT = TransportLimits(connect=10.0, stall=30.0, request=60.0)
 """For failures that no deadline ends: on a busy machine, LIMITS may pass before such a failure arrives."""
 
 
-def client_of(real: RealRegistry, allow: list[str] | None = None, limits: Limits = LIMITS) -> Registry:
+def client_of(real: RealRegistry, allow: list[str] | None = None, limits: TransportLimits = LIMITS) -> Registry:
     host = RegistryHost(plain_http=real.ca_file is None, ca_file=str(real.ca_file or ""))
     return Registry(Registries(allow=allow or [], hosts={real.host: host}), limits=limits)
 

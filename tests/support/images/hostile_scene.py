@@ -15,7 +15,7 @@ from gkm.images.manifest import OCI_INDEX, OCI_MANIFEST
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Login
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from support.images.archives import content, image_of_layers, tree
 from support.registry.auth import Auth
 from support.registry.push import Target
@@ -23,7 +23,7 @@ from support.registry.server import Registry as RealRegistry
 from support.sigstore.key_signatures import SigningKey, sign_legacy
 from support.sigstore.services import Sigstore
 
-LIMITS = Limits(connect=1.0, stall=0.5, request=3.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
 REPOSITORY = "team/cache"
 USER, SECRET = "robot", "s3cret-passw0rd"
 GOOD = tree(("io.triton.cache/K/a.cubin", b"kernel" * 3000))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gkm.api.config import Identity, Policy
-from gkm.images.signatures.evaluation import Finding, TrustPolicy
+from gkm.images.signatures.evaluation import SignatureFinding, TrustPolicy
 from gkm.images.signatures.signature_formats import parse_bundle
 from support.sigstore.keyless import Person
 from support.sigstore.services import Sigstore
@@ -20,5 +20,5 @@ def trust(root: Path, *identities: Identity) -> TrustPolicy:
     return TrustPolicy.from_policy(0, Policy(identities=named, trusted_root=str(root)))
 
 
-def finding_for(root: Path, bundle: dict[str, Any], *identities: Identity) -> Finding:
+def finding_for(root: Path, bundle: dict[str, Any], *identities: Identity) -> SignatureFinding:
     return trust(root, *identities).evaluate(parse_bundle(json.dumps(bundle).encode()), DIGEST)

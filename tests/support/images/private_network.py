@@ -11,7 +11,7 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 
 ADDRESS = "10.9.8.7"
 
@@ -38,7 +38,7 @@ def main() -> None:
         ):
             came.clear()
             try:
-                Registry(config, limits=Limits(1.0, 1.0, 5.0)).resolve(Reference.parse(f"{host}/team/x:1"))
+                Registry(config, limits=TransportLimits(1.0, 1.0, 5.0)).resolve(Reference.parse(f"{host}/team/x:1"))
             except GKMError as error:
                 count = "connected" if came else "0 connections"
                 sys.stdout.write(f"{name}: {error.reason}, {count}\n")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.objects import NAMESPACE, Json, clique, pod_clique_set
 from support.operator.workloads import ON, Workloads
 
@@ -12,8 +12,8 @@ ENABLED = {AUTO_MNNVL: "enabled"}
 CLIQUES, GROUPS = "/podcliques", "/podcliquescalinggroups"
 
 
-def keys(replicas: int, group: str = "") -> list[DomainKey]:
-    return [DomainKey(replica, group) for replica in range(replicas)]
+def keys(replicas: int, group: str = "") -> list[SetDomainKey]:
+    return [SetDomainKey(replica, group) for replica in range(replicas)]
 
 
 def an_object(

@@ -8,7 +8,7 @@ from typing import TypeVar
 from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.images import Claims
+from gkm_operator.images import ImageClaims
 
 T = TypeVar("T")
 
@@ -63,8 +63,8 @@ class FakeImages:
         self.asked.append(("revoked", image, digest, str(namespace), *map(str, signers)))
         return self.revocations.get(digest)
 
-    def claims(self, image: str, digest: str) -> Claims:
-        return Claims(self.size(image, digest), self.created.get(digest))
+    def claims(self, image: str, digest: str) -> ImageClaims:
+        return ImageClaims(self.size(image, digest), self.created.get(digest))
 
     def size(self, image: str, digest: str) -> int:
         self.asked.append(("size", image, digest))

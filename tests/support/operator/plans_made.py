@@ -10,7 +10,7 @@ from gkm.api.topology_settings import Packing, Topology
 from gkm.packing.asked import request
 from gkm.packing.inventory_of import inventory_of
 from gkm.packing.values import Location, Node
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 from gkm.topology.nodes import Node as TopologyNode
 from gkm.topology.survey import TopologySurvey, survey_nodes
 from gkm.topology.usage import Usage
@@ -53,7 +53,7 @@ def fleet(domains: int = 2, nodes: int = 2) -> list[Json]:
 def a_stock(*nodes: Json, free: Mapping[str, int] | None = None) -> FreeGpus:
     """Return what a run of h100s may use."""
     taken = Usage({name: 8 - count for name, count in (free or {}).items()})
-    return FreeGpus.of(inventory_of(a_survey(*nodes), taken, Demand("h100")))
+    return FreeGpus.of(inventory_of(a_survey(*nodes), taken, NodeDemand("h100")))
 
 
 def a_draft(

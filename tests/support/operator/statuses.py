@@ -5,7 +5,7 @@ from gkm.api.meta import ObjectMeta
 from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import verdict_outcome
 from gkm_operator.caches.status import desired_status
-from gkm_operator.images import Claims
+from gkm_operator.images import ImageClaims
 from support.operator.images import DIGEST, GOOD
 
 IMAGE = "registry.test/team/cache:1"
@@ -21,6 +21,6 @@ def cache(status: CacheStatus | None = None, image: str = IMAGE, generation: int
 
 def settled(summary: CacheSummary = NOBODY) -> CacheStatus:
     """Return the status of a cache whose image was good."""
-    status = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), summary, THEN)
+    status = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7)), summary, THEN)
     assert status
     return status

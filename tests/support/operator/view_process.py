@@ -13,7 +13,7 @@ from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListPage, ListSelector
 from gkm.kube.resources import Json, Resource
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.computedomains.objects import of_set
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.objects import clique, container, pod_clique_set
 from support.host.memory import memory_of
 from support.kube.fake_api import FakeApi
@@ -58,7 +58,7 @@ class LargeCluster(FakeApi):
         for owner in self._every_set():
             found = msgspec.convert(owner, PodCliqueSet)
             for replica in range(self._replicas):
-                desired = of_set(found, DomainKey(replica, ""))
+                desired = of_set(found, SetDomainKey(replica, ""))
                 made = desired.manifest(desired.names[0], CREATED)
                 made["metadata"] |= {"uid": f"{found.metadata.uid}-{replica}", "resourceVersion": "1"}
                 yield made | {"status": {"status": "Ready", "nodes": NODES}}

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from gkm.api import domain_capacity
-from gkm.api.domain_capacity import Capacity
+from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
@@ -18,7 +18,7 @@ from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import WorkloadReviewer, reviewers
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl import dialect
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.json_patch import patched
 from support.grove.objects import NAMESPACE, container, pod_clique_set
 from support.host.waiting import until
@@ -142,7 +142,7 @@ class Workloads:
         for one in objects:
             self.api.create(BY_KIND[one["kind"]], one)
 
-    def create_set(self, made: Json, *keys: DomainKey) -> PodCliqueSet:
+    def create_set(self, made: Json, *keys: SetDomainKey) -> PodCliqueSet:
         """Create a PodCliqueSet, and these domains of it as the controllers write them."""
         found = msgspec.convert(self.api.create(SETS, made), PodCliqueSet)
         for key in keys:
@@ -150,7 +150,7 @@ class Workloads:
             self.api.create(DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z"))
         return found
 
-    def publish(self, capacity: Capacity | None = None, *conditions: str) -> None:
+    def publish(self, capacity: DomainCapacity | None = None, *conditions: str) -> None:
         """Write the ConfigMap gkm-domains; the conditions are True."""
         data = {}
         if capacity is not None:
@@ -196,7 +196,7 @@ def enrolled_set(name: str = "coyote") -> Workloads:
     """Return a cluster with one enrolled set, whose only domain exists."""
     made = Workloads()
     annotations = {AUTO_MNNVL: dialect.ENABLED}
-    made.create_set(pod_clique_set(name, annotations=annotations), DomainKey(0, dialect.WHOLE_SET))
+    made.create_set(pod_clique_set(name, annotations=annotations), SetDomainKey(0, dialect.WHOLE_SET))
     made.observe()
     return made
 

@@ -11,8 +11,8 @@ from gkm.hoststate.pacing import Backoff
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import ClusterNode
 from gkm_operator.hypernodes.providers.host import ProviderHost
-from gkm_operator.hypernodes.providers.messages import Observed, Written
-from gkm_operator.hypernodes.providers.session import Limits
+from gkm_operator.hypernodes.providers.messages import AgentReport, Written
+from gkm_operator.hypernodes.providers.session import ChildLimits
 from gkm_operator.hypernodes.providers.status import ProviderStatus, State
 from support.host.waiting import until
 from support.topology import misbehaving
@@ -20,7 +20,7 @@ from support.topology.provider_package import install
 
 LONG = 120.0
 """Seconds that only a defect needs."""
-LIMITS = Limits(0, start=60.0, stop=20.0, rest=0.0)
+LIMITS = ChildLimits(0, start=60.0, stop=20.0, rest=0.0)
 BACKOFF = Backoff(0.2, 0.4)
 
 
@@ -101,9 +101,9 @@ class Hosted:
 def hosted(
     directory: Path,
     *providers: TopologyProvider,
-    limits: Limits = LIMITS,
+    limits: ChildLimits = LIMITS,
     secrets: Secrets | None = None,
-    view: tuple[HyperNode | ClusterNode | Observed, ...] = (),
+    view: tuple[HyperNode | ClusterNode | AgentReport, ...] = (),
     path: Path | None = None,
     cluster: Cluster | None = None,
 ) -> Iterator[Hosted]:

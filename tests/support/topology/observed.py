@@ -4,7 +4,7 @@ import base64
 import gzip
 import json
 
-from gkm_operator.hypernodes.providers.messages import Observed
+from gkm_operator.hypernodes.providers.messages import AgentReport
 
 
 def packed(text: bytes) -> bytes:
@@ -12,24 +12,24 @@ def packed(text: bytes) -> bytes:
     return base64.b64encode(gzip.compress(text))
 
 
-def survey(node: str, text: bytes) -> Observed:
+def survey(node: str, text: bytes) -> AgentReport:
     """Return the survey of a node."""
-    return Observed("Survey", node, packed(text))
+    return AgentReport("Survey", node, packed(text))
 
 
-def ports(node: str, *guids: str) -> Observed:
+def ports(node: str, *guids: str) -> AgentReport:
     """Return the InfiniBand ports of a node."""
     found = [{"device": f"mlx5_{number}", "port": 1, "portGUID": guid} for number, guid in enumerate(guids)]
-    return Observed("Ports", node, _fabric(node, infiniband=found))
+    return AgentReport("Ports", node, _fabric(node, infiniband=found))
 
 
-def neighbors(node: str, **chassis: str) -> Observed:
+def neighbors(node: str, **chassis: str) -> AgentReport:
     """Return the Ethernet neighbors of a node by its interfaces."""
     links = [
         {"interface": interface, "neighbour": {"chassisID": switch, "portID": "1"}}
         for interface, switch in chassis.items()
     ]
-    return Observed("Neighbors", node, _fabric(node, ethernet=links))
+    return AgentReport("Neighbors", node, _fabric(node, ethernet=links))
 
 
 def _fabric(node: str, **status: object) -> bytes:

@@ -69,7 +69,7 @@ def layers(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     assert open_below(tmp_path) == []
 
 
-def found(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.KernelMisses:
+def found(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.KernelMissCounts:
     mount, lower = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (volume, below))
     try:
         return scan.scan(mount, [lower], seconds)
@@ -85,7 +85,7 @@ def write(path: Path, raw: bytes) -> None:
 
 def test_each_compiled_kernel_counts_once(layers: tuple[Path, Path]) -> None:
     below, volume = layers
-    assert found(below, volume) == kernel_misses.KernelMisses({}, 1)
+    assert found(below, volume) == kernel_misses.KernelMissCounts({}, 1)
     write(volume / "NEW" / "add_kernel.json", changed(num_warps=8))
     write(volume / "NEW" / "__grp__add_kernel.json", b"{}")
     write(volume / "OTHER" / "mul_kernel.json", changed())
@@ -116,7 +116,7 @@ def test_links_devices_and_large_files_are_not_read(layers: tuple[Path, Path], t
     with (volume / "sparse.json").open("wb") as file:
         file.truncate(1 << 40)
     write(volume / "\x1b[2J.json", changed())
-    assert found(below, volume) == kernel_misses.KernelMisses({}, 1)
+    assert found(below, volume) == kernel_misses.KernelMissCounts({}, 1)
 
 
 def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatc
     monkeypatch.undo()
     (volume.joinpath(*["d"] * 40)).mkdir(parents=True)
     assert not found(below, volume).complete
-    assert found(below, volume, seconds=-1) == kernel_misses.KernelMisses({}, 0, complete=False)
+    assert found(below, volume, seconds=-1) == kernel_misses.KernelMissCounts({}, 0, complete=False)
 
 
 def measure(rig: Rig, volume: str, target: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_mounted_volume_reports_and_an_ended_one_counts(rig: Rig) -> None:
     assert kernel_misses.load(layout) == {}
     write(inside / "NEW" / "add_kernel.json", changed(num_warps=8))
     measure(rig, volume, target)
-    expected = kernel_misses.KernelMisses({MissReason.OTHER_OPTIONS: 1}, 1)
+    expected = kernel_misses.KernelMissCounts({MissReason.OTHER_OPTIONS: 1}, 1)
     until(lambda: kernel_misses.load(layout) == {volume: expected}, "the compiled kernel to be reported")
 
     write(inside / "MORE" / "mul_kernel.json", changed())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gkm.api.computedomains import CHANNEL_CLASS
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, NODE_LABEL
 
-from gkm_cli.doctor.domains.listed import Claim, Listed, key, problem
+from gkm_cli.doctor.domains.listed import Listed, ListedClaim, key, problem
 from gkm_cli.doctor.findings import Finding, Severity, command, named, some
 from gkm_cli.doctor.json_values import at, items_at
 
@@ -119,7 +119,7 @@ def waiting_pods(listed: Listed) -> Iterator[Finding]:
         yield Finding(Severity.PROBLEM, named(_TEMPLATE, *wanted), detail, why, hint)
 
 
-def _domain(claim: Claim) -> tuple[str, str]:
+def _domain(claim: ListedClaim) -> tuple[str, str]:
     """Return the uid of its ComputeDomain and the kind of its configuration; "" and "" for any other claim."""
     for config in items_at(claim.spec, "devices", "config"):
         parameters = at(config, "opaque", "parameters")
@@ -128,7 +128,7 @@ def _domain(claim: Claim) -> tuple[str, str]:
     return "", ""
 
 
-def _pods(claim: Claim) -> frozenset[str]:
+def _pods(claim: ListedClaim) -> frozenset[str]:
     """Return the uids of the pods that own the claim or reserve it."""
     owners = [owner.uid for owner in claim.metadata.owner_references or () if owner.kind == "Pod"]
     users = [at(user, "uid") for user in items_at(claim.status, "reservedFor") if at(user, "resource") == "pods"]

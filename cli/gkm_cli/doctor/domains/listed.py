@@ -28,7 +28,7 @@ class NamedObject(Struct, frozen=True):
     metadata: MnnvlMetadata
 
 
-class Claim(NamedObject, frozen=True):
+class ListedClaim(NamedObject, frozen=True):
     """A ResourceClaim. Its other fields are any JSON: the configuration in it is opaque to Kubernetes."""
 
     spec: Any = None
@@ -49,7 +49,7 @@ class _PodStatus(Struct, frozen=True, rename="camel"):
     resource_claim_statuses: tuple[_ClaimReference, ...] | None = None
 
 
-class Pod(NamedObject, frozen=True):
+class ListedClaimUser(NamedObject, frozen=True):
     """A pod. A cluster has 100,000 of them, so only its claims and its phase are decoded."""
 
     spec: _PodSpec = _PodSpec()
@@ -64,9 +64,9 @@ class Listed:
     namespace: str = ""
     domains: Sequence[ComputeDomain] = ()
     sets: Sequence[NamedObject] = ()
-    pods: Sequence[Pod] = ()
+    pods: Sequence[ListedClaimUser] = ()
     templates: Sequence[ResourceClaimTemplate] = ()
-    claims: Sequence[Claim] = ()
+    claims: Sequence[ListedClaim] = ()
     nodes: Sequence[NamedObject] = ()
 
     def settled(self, metadata: MnnvlMetadata) -> bool:
@@ -92,9 +92,9 @@ def problem(kind: str, metadata: MnnvlMetadata, detail: str, why: str, hint: str
 COLLECTIONS: dict[str, Collection[Any]] = {
     "domains": Collection(resources.COMPUTEDOMAINS, computedomains.DEFINITION),
     "sets": Collection(resources.PODCLIQUESETS.of(NamedObject), SET_DEFINITION),
-    "pods": Collection(Resource("v1", "Pod", "pods", namespaced=True, type=Pod)),
+    "pods": Collection(Resource("v1", "Pod", "pods", namespaced=True, type=ListedClaimUser)),
     "templates": Collection(resources.CLAIM_TEMPLATES, computedomains.DEFINITION),
-    "claims": Collection(resources.CLAIMS.of(Claim), computedomains.DEFINITION),
+    "claims": Collection(resources.CLAIMS.of(ListedClaim), computedomains.DEFINITION),
     "nodes": Collection(resources.NODES.of(NamedObject), labels=NODE_LABEL),
 }
 """The collections by the fields of `Listed`."""

@@ -12,7 +12,7 @@ from gkm.images.reference import Reference
 from gkm.images.signatures.verify import covers
 
 from gkm_cli.doctor.findings import Finding, Severity, command, some
-from gkm_cli.doctor.installation.observed import Observed, cache_name
+from gkm_cli.doctor.installation.observed import InstallationFacts, cache_name
 from gkm_cli.doctor.json_values import moment
 
 SIGNATURES = frozenset({Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID, Reason.IDENTITY_MISMATCH})
@@ -23,7 +23,7 @@ STUCK = timedelta(minutes=30)
 _IN_PROGRESS = frozenset({"Pending", "Downloading", "Extracting"})
 
 
-def no_policy(observed: Observed) -> Iterator[Finding]:
+def no_policy(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches whose image no policy covers; without any policy, that is one finding of the configuration."""
     config = observed.config
     if not isinstance(config, Config) or config.verification.mode != "enforce" or not config.verification.policies:
@@ -39,7 +39,7 @@ def no_policy(observed: Observed) -> Iterator[Finding]:
             )
 
 
-def signature(observed: Observed) -> Iterator[Finding]:
+def signature(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches whose image has no signature that counts, though a policy covers it."""
     config = observed.config
     for cache in observed.caches:
@@ -51,7 +51,7 @@ def signature(observed: Observed) -> Iterator[Finding]:
             yield Finding(Severity.PROBLEM, cache_name(cache), f"{reason}: {message}", why, hint)
 
 
-def credentials(observed: Observed) -> Iterator[Finding]:
+def credentials(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches whose registry wants other credentials, or whose pull secret is not there."""
     for cache in observed.caches:
         reason, message = _unverified(cache)
@@ -61,7 +61,7 @@ def credentials(observed: Observed) -> Iterator[Finding]:
             yield Finding(Severity.PROBLEM, cache_name(cache), message, why, hint)
 
 
-def refused(observed: Observed) -> Iterator[Finding]:
+def refused(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that the controllers refuse, or cannot verify, for any other reason."""
     for cache in observed.caches:
         condition = cache.status.condition("Verified")
@@ -74,7 +74,7 @@ def refused(observed: Observed) -> Iterator[Finding]:
             yield Finding(severity, cache_name(cache), f"{reason}: {message}", "it is not verified", hint)
 
 
-def failed(observed: Observed) -> Iterator[Finding]:
+def failed(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches at which nodes fail."""
     for cache, reasons in _on_nodes(observed):
         for reason, (nodes, message) in sorted(reasons.items()):
@@ -84,7 +84,7 @@ def failed(observed: Observed) -> Iterator[Finding]:
                 yield Finding(Severity.PROBLEM, cache, detail, "these nodes do not serve it to pods", hint)
 
 
-def stuck(observed: Observed) -> Iterator[Finding]:
+def stuck(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that nodes have been fetching for too long."""
     late, unverified = observed.now - STUCK, _not_verified(observed)
     for report in observed.reports:
@@ -110,7 +110,7 @@ def _unverified(cache: Cache) -> tuple[str, str]:
     return (condition.reason, condition.message) if condition and condition.status != "True" else ("", "")
 
 
-def _not_verified(observed: Observed) -> set[tuple[str, str]]:
+def _not_verified(observed: InstallationFacts) -> set[tuple[str, str]]:
     """Return namespace and name of the caches that the controllers have not verified.
 
     The agents repeat the reason of a refusal, or wait: the condition Verified is the finding, not what follows from it.
@@ -130,7 +130,7 @@ def _is_covered(cache: Cache, config: Config) -> bool:
     return any(covers(policy, image, cache.metadata.namespace or None) for policy in config.verification.policies)
 
 
-def _on_nodes(observed: Observed) -> Iterator[tuple[str, Mapping[str, tuple[list[str], str]]]]:
+def _on_nodes(observed: InstallationFacts) -> Iterator[tuple[str, Mapping[str, tuple[list[str], str]]]]:
     """Yield each cache with its failures: the reason, with the nodes and the message of one of them."""
     found: dict[str, dict[str, tuple[list[str], str]]] = defaultdict(dict)
     unverified = _not_verified(observed)

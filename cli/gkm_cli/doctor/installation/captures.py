@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from gkm.api.config import Config
 
 from gkm_cli.doctor.findings import Finding, Severity, some
-from gkm_cli.doctor.installation.observed import Observed
+from gkm_cli.doctor.installation.observed import InstallationFacts
 
 _SET = "set capture.registry and capture.signing.keyFile or keyless (docs/design/capture.md), or capture.mode: off"
 
 
-def destination(observed: Observed) -> Iterator[Finding]:
+def destination(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield what happens to the files that pods add to private volumes; a half of a destination is a problem."""
     config = observed.config
     if not isinstance(config, Config):
@@ -31,7 +31,7 @@ def destination(observed: Observed) -> Iterator[Finding]:
         yield _line(f"nothing leaves a node: capture.mode is {capture.mode} without registry and signer; {_SET}")
 
 
-def refused(observed: Observed) -> Iterator[Finding]:
+def refused(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the captures that nodes refused or cannot send, by reason."""
     nodes: dict[tuple[str, str], tuple[list[str], str]] = defaultdict(lambda: ([], ""))
     for report in observed.reports:

@@ -10,7 +10,7 @@ from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
 from gkm_cli.doctor.findings import Finding, Severity, named
-from gkm_cli.doctor.installation.observed import INSTALL, Observed, problem
+from gkm_cli.doctor.installation.observed import INSTALL, InstallationFacts, problem
 from gkm_cli.doctor.json_values import text_at
 
 _OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)
@@ -18,7 +18,7 @@ MOUNT = "/etc/gkm/"
 """Where pods of GKM have the files of the ConfigMap."""
 
 
-def invalid(observed: Observed) -> Iterator[Finding]:
+def invalid(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield why the configuration cannot be used."""
     if isinstance(observed.config, ConfigInvalid):
         hint = INSTALL if observed.config_map is None else "correct it: gkm-operator --check-config --config FILE"
@@ -26,7 +26,7 @@ def invalid(observed: Observed) -> Iterator[Finding]:
         yield Finding(Severity.PROBLEM, _OBJECT, str(observed.config), why, hint)
 
 
-def trust(observed: Observed) -> Iterator[Finding]:
+def trust(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a configuration that no image satisfies."""
     config = observed.config
     if isinstance(config, Config) and config.verification.mode == "enforce" and not config.verification.policies:
@@ -37,7 +37,7 @@ def trust(observed: Observed) -> Iterator[Finding]:
         yield Finding(severity, _OBJECT, "no image is trusted: every cache is refused", why, hint)
 
 
-def keys_readable(observed: Observed) -> Iterator[Finding]:
+def keys_readable(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the keys of policies that cannot be used. Files of other volumes than the ConfigMap are not known."""
     config = observed.config
     policies = config.verification.policies if isinstance(config, Config) else []
@@ -59,7 +59,7 @@ def keys_readable(observed: Observed) -> Iterator[Finding]:
                 yield Finding(Severity.PROBLEM, _OBJECT, f"{at}: {error.message}", why, error.hint)
 
 
-def rights(observed: Observed) -> Iterator[Finding]:
+def rights(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the features that are switched on, and whose rights are not installed."""
     for switch, feature in needed(observed.config):
         if observed.bindings.get(feature.binding) is None:
@@ -89,7 +89,7 @@ def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
     return [(switch, feature) for on, switch, feature in switches if on]
 
 
-def account_bindings(observed: Observed) -> Iterator[Finding]:
+def account_bindings(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the processes whose rights are not bound."""
     for name in ("gkm-agent", "gkm-controllers", "gkm-admission"):
         found = observed.bindings.get(name)

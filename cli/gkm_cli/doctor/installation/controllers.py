@@ -7,14 +7,14 @@ from gkm.api.installation import ADMISSION, CONTROLLERS, NAMESPACE
 
 from gkm_cli.doctor.findings import Finding
 from gkm_cli.doctor.installation.objects import first_image
-from gkm_cli.doctor.installation.observed import INSTALL, Observed, problem
+from gkm_cli.doctor.installation.observed import INSTALL, InstallationFacts, problem
 from gkm_cli.doctor.json_values import moment, text_at
 
 LATE = timedelta(seconds=60)
 """A new leader follows a killed one within 18 seconds (gkm.kube.leases); clocks differ."""
 
 
-def missing(observed: Observed) -> Iterator[Finding]:
+def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the Deployments that do not exist."""
     for name in (CONTROLLERS, ADMISSION):
         if observed.deployments.get(name) is None:
@@ -22,7 +22,7 @@ def missing(observed: Observed) -> Iterator[Finding]:
             yield problem("Deployment", name, "it does not exist", why, INSTALL, namespace=NAMESPACE)
 
 
-def leader(observed: Observed) -> Iterator[Finding]:
+def leader(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that no controllers lead."""
     deployment = observed.deployments.get(CONTROLLERS)
     if deployment is None or (
@@ -44,7 +44,7 @@ def leader(observed: Observed) -> Iterator[Finding]:
     yield problem("Lease", CONTROLLERS, detail, why, hint, namespace=NAMESPACE)
 
 
-def versions(observed: Observed) -> Iterator[Finding]:
+def versions(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the programs of GKM are of several versions. Images by digest are not compared."""
     tags: dict[str, list[str]] = {}
     for name, found in (*observed.daemon_sets.items(), *observed.deployments.items()):

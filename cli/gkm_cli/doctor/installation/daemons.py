@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from gkm.api.installation import AGENT, CSI, DRIVER, NAMESPACE, driver_differences, is_our_daemon_set
 
 from gkm_cli.doctor.findings import Finding, some
-from gkm_cli.doctor.installation.observed import INSTALL, Observed, number, problem
+from gkm_cli.doctor.installation.observed import INSTALL, InstallationFacts, number, problem
 from gkm_cli.doctor.json_values import text_at
 
 _HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
 
 
-def driver_missing(observed: Observed) -> Iterator[Finding]:
+def driver_missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the CSIDriver does not exist."""
     if observed.driver is None:
         why = "kubelet then treats the volume as one that must be attached, and pods wait forever"
         yield problem("CSIDriver", DRIVER, "it does not exist", why, INSTALL)
 
 
-def driver_settings(observed: Observed) -> Iterator[Finding]:
+def driver_settings(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a CSIDriver with other settings than ours."""
     if observed.driver is not None and (differences := driver_differences(observed.driver)):
         why = "kubelet refuses inline volumes, changes a shared cache, or hides the pod's namespace"
@@ -26,7 +26,7 @@ def driver_settings(observed: Observed) -> Iterator[Finding]:
         yield problem("CSIDriver", DRIVER, "; ".join(differences), why, hint)
 
 
-def not_registered(observed: Observed) -> Iterator[Finding]:
+def not_registered(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes whose kubelet does not know the driver that runs there."""
     drivers = {found.metadata.name: found.drivers for found in observed.csi_nodes}
     ready = {pod.spec.node_name for pod in observed.pods_of(CSI) if pod.is_ready and observed.is_settled(pod.changed)}
@@ -37,27 +37,27 @@ def not_registered(observed: Observed) -> Iterator[Finding]:
             yield problem("CSINode", node, f"kubelet has not registered {DRIVER}", why, hint)
 
 
-def agent_missing(observed: Observed) -> Iterator[Finding]:
+def agent_missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the agent's DaemonSet does not exist, or is not ours."""
     return _missing(observed, AGENT)
 
 
-def csi_missing(observed: Observed) -> Iterator[Finding]:
+def csi_missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the CSI driver's DaemonSet does not exist, or is not ours."""
     return _missing(observed, CSI)
 
 
-def agent_not_ready(observed: Observed) -> Iterator[Finding]:
+def agent_not_ready(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield agents that are not Ready."""
     return _not_ready(observed, AGENT)
 
 
-def csi_not_ready(observed: Observed) -> Iterator[Finding]:
+def csi_not_ready(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield CSI drivers that are not Ready."""
     return _not_ready(observed, CSI)
 
 
-def agent_absent(observed: Observed) -> Iterator[Finding]:
+def agent_absent(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the agent has no pod on nodes on which it should run, as the controller of DaemonSets counts them.
 
     It knows taints, terms and limits; only nodes within the grace period are not expected to have their pod yet.
@@ -74,7 +74,7 @@ def agent_absent(observed: Observed) -> Iterator[Finding]:
         yield problem("DaemonSet", AGENT, detail, "caches do not reach these nodes", hint, namespace=NAMESPACE)
 
 
-def runtime_class(observed: Observed) -> Iterator[Finding]:
+def runtime_class(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the RuntimeClasses that the pods name and that do not exist."""
     for name, found in observed.runtime_classes.items():
         if found is None:
@@ -83,7 +83,7 @@ def runtime_class(observed: Observed) -> Iterator[Finding]:
             yield problem("RuntimeClass", name, "it does not exist, and the agent names it", why, hint)
 
 
-def priority_class(observed: Observed) -> Iterator[Finding]:
+def priority_class(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the PriorityClasses that the pods name and that do not exist."""
     for name, found in observed.priority_classes.items():
         if found is None:
@@ -93,14 +93,14 @@ def priority_class(observed: Observed) -> Iterator[Finding]:
             )
 
 
-def _missing(observed: Observed, name: str) -> Iterator[Finding]:
+def _missing(observed: InstallationFacts, name: str) -> Iterator[Finding]:
     found = observed.daemon_sets.get(name)
     if found is None or not is_our_daemon_set(found, name):
         detail = "it is not the one that GKM ships" if found else "it does not exist"
         yield problem("DaemonSet", name, detail, _HARM[name], INSTALL, namespace=NAMESPACE)
 
 
-def _not_ready(observed: Observed, name: str) -> Iterator[Finding]:
+def _not_ready(observed: InstallationFacts, name: str) -> Iterator[Finding]:
     found = observed.daemon_sets.get(name)
     pods = [pod for pod in observed.pods_of(name) if not pod.is_ready and observed.is_settled(pod.changed)]
     if found is None or not pods or number(found, "numberReady") >= number(found, "desiredNumberScheduled"):

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 from gkm.api import crds
-from gkm.api.definition_origin import MIGRATION, Origin, compare
+from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
 from gkm.kube.resources import Json
 
 from gkm_cli.doctor.findings import Finding
-from gkm_cli.doctor.installation.observed import Objects, Observed, problem
+from gkm_cli.doctor.installation.observed import InstallationFacts, Objects, problem
 
 OURS: Mapping[str, Json] = {one["metadata"]["name"]: one for one in crds.definitions().values()}
 _KIND = "CustomResourceDefinition"
 
 
-def missing(observed: Observed) -> Iterator[Finding]:
+def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the definitions that do not exist."""
     for name, found in observed.definitions.items():
         if found is None:
@@ -21,9 +21,9 @@ def missing(observed: Observed) -> Iterator[Finding]:
             yield problem(_KIND, name, "it is not installed", why, "gkm crds --apply")
 
 
-def foreign(observed: Observed) -> Iterator[Finding]:
+def foreign(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the definitions of another product."""
-    for name, difference in _differences(observed.definitions, Origin.FOREIGN):
+    for name, difference in _differences(observed.definitions, DefinitionOrigin.FOREIGN):
         yield problem(
             _KIND,
             name,
@@ -33,9 +33,9 @@ def foreign(observed: Observed) -> Iterator[Finding]:
         )
 
 
-def outdated(observed: Observed) -> Iterator[Finding]:
+def outdated(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the definitions of an earlier version."""
-    for name, difference in _differences(observed.definitions, Origin.EARLIER):
+    for name, difference in _differences(observed.definitions, DefinitionOrigin.EARLIER):
         yield problem(
             _KIND,
             name,
@@ -47,10 +47,10 @@ def outdated(observed: Observed) -> Iterator[Finding]:
 
 def are_ours(definitions: Objects) -> bool:
     """Return whether all exist and none is another product's: only then its objects mean anything."""
-    return all(definitions.values()) and not any(_differences(definitions, Origin.FOREIGN))
+    return all(definitions.values()) and not any(_differences(definitions, DefinitionOrigin.FOREIGN))
 
 
-def _differences(definitions: Objects, origin: Origin) -> Iterator[tuple[str, str]]:
+def _differences(definitions: Objects, origin: DefinitionOrigin) -> Iterator[tuple[str, str]]:
     for name, found in definitions.items():
         if found and (comparison := compare(OURS[name], found)).origin is origin:
             yield name, comparison.difference

@@ -6,12 +6,12 @@ from gkm.api.features import Feature, install
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED, WEBHOOK
 
 from gkm_cli.doctor.findings import Finding, some
-from gkm_cli.doctor.installation.observed import Observed, problem
+from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-def unseen(observed: Observed) -> Iterator[Finding]:
+def unseen(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the namespaces with pods that have a label of a cache, and neither its volume nor a report."""
     found: dict[str, list[str]] = {}
     for pod in observed.labeled_pods:

@@ -9,8 +9,8 @@ from gkm.api.installation import AGENT
 from gkm.api.nodes import CacheNode, NodeCacheStatus
 
 from gkm_cli.doctor.findings import Finding, Severity, command, named, some
-from gkm_cli.doctor.installation.objects import OUR_LABEL, Node, gpus_of, node_labels
-from gkm_cli.doctor.installation.observed import Observed, problem
+from gkm_cli.doctor.installation.objects import OUR_LABEL, InstalledNode, gpus_of, node_labels
+from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 from gkm_cli.doctor.json_values import moment
 
 OLDEST_KUBELET = (1, 32)
@@ -22,7 +22,7 @@ CacheKey = tuple[str, str]
 _VERSION = re.compile(r"v(\d{1,4})\.(\d{1,4})", re.ASCII)
 
 
-def label(observed: Observed) -> Iterator[Finding]:
+def label(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes with GPUs of the agent's vendor on which no agent may run.
 
     A label `gkm.io/gpu=false` says that it is meant so. Terms of an administrator may leave nodes out: a warning.
@@ -48,7 +48,7 @@ def label(observed: Observed) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, named("Node", "", name), detail, why, "change nodes.terms, or leave it so")
 
 
-def kubelet(observed: Observed) -> Iterator[Finding]:
+def kubelet(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes with an agent whose kubelet is too old."""
     for node in _with_agent(observed):
         version = node.status.node_info.kubelet_version
@@ -61,7 +61,7 @@ def kubelet(observed: Observed) -> Iterator[Finding]:
             )
 
 
-def clock(observed: Observed) -> Iterator[Finding]:
+def clock(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes with an agent whose clock differs from the API server's.
 
     A kubelet writes its time into the Lease of its node, and the API server adds its own (managedFields): the time on
@@ -85,7 +85,7 @@ def clock(observed: Observed) -> Iterator[Finding]:
             )
 
 
-def disk_full(observed: Observed) -> Iterator[Finding]:
+def disk_full(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes without space for a cache."""
     full = {name: cache.message for name, cache in _caches(observed.reports) if cache.reason == Reason.DISK_FULL}
     full |= {
@@ -99,7 +99,7 @@ def disk_full(observed: Observed) -> Iterator[Finding]:
         yield problem("Node", name, f"no space for caches: {message}", why, hint)
 
 
-def driver(observed: Observed) -> Iterator[Finding]:
+def driver(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes whose GPU driver is older than a cache needs: warnings while other nodes can use the cache."""
     old: dict[str, tuple[CacheKey, str]] = {}
     fitting = {key for _, key, cache in _keyed(observed.reports) if cache.compatible_gpus}
@@ -115,7 +115,7 @@ def driver(observed: Observed) -> Iterator[Finding]:
         yield Finding(severity, named("Node", "", name), detail, why, hint)
 
 
-def stale_reports(observed: Observed) -> Iterator[Finding]:
+def stale_reports(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the reports of nodes on which no agent runs any more."""
     daemon_set = observed.daemon_sets.get(AGENT)
     nodes = {node.metadata.name: node for node in observed.nodes}
@@ -141,7 +141,7 @@ def stale_reports(observed: Observed) -> Iterator[Finding]:
             yield problem("GKMCacheNode", names[0], detail, "its caches are listed, and do not count as ready", hint)
 
 
-def _with_agent(observed: Observed) -> list[Node]:
+def _with_agent(observed: InstallationFacts) -> list[InstalledNode]:
     """Return the nodes on which an agent has a pod."""
     return [node for node in observed.nodes if node.metadata.name in observed.agents]
 

@@ -21,7 +21,7 @@ class ManagedField(Struct, frozen=True):
     time: str | None = None
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class InstalledMetadata(Struct, frozen=True, rename="camel"):
     """The metadata of an object."""
 
     name: str
@@ -66,10 +66,10 @@ class _NodeStatus(Struct, frozen=True, rename="camel"):
     node_info: _NodeInfo = _NodeInfo()
 
 
-class Node(Struct, frozen=True):
+class InstalledNode(Struct, frozen=True):
     """A Node."""
 
-    metadata: Metadata
+    metadata: InstalledMetadata
     status: _NodeStatus = field(default_factory=_NodeStatus)
 
     def is_true(self, condition: str) -> bool:
@@ -112,10 +112,10 @@ class _PodStatus(Struct, frozen=True, rename="camel"):
     container_statuses: tuple[_ContainerStatus, ...] | None = ()
 
 
-class Pod(Struct, frozen=True):
+class InstalledPod(Struct, frozen=True):
     """A pod of GKM."""
 
-    metadata: Metadata
+    metadata: InstalledMetadata
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
@@ -152,10 +152,10 @@ class _CSINodeSpec(Struct, frozen=True):
     drivers: tuple[_Driver, ...] | None = None
 
 
-class CSINode(Struct, frozen=True):
+class RegisteredDrivers(Struct, frozen=True):
     """The CSI drivers that the kubelet of a node has registered."""
 
-    metadata: Metadata
+    metadata: InstalledMetadata
     spec: _CSINodeSpec = _CSINodeSpec()
 
     @property
@@ -171,7 +171,7 @@ class _LeaseSpec(Struct, frozen=True, rename="camel"):
 class NodeLease(Struct, frozen=True):
     """The Lease by which a kubelet states that its node is there."""
 
-    metadata: Metadata
+    metadata: InstalledMetadata
     spec: _LeaseSpec = _LeaseSpec()
 
 

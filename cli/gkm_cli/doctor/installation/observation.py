@@ -29,8 +29,15 @@ from gkm.kube.resources import (
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.findings import Finding
 from gkm_cli.doctor.installation import configuration, kinds, webhook
-from gkm_cli.doctor.installation.objects import CSINode, LabeledPod, Node, NodeLease, Pod, named_classes
-from gkm_cli.doctor.installation.observed import Objects, Observed
+from gkm_cli.doctor.installation.objects import (
+    InstalledNode,
+    InstalledPod,
+    LabeledPod,
+    NodeLease,
+    RegisteredDrivers,
+    named_classes,
+)
+from gkm_cli.doctor.installation.observed import InstallationFacts, Objects
 from gkm_cli.doctor.json_values import at
 from gkm_cli.doctor.reader import ClusterReader, Collection
 
@@ -45,7 +52,7 @@ PRIORITY_CLASSES = _json("scheduling.k8s.io/v1", "PriorityClass", "priorityclass
 BINDINGS = _json("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings")
 CERTIFICATES = _json("cert-manager.io/v1", "Certificate", "certificates", namespaced=True)
 NODE_LEASES = Collection(LEASES.of(NodeLease), namespace="kube-node-lease")
-PODS = Collection(Resource("v1", "Pod", "pods", namespaced=True, type=Pod), namespace=NAMESPACE)
+PODS = Collection(Resource("v1", "Pod", "pods", namespaced=True, type=InstalledPod), namespace=NAMESPACE)
 LABELED_PODS = tuple(
     Collection(Resource("v1", "Pod", "pods", namespaced=True, type=LabeledPod), labels=labels)
     for labels in (CACHE, f"{CLUSTER_CACHE},!{CACHE}")
@@ -60,11 +67,11 @@ ACCOUNTS = (AGENT, CONTROLLERS, ADMISSION)
 
 @dataclass(frozen=True, slots=True)
 class InstallationCheck:
-    """A check of the fields of `Observed`. What an earlier check has read is not read again."""
+    """A check of the fields of `InstallationFacts`. What an earlier check has read is not read again."""
 
     name: str
     passed: str
-    decide: Callable[[Observed], Iterator[Finding]]
+    decide: Callable[[InstallationFacts], Iterator[Finding]]
     fields: tuple[str, ...]
     cluster_wide: bool = True
 
@@ -73,14 +80,14 @@ class InstallationCheck:
         yield from self.decide(observe(reader, self.fields))
 
 
-def observe(reader: ClusterReader, fields: tuple[str, ...]) -> Observed:
+def observe(reader: ClusterReader, fields: tuple[str, ...]) -> InstallationFacts:
     """Return the values of these fields.
 
     Raises:
         Unreadable: some cannot be read; the message names all of these.
     """
     values = reader.all(*(lambda field=field: SOURCES[field](reader) for field in fields))
-    return Observed(now=reader.now(), cutoff=reader.cutoff, **dict(zip(fields, values, strict=True)))
+    return InstallationFacts(now=reader.now(), cutoff=reader.cutoff, **dict(zip(fields, values, strict=True)))
 
 
 def _definitions(reader: ClusterReader) -> Objects:
@@ -109,7 +116,7 @@ def _deployments(reader: ClusterReader) -> Objects:
 
 
 def _bindings(reader: ClusterReader) -> Objects:
-    config = Observed(now=reader.now(), cutoff="", config_map=_config_map(reader)).config
+    config = InstallationFacts(now=reader.now(), cutoff="", config_map=_config_map(reader)).config
     features = () if isinstance(config, ConfigInvalid) else (one.binding for _, one in configuration.needed(config))
     return _all(reader, BINDINGS, (*ACCOUNTS, *features))
 
@@ -161,7 +168,7 @@ SOURCES: Mapping[str, Callable[[ClusterReader], Any]] = {
     "certificate": _certificate,
     "slices": lambda reader: reader.list(SLICES),
     "driver": lambda reader: reader.get(CSI_DRIVERS, DRIVER),
-    "csi_nodes": lambda reader: reader.list(Collection(CSI_NODES.of(CSINode))),
+    "csi_nodes": lambda reader: reader.list(Collection(CSI_NODES.of(RegisteredDrivers))),
     "daemon_sets": _daemon_sets,
     "deployments": _deployments,
     "bindings": _bindings,
@@ -170,9 +177,9 @@ SOURCES: Mapping[str, Callable[[ClusterReader], Any]] = {
     "lease": lambda reader: reader.get(LEASES.of(Json), CONTROLLERS, NAMESPACE),
     "node_leases": lambda reader: reader.list(NODE_LEASES),
     "pods": lambda reader: reader.list(PODS),
-    "nodes": lambda reader: reader.list(Collection(NODES.of(Node))),
+    "nodes": lambda reader: reader.list(Collection(NODES.of(InstalledNode))),
     "caches": _caches,
     "reports": _reports,
     "labeled_pods": lambda reader: [pod for each in LABELED_PODS for pod in reader.list(each)],
 }
-"""How each field of `Observed` is read."""
+"""How each field of `InstallationFacts` is read."""

@@ -12,7 +12,7 @@ from gkm.api.nodes import CacheNode
 from gkm.kube.resources import Json
 
 from gkm_cli.doctor.findings import Finding, Severity, named
-from gkm_cli.doctor.installation.objects import CSINode, LabeledPod, Node, NodeLease, Pod
+from gkm_cli.doctor.installation.objects import InstalledNode, InstalledPod, LabeledPod, NodeLease, RegisteredDrivers
 from gkm_cli.doctor.json_values import at
 
 INSTALL = "install GKM (docs/reference/chart.md): helm upgrade --install gkm deploy/chart/gkm"
@@ -21,7 +21,7 @@ Objects = Mapping[str, Json | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
+class InstallationFacts:
     """The values that one check requested; the others are empty. `cutoff` is the end of the grace period."""
 
     now: datetime
@@ -34,7 +34,7 @@ class Observed:
     slices: Sequence[Json] = ()
     """The EndpointSlices of the Service gkm-admission."""
     driver: Json | None = None
-    csi_nodes: Sequence[CSINode] = ()
+    csi_nodes: Sequence[RegisteredDrivers] = ()
     daemon_sets: Objects = field(default_factory=dict)
     deployments: Objects = field(default_factory=dict)
     bindings: Objects = field(default_factory=dict)
@@ -44,8 +44,8 @@ class Observed:
     priority_classes: Objects = field(default_factory=dict)
     lease: Json | None = None
     node_leases: Sequence[NodeLease] = ()
-    pods: Sequence[Pod] = ()
-    nodes: Sequence[Node] = ()
+    pods: Sequence[InstalledPod] = ()
+    nodes: Sequence[InstalledNode] = ()
     caches: Sequence[Cache] = ()
     reports: Sequence[CacheNode] = ()
     labeled_pods: Sequence[LabeledPod] = ()
@@ -63,7 +63,7 @@ class Observed:
         except ConfigInvalid as error:
             return error
 
-    def pods_of(self, program: str) -> list[Pod]:
+    def pods_of(self, program: str) -> list[InstalledPod]:
         """Return the pods of a program."""
         return [pod for pod in self.pods if pod.program == program]
 

@@ -10,7 +10,7 @@ from gkm.api.installation import ADMISSION, NAMESPACE
 from gkm.api.meta import timestamp
 
 from gkm_cli.doctor.findings import Finding
-from gkm_cli.doctor.installation.observed import INSTALL, Observed, problem
+from gkm_cli.doctor.installation.observed import INSTALL, InstallationFacts, problem
 from gkm_cli.doctor.json_values import at, items_at, moment, text_at
 
 WEBHOOK = "gkm-caches"
@@ -24,14 +24,14 @@ _REFUSED = "the API server refuses every new cache, and every change of spec.ima
 _SEE_ADMISSION = "read the log: kubectl logs -n gkm-system -l app.kubernetes.io/name=gkm-admission"
 
 
-def missing(observed: Observed) -> Iterator[Finding]:
+def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the webhook is not registered."""
     if observed.webhook is None:
         why = "caches are created without a check of their image; the controllers verify it later"
         yield problem(_KIND, WEBHOOK, "it does not exist", why, INSTALL)
 
 
-def endpoints(observed: Observed) -> Iterator[Finding]:
+def endpoints(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that no admission process is ready to answer."""
     ready = [
         one
@@ -45,7 +45,7 @@ def endpoints(observed: Observed) -> Iterator[Finding]:
         yield problem("Service", ADMISSION, "it has no ready endpoint", _REFUSED, hint, namespace=NAMESPACE)
 
 
-def bundle(observed: Observed) -> Iterator[Finding]:
+def bundle(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a CA bundle with which no certificate of the webhook can be verified."""
     for number, webhook in enumerate(items_at(observed.webhook, "webhooks")):
         found, where = _bundle(webhook), f"webhooks[{number}].clientConfig.caBundle"
@@ -60,7 +60,7 @@ def bundle(observed: Observed) -> Iterator[Finding]:
         yield problem(_KIND, WEBHOOK, detail, f"it cannot verify the webhook: {_REFUSED}", hint)
 
 
-def certificate(observed: Observed) -> Iterator[Finding]:
+def certificate(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a certificate that has expired. Our own authorities expire together with the one that they issued."""
     if _by_cert_manager(observed):
         ends = moment(at(observed.certificate, "status", "notAfter"))
@@ -80,7 +80,7 @@ def certificate(observed: Observed) -> Iterator[Finding]:
             )
 
 
-def _by_cert_manager(observed: Observed) -> bool:
+def _by_cert_manager(observed: InstallationFacts) -> bool:
     return bool(at(observed.webhook, "metadata", "annotations", CERT_MANAGER))
 
 

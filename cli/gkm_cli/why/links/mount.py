@@ -1,6 +1,6 @@
 """The mount: kubelet and gkm-csi have mounted the digest into the pod."""
 
-from gkm_cli.why.facts import ContainerState, Facts, Pod
+from gkm_cli.why.facts import ContainerState, Facts, PodFacts
 from gkm_cli.why.outcome import Broken, Holds, Outcome, kubectl
 
 _ENDED = ("Succeeded", "Failed")
@@ -28,7 +28,7 @@ def decide(facts: Facts) -> Outcome:
     return Holds("the pod runs; the agent has not reported its volume yet")
 
 
-def _has_started(pod: Pod) -> bool:
+def _has_started(pod: PodFacts) -> bool:
     """Return whether a container has started: kubelet mounts all volumes before."""
     return any(_started(status.state) or _started(status.last_state) for status in pod.statuses)
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 
-class Kind(IntEnum):
+class NetworkKind(IntEnum):
     """The network that an address belongs to; a larger value is more sensitive."""
 
     PUBLIC = 0
@@ -57,31 +57,31 @@ _PUBLIC_6 = ip_network("2000::/3")
 _NOT_PUBLIC_6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
 _CARRIERS = (
     # The network, the shift that gives the IPv4 address, and the least sensitive kind of the whole network.
-    (ip_network("::ffff:0:0/96"), 0, Kind.PUBLIC),
-    (ip_network("::ffff:0:0:0/96"), 0, Kind.PUBLIC),
-    (ip_network("64:ff9b::/96"), 0, Kind.PUBLIC),
-    (ip_network("2002::/16"), 80, Kind.PUBLIC),
-    (ip_network("64:ff9b:1::/48"), 0, Kind.PRIVATE),
-    (ip_network("::/96"), 0, Kind.PRIVATE),
+    (ip_network("::ffff:0:0/96"), 0, NetworkKind.PUBLIC),
+    (ip_network("::ffff:0:0:0/96"), 0, NetworkKind.PUBLIC),
+    (ip_network("64:ff9b::/96"), 0, NetworkKind.PUBLIC),
+    (ip_network("2002::/16"), 80, NetworkKind.PUBLIC),
+    (ip_network("64:ff9b:1::/48"), 0, NetworkKind.PRIVATE),
+    (ip_network("::/96"), 0, NetworkKind.PRIVATE),
 )
 
 
-def kind(address: str) -> Kind:
+def kind(address: str) -> NetworkKind:
     """Return the kind of an address in socket notation, also `fe80::1%eth0`; LOCAL if it is no address."""
     found = _literal(address)
-    return Kind.LOCAL if found is None else _kind(found)
+    return NetworkKind.LOCAL if found is None else _kind(found)
 
 
-def kind_of_host(host: str) -> Kind:
+def kind_of_host(host: str) -> NetworkKind:
     """Return the kind of a host before its name is resolved: of an address, or LOCAL for this machine's names.
 
     Every other name is PUBLIC here; connections check its addresses once they are resolved.
     """
     name = host.lower().rstrip(".")
     if name in _LOCAL_NAMES or name.endswith(".localhost"):
-        return Kind.LOCAL
+        return NetworkKind.LOCAL
     found = _literal(host)
-    return Kind.PUBLIC if found is None else _kind(found)
+    return NetworkKind.PUBLIC if found is None else _kind(found)
 
 
 def _literal(host: str) -> IPv4Address | IPv6Address | None:
@@ -97,17 +97,17 @@ def _literal(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _kind(address: IPv4Address | IPv6Address) -> Kind:
+def _kind(address: IPv4Address | IPv6Address) -> NetworkKind:
     if address in _METADATA:
-        return Kind.LOCAL
+        return NetworkKind.LOCAL
     if isinstance(address, IPv4Address):
         if any(address in network for network in _LOCAL_4):
-            return Kind.LOCAL
-        return Kind.PRIVATE if any(address in network for network in _PRIVATE_4) else Kind.PUBLIC
+            return NetworkKind.LOCAL
+        return NetworkKind.PRIVATE if any(address in network for network in _PRIVATE_4) else NetworkKind.PUBLIC
     if any(address in network for network in _LOCAL_6):
-        return Kind.LOCAL
+        return NetworkKind.LOCAL
     for network, shift, least in _CARRIERS:
         if address in network:
             return max(least, _kind(IPv4Address(int(address) >> shift & 0xFFFFFFFF)))
     public = address in _PUBLIC_6 and not any(address in network for network in _NOT_PUBLIC_6)
-    return Kind.PUBLIC if public else Kind.PRIVATE
+    return NetworkKind.PUBLIC if public else NetworkKind.PRIVATE

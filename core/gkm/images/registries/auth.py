@@ -20,7 +20,7 @@ from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.lru import LRUCache
 from gkm.images.manifest import decode
 from gkm.images.registries.responses import read_body
-from gkm.images.registries.transport import FORBIDDEN, OK, UNAUTHORIZED, HttpRequest, Transport
+from gkm.images.registries.transport import FORBIDDEN, OK, UNAUTHORIZED, RegistryRequest, Transport
 
 MAX_TOKEN_BYTES = 64 << 10
 MAX_LOGINS = 8
@@ -115,7 +115,7 @@ class Authorizer:
 
     @contextmanager
     def send(
-        self, transport: Transport, request: HttpRequest, repository: str, actions: str, deadline: float
+        self, transport: Transport, request: RegistryRequest, repository: str, actions: str, deadline: float
     ) -> Iterator[BaseHTTPResponse]:
         """Send a request through the registry's transport, with a token if the registry demands one.
 
@@ -179,7 +179,7 @@ def _token(transport: Transport, challenge: Challenge, login: Login, scope: str,
         return _token_in(response, deadline)
 
 
-def _token_request(challenge: Challenge, login: Login, scope: str) -> HttpRequest:
+def _token_request(challenge: Challenge, login: Login, scope: str) -> RegistryRequest:
     """Return the request for a token of exactly this scope, independent of the challenge; "" asks for no repository."""
     query = ({"scope": scope} if scope else {}) | (
         {"service": challenge.service} if challenge.service is not None else {}
@@ -187,9 +187,9 @@ def _token_request(challenge: Challenge, login: Login, scope: str) -> HttpReques
     if login.identity_token:
         form = query | {"grant_type": "refresh_token", "client_id": "gkm", "refresh_token": login.identity_token}
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        return HttpRequest("POST", challenge.realm, kind, body=urlencode(form).encode())
+        return RegistryRequest("POST", challenge.realm, kind, body=urlencode(form).encode())
     separator = "&" if urlsplit(challenge.realm).query else "?"
-    return HttpRequest("GET", f"{challenge.realm}{separator}{urlencode(query)}", secret=login.basic)
+    return RegistryRequest("GET", f"{challenge.realm}{separator}{urlencode(query)}", secret=login.basic)
 
 
 def _token_in(response: BaseHTTPResponse, deadline: float) -> AuthSecret | None:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from gkm.api.config import Registries
 from gkm.images.registries import address_ranges, addresses
-from gkm.images.registries.address_ranges import Kind
+from gkm.images.registries.address_ranges import NetworkKind
 
 _Endpoint = tuple[str, int]
 _HUB = "docker.io"
@@ -66,11 +66,11 @@ class HostRules:
         found = next(_endpoints((registry,), self.plain), None)
         return found is None or self.permit_host(*found)
 
-    def _permit(self, host: str, port: int, kind: Kind) -> bool:
+    def _permit(self, host: str, port: int, kind: NetworkKind) -> bool:
         host = host.strip("[]").lower().rstrip(".")
-        if kind is Kind.PUBLIC or (host, port) in self.local:
+        if kind is NetworkKind.PUBLIC or (host, port) in self.local:
             return True
-        if kind is Kind.LOCAL:
+        if kind is NetworkKind.LOCAL:
             return False
         name = host if port == _HTTPS_PORT else f"{host}:{port}"
         return (host, port) in self.private or any(fnmatchcase(name, domain) for domain in self.domains)

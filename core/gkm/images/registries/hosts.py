@@ -22,9 +22,9 @@ from gkm.images.registries.transport import (
     OK,
     TOO_MANY_REQUESTS,
     UNAUTHORIZED,
-    HttpRequest,
-    Limits,
+    RegistryRequest,
     Transport,
+    TransportLimits,
 )
 
 MAX_HOSTS = 64
@@ -38,11 +38,11 @@ class RegistryHosts:
         self,
         config: Registries | None = None,
         credentials: Credentials | None = None,
-        limits: Limits | None = None,
+        limits: TransportLimits | None = None,
     ) -> None:
         self._config = config or Registries()
         self._credentials = credentials or Keyring()
-        self.limits = limits or Limits()
+        self.limits = limits or TransportLimits()
         self._rules = HostRules.of(self._config)
         self._transports: LRUCache[str, Transport] = LRUCache(MAX_HOSTS)
         self._authorizers: LRUCache[str, Authorizer] = LRUCache(MAX_HOSTS)
@@ -102,7 +102,7 @@ class RegistryHosts:
         return self._transport(host).resolve_redirect(origin, location)
 
     def send(
-        self, host: str, repository: str, request: HttpRequest, actions: str, deadline: float
+        self, host: str, repository: str, request: RegistryRequest, actions: str, deadline: float
     ) -> AbstractContextManager[BaseHTTPResponse]:
         """Send a request with the credentials for a host; raises as Authorizer.send does."""
         authorizer = self._authorizers.get_or_create(host, lambda: Authorizer(self._credentials))
@@ -114,7 +114,7 @@ class RegistryHosts:
         Raises:
             GKMError: UNAUTHORIZED when it refuses them; NOT_ALLOWED, REGISTRY_UNAVAILABLE.
         """
-        request = HttpRequest("GET", f"{self._transport(registry).base}/v2/", {})
+        request = RegistryRequest("GET", f"{self._transport(registry).base}/v2/", {})
         with self.send(registry, "", request, "", self.deadline()) as response:
             if response.status != OK:
                 raise GKMError(

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from urllib3.util import parse_url
 
-from gkm.images.registries.address_ranges import Kind, kind_of_host
+from gkm.images.registries.address_ranges import NetworkKind, kind_of_host
 from gkm.images.registries.addresses import Address
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -37,7 +37,7 @@ def proxy_for(address: Address) -> Proxy | None:
         InvalidProxy: the value is no http proxy.
     """
     named = _variable(f"{address.scheme}_proxy")
-    is_local = kind_of_host(address.host) is Kind.LOCAL
+    is_local = kind_of_host(address.host) is NetworkKind.LOCAL
     if not named or is_local or is_excluded(address.host, address.port, _variable("no_proxy")):
         return None
     try:

@@ -11,7 +11,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries.hosts import failure
 from gkm.images.registries.registry import Registry
 from gkm.images.registries.responses import read_body, retry_delay
-from gkm.images.registries.transport import MAX_ATTEMPTS, NOT_FOUND, OK, RETRYABLE_STATUSES, HttpRequest
+from gkm.images.registries.transport import MAX_ATTEMPTS, NOT_FOUND, OK, RETRYABLE_STATUSES, RegistryRequest
 
 MAX_RESPONSE_BYTES = 64 << 10
 """The response is unused; reading it makes the connection reusable."""
@@ -58,14 +58,14 @@ def referrer(registry: Registry, ref: Reference, raw: bytes, media_type: str) ->
 def _put(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> Mapping[str, str]:
     registry.check_allowed(ref)
     url = registry.url(ref.registry, ref.repository, f"manifests/{ref.target}")
-    request = HttpRequest("PUT", url, {"Content-Type": media_type}, body=raw)
+    request = RegistryRequest("PUT", url, {"Content-Type": media_type}, body=raw)
     return _write(registry, ref, request, registry.deadline(), _CREATED)
 
 
 def blob_exists(registry: Registry, ref: Reference, descriptor: Descriptor) -> bool:
     """Return whether the repository has a blob; raises as `image` does."""
     registry.check_allowed(ref)
-    request = HttpRequest("HEAD", registry.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
+    request = RegistryRequest("HEAD", registry.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
     with registry.send(ref.registry, ref.repository, request, _ACTIONS, registry.deadline()) as response:
         if response.status not in (OK, NOT_FOUND):
             raise failure(ref, response.status, "written")
@@ -89,7 +89,7 @@ def _store(registry: Registry, ref: Reference, blob: LocalBlob, counter: ByteCou
     for attempt in range(1, MAX_ATTEMPTS + 1):
         session = _session(registry, ref, deadline)
         url = f"{session}{'&' if '?' in session else '?'}digest={quote(blob.descriptor.digest)}"
-        request = HttpRequest("PUT", url, headers, body=body, attempts=1)
+        request = RegistryRequest("PUT", url, headers, body=body, attempts=1)
         retry_after = ""
         try:
             with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
@@ -126,12 +126,12 @@ def _read(blob: LocalBlob) -> Iterator[bytes]:
 def _session(registry: Registry, ref: Reference, deadline: float) -> str:
     """Return the upload address; a host other than the registry's receives no credentials."""
     uploads = registry.url(ref.registry, ref.repository, "blobs/uploads/")
-    headers = _write(registry, ref, HttpRequest("POST", uploads, body=b""), deadline, _ACCEPTED)
+    headers = _write(registry, ref, RegistryRequest("POST", uploads, body=b""), deadline, _ACCEPTED)
     return registry.location(ref.registry, uploads, headers.get("Location", ""))
 
 
 def _write(
-    registry: Registry, ref: Reference, request: HttpRequest, deadline: float, expected: int
+    registry: Registry, ref: Reference, request: RegistryRequest, deadline: float, expected: int
 ) -> Mapping[str, str]:
     """Send a write request; return the headers of the response."""
     with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:

@@ -21,7 +21,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.hosts import RegistryHosts, failure
 from gkm.images.registries.responses import read_body, read_chunks
-from gkm.images.registries.transport import NOT_FOUND, OK, HttpRequest
+from gkm.images.registries.transport import NOT_FOUND, OK, RegistryRequest
 
 MAX_RESUMES = 5
 """The number of resumes of a broken blob download; an attempt that received bytes is not a failure."""
@@ -191,7 +191,7 @@ class Registry(RegistryHosts):
             last = source == ref.registry
             with ExitStack() as stack:
                 try:
-                    request = HttpRequest("GET", self.url(source, ref.repository, path), headers)
+                    request = RegistryRequest("GET", self.url(source, ref.repository, path), headers)
                     sent = self.send(source, ref.repository, request, "pull", deadline)
                     response = stack.enter_context(sent)
                 except GKMError:

@@ -19,7 +19,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
 from gkm.images.registries import addresses
-from gkm.images.registries.address_ranges import Kind, kind_of_host
+from gkm.images.registries.address_ranges import NetworkKind, kind_of_host
 from gkm.images.registries.connections import (
     TIMED_OUT,
     Exchange,
@@ -46,7 +46,7 @@ _REDIRECTS_WITH_BODY = frozenset({307, 308})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TransportLimits:
     """The seconds that a registry may take, and the least bytes a second that it must send.
 
     `request` bounds a whole exchange; a blob gets its size divided by `min_rate` in addition.
@@ -59,7 +59,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRequest:
+class RegistryRequest:
     """One request; `url` is absolute. Only the registry's own host receives `secret`, the Authorization value.
 
     A callable `body` produces the bytes anew for each of at most `attempts` attempts; it needs a Content-Length header.
@@ -76,7 +76,7 @@ class HttpRequest:
 class Transport:
     """Sends requests for one registry host. Thread-safe, as urllib3's pools are."""
 
-    def __init__(self, registries: Registries, registry: str, limits: Limits) -> None:
+    def __init__(self, registries: Registries, registry: str, limits: TransportLimits) -> None:
         self.registry = registry
         self.limits = limits
         self.host = registries.host(registry)
@@ -97,7 +97,7 @@ class Transport:
         self._pools: LRUCache[Proxy | None, PoolManager] = LRUCache(MAX_PROXIES)
 
     @contextmanager
-    def send(self, request: HttpRequest, deadline: float) -> Iterator[BaseHTTPResponse]:
+    def send(self, request: RegistryRequest, deadline: float) -> Iterator[BaseHTTPResponse]:
         """Yield the response with its body unread; 429 and 5xx are retried within the deadline.
 
         The whole exchange, including the caller's reading of the body, ends at `deadline` (time.monotonic()). If the
@@ -140,7 +140,7 @@ class Transport:
             raise self.unavailable("it sent an invalid address") from error
         if source.scheme == "https" and target.scheme != "https":
             raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {target.scheme}")
-        local = kind_of_host(target.host) is Kind.LOCAL
+        local = kind_of_host(target.host) is NetworkKind.LOCAL
         if target.origin != source.origin and (local or not self._rules.permit_host(target.host, target.port)):
             raise GKMError(
                 Reason.NOT_ALLOWED,
@@ -169,7 +169,7 @@ class Transport:
             except addresses.InvalidAddress as error:
                 raise self.unavailable(f"authHosts names {host[:100]!r}, which is no host") from error
 
-    def _send_with_retries(self, request: HttpRequest, exchange: Exchange) -> BaseHTTPResponse:
+    def _send_with_retries(self, request: RegistryRequest, exchange: Exchange) -> BaseHTTPResponse:
         for attempt in range(1, request.attempts + 1):
             pause = retry_delay(attempt + 1)
             try:
@@ -189,7 +189,7 @@ class Transport:
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _follow(self, request: HttpRequest, exchange: Exchange) -> BaseHTTPResponse:
+    def _follow(self, request: RegistryRequest, exchange: Exchange) -> BaseHTTPResponse:
         reading = request.method in ("GET", "HEAD")
         url = request.url
         for _ in range(MAX_REDIRECTS + 1):
@@ -204,7 +204,7 @@ class Transport:
                 raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects an upload to {host}")
         raise self.unavailable(f"it redirected more than {MAX_REDIRECTS} times")
 
-    def _send_once(self, request: HttpRequest, url: str, exchange: Exchange) -> BaseHTTPResponse:
+    def _send_once(self, request: RegistryRequest, url: str, exchange: Exchange) -> BaseHTTPResponse:
         """Send the request once, to `url`, and return the response."""
         remaining = exchange.deadline - time.monotonic()
         if remaining <= 0:

@@ -18,7 +18,7 @@ _UNKNOWN_SIGNER = Signer()
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SignatureFinding:
     """The result for one signature under the policy with the index `policy`: whether it counts, and the reason.
 
     `signer` is the key of the policy or the holder of the trusted certificate that made the signature. It is set for a
@@ -65,9 +65,9 @@ class TrustPolicy:
         require = self.policy.require
         return 1 if require == "any" else len(self.entries) if require == "all" else require
 
-    def evaluate(self, signature: Signature, digest: str) -> Finding:
+    def evaluate(self, signature: Signature, digest: str) -> SignatureFinding:
         """Return whether a signature counts, with the reason."""
-        finding = Finding(signature.form, ok=False, reason=signature.problem, policy=self.index)
+        finding = SignatureFinding(signature.form, ok=False, reason=signature.problem, policy=self.index)
         if signature.problem:
             return finding
         try:
@@ -105,7 +105,7 @@ class TrustPolicy:
         periods.times(signature, signature.entry, self.root.trusted)
         entry_body.check(signature.entry, signature, key.der)
 
-    def _check_claims(self, finding: Finding, claims: Sequence[str], digest: str) -> None:
+    def _check_claims(self, finding: SignatureFinding, claims: Sequence[str], digest: str) -> None:
         if self.is_unnamed_identity(finding):
             raise Untrusted(f"was made by {finding.signer}, whom the policy does not name")
         # Only a verified signature makes the text meaningful. A signature that names another digest is a copy.
@@ -122,7 +122,7 @@ class TrustPolicy:
             # A period ended since the check.
             return None
 
-    def is_unnamed_identity(self, finding: Finding) -> bool:
+    def is_unnamed_identity(self, finding: SignatureFinding) -> bool:
         """Return whether a trusted certificate made the signature, but the policy does not name its holder."""
         return bool(finding.signer.identity) and not self.trusts(finding.signer)
 

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.responses import read_body
-from gkm.images.registries.transport import HttpRequest, Limits, Transport
+from gkm.images.registries.transport import RegistryRequest, Transport, TransportLimits
 
 MAX_RESPONSE_BYTES = 1 << 20
 PUBLIC_FULCIO = "https://fulcio.sigstore.dev"
@@ -40,7 +40,7 @@ class SigstoreService:
         name: str,
         url: str,
         ca_file: Path | None = None,
-        limits: Limits | None = None,
+        limits: TransportLimits | None = None,
         until: float = math.inf,
     ) -> None:
         """Parse the URL.
@@ -49,7 +49,7 @@ class SigstoreService:
             GKMError: INVALID_REFERENCE if the URL is not the address of a service.
         """
         self.name = name
-        self._limits = limits or Limits()
+        self._limits = limits or TransportLimits()
         self._until = until
         try:
             parts = urlsplit(url)
@@ -73,19 +73,19 @@ class SigstoreService:
             GKMError: REGISTRY_UNAVAILABLE, NOT_ALLOWED or TOO_LARGE.
         """
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        return self._send(HttpRequest("POST", self.url + path, headers, secret, body))
+        return self._send(RegistryRequest("POST", self.url + path, headers, secret, body))
 
     def get(self, url: str, secret: str = "") -> ServiceResponse:
         """Return the response for a URL of this service; raises as `post` does."""
         if (urlsplit(url).scheme, urlsplit(url).netloc) != (urlsplit(self.url).scheme, urlsplit(self.url).netloc):
             raise self.failure("it names an address of another service")
-        return self._send(HttpRequest("GET", url, {"Accept": "application/json"}, secret))
+        return self._send(RegistryRequest("GET", url, {"Accept": "application/json"}, secret))
 
     def failure(self, problem: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE, detail: str = "") -> GKMError:
         """Return the error for an unexpected response of the service."""
         return GKMError(reason, f"{self.name} at {self.url} did not answer as it should: {problem}", detail=detail)
 
-    def _send(self, request: HttpRequest) -> ServiceResponse:
+    def _send(self, request: RegistryRequest) -> ServiceResponse:
         deadline = min(time.monotonic() + self._limits.request, self._until)
         try:
             with self._transport.send(request, deadline) as response:

@@ -18,7 +18,7 @@ from gkm.api.signers import Signer
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.discovery import find_signatures, is_transient
-from gkm.images.signatures.evaluation import Finding, TrustPolicy
+from gkm.images.signatures.evaluation import SignatureFinding, TrustPolicy
 from gkm.images.signatures.log_lookup import LogLookups
 from gkm.images.signatures.trust_material import stamp
 
@@ -45,7 +45,7 @@ class Verdict:
     allowed: bool
     reason: Reason
     message: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SignatureFinding, ...] = ()
     detail: str = ""
     """The `detail` of the GKMError that prevented verification."""
 
@@ -182,7 +182,7 @@ def covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
     return in_namespace and any(ref.matches(pattern) for pattern in policy.images)
 
 
-def _reason(trust: TrustPolicy, findings: Sequence[Finding]) -> Reason:
+def _reason(trust: TrustPolicy, findings: Sequence[SignatureFinding]) -> Reason:
     if all(finding.ok for finding in findings):
         # Every signature counts, but there are too few, or no signature exists.
         return Reason.SIGNATURE_MISSING
@@ -213,13 +213,13 @@ def _policy(ref: Reference, trust: TrustPolicy) -> str:
     return f"policies[{trust.index}] for {_list(shown, ', ', MAX_LISTED_GLOBS)}"
 
 
-def _findings_summary(findings: Sequence[Finding]) -> str:
+def _findings_summary(findings: Sequence[SignatureFinding]) -> str:
     if not findings:
         return "no signature was found"
     return "found " + _list([f"{f.form} signature: {f.reason}{_signer_suffix(f)}" for f in findings], "; ")
 
 
-def _signer_suffix(finding: Finding) -> str:
+def _signer_suffix(finding: SignatureFinding) -> str:
     return f" ({finding.signer})" if finding.ok else ""
 
 
@@ -228,9 +228,9 @@ def _list(texts: Sequence[str], separator: str, shown: int = MAX_LISTED) -> str:
     return separator.join(texts[:shown]) + more
 
 
-def _undetermined(error: GKMError, findings: tuple[Finding, ...] = ()) -> Verdict:
+def _undetermined(error: GKMError, findings: tuple[SignatureFinding, ...] = ()) -> Verdict:
     return Verdict(None, allowed=False, reason=error.reason, message=str(error), findings=findings, detail=error.detail)
 
 
-def _refused(reason: Reason, message: str, findings: tuple[Finding, ...] = ()) -> Verdict:
+def _refused(reason: Reason, message: str, findings: tuple[SignatureFinding, ...] = ()) -> Verdict:
     return Verdict(verified=False, allowed=False, reason=reason, message=message, findings=findings)

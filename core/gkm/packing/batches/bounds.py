@@ -7,7 +7,7 @@ from time import monotonic
 from gkm.packing.batches.exact import Exact
 from gkm.packing.batches.relaxation import Relaxation
 from gkm.packing.errors import TooLargeError
-from gkm.packing.program import Limits, Program, weighted
+from gkm.packing.program import Program, SearchLimits, weighted
 
 _NODES = 2_000
 """Nodes of the search by level; what is not proven by then is a bound all the same."""
@@ -95,7 +95,7 @@ class Bounds:
         # What is left is shared by the levels that are left: the first must not use up the time of all.
         seconds = (self.until - monotonic()) / (len(relaxed.levels) - level + 1)
         try:
-            solved = program.solve([weighted((-1, objective))], Limits(_NODES, seconds))
+            solved = program.solve([weighted((-1, objective))], SearchLimits(_NODES, seconds))
         except TooLargeError:
             solved = None
         if solved is None:

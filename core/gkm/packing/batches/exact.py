@@ -13,7 +13,7 @@ from math import lcm
 from gkm.packing.batches.instance import Instance
 from gkm.packing.batches.relaxation import Relaxation
 from gkm.packing.errors import TooLargeError
-from gkm.packing.program import Limits, Program, Solution, Terms, weighted
+from gkm.packing.program import Program, SearchLimits, Solution, Terms, weighted
 from gkm.packing.values import Request, Share
 
 MAX_RUNS, MAX_DOMAINS = 64, 200
@@ -50,7 +50,7 @@ def exact(instance: Instance, relaxed: Relaxation, seconds: float) -> Exact | No
     builder = _Builder(instance, relaxed, runs)
     objectives = [weighted(*((-1, builder.gpus[run]) for run in level)) for level in relaxed.levels]
     try:
-        solved = builder.program.solve(objectives, Limits(_NODES, seconds))
+        solved = builder.program.solve(objectives, SearchLimits(_NODES, seconds))
     except TooLargeError:
         return None
     if solved is None:

@@ -13,10 +13,10 @@ import numpy as np
 from gkm.packing.domains.apart import Offer
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.fixing import Fixed, fixing
-from gkm.packing.domains.knapsack import Cell, Option, Problem, Tables, solve
-from gkm.packing.domains.objective import Limits, Objective, objective
+from gkm.packing.domains.knapsack import Cell, DomainOption, Problem, Tables, solve
+from gkm.packing.domains.objective import CostLimits, Objective, objective
 from gkm.packing.domains.traceback import read
-from gkm.packing.domains.tree import Alike, Level, Part, tree
+from gkm.packing.domains.tree import Alike, AreaLevel, Part, tree
 from gkm.packing.values import Request
 
 WHOLE = -1
@@ -47,7 +47,7 @@ def objective_of(capacity: Capacity, request: Request) -> Objective:
     groups, inventory = request.groups, capacity.inventory
     usable = np.flatnonzero(capacity.domain_slots)
     areas = [len(np.unique(numbers[usable])) for numbers in (inventory.blocks, inventory.clusters, inventory.regions)]
-    limits = Limits(
+    limits = CostLimits(
         groups if request.spares else 0,
         min(groups, len(usable)),
         int(capacity.free.sum()),
@@ -144,13 +144,13 @@ class _Search:
             (id(steps), least, gpus, axis)
             for steps, least, gpus, axis in zip(some.steps, some.least.tolist(), free, self.axis.tolist(), strict=True)
         ]
-        known: dict[tuple[int, int, int, int], list[Option]] = {}
+        known: dict[tuple[int, int, int, int], list[DomainOption]] = {}
         for kind, steps in zip(kinds, some.steps, strict=True):
             if kind not in known:
                 _, least, gpus, axis = kind
                 base = weights.domain + gpus * weights.gpu
                 known[kind] = [
-                    Option(step.groups - least, base + step.overflow * weights.spare, axis, step.short)
+                    DomainOption(step.groups - least, base + step.overflow * weights.spare, axis, step.short)
                     for step in steps
                     if step.groups >= least
                 ]
@@ -160,7 +160,7 @@ class _Search:
         parts = self._tree(here, Alike(kinds, self._most(options, extra), extra + 1, forced))
         return Problem(options, parts, sizes, weights.impossible, self.offer.short > 0, forced)
 
-    def _most(self, options: Sequence[Sequence[Option]], extra: int) -> list[int]:
+    def _most(self, options: Sequence[Sequence[DomainOption]], extra: int) -> list[int]:
         """Return how many of its kind in one block any plan of least cost uses."""
         if self.offer.overflow:
             return [extra + 1] * len(options)
@@ -171,7 +171,7 @@ class _Search:
         inventory, weights = self.offer.capacity.inventory, self.weights
         numbers = inventory.regions, inventory.clusters, inventory.blocks
         costs = weights.region, weights.cluster, weights.block
-        levels = [Level(each[self.domains].tolist(), cost) for each, cost in zip(numbers, costs, strict=True)]
+        levels = [AreaLevel(each[self.domains].tolist(), cost) for each, cost in zip(numbers, costs, strict=True)]
         return tree(here, levels, alike)
 
     def _sizes(self, always: Sequence[int], extra: int) -> Cell:

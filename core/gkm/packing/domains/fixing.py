@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gkm.packing.domains.apart import Offer
-from gkm.packing.domains.prices import Allowed, Instance, Prices, Steps, prices
+from gkm.packing.domains.prices import Allowed, Prices, PricingInstance, Steps, prices
 from gkm.packing.domains.steps import Step, steps
 from gkm.packing.inventory import Integers
 from gkm.packing.values import Policy
@@ -130,7 +130,9 @@ def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int
         ]
         tables.append(Steps.of_rows(groups, np.array(costs, dtype=np.int64), np.array(of, dtype=np.int64)))
         rows.append(listed)
-    instance = Instance(tables[0], tables[1] if offer.short else None, count.astype(np.int64), offer.groups, limits)
+    instance = PricingInstance(
+        tables[0], tables[1] if offer.short else None, count.astype(np.int64), offer.groups, limits
+    )
     return Fixing(offer, domains, axis, kind, steps_of, area, prices(instance), (rows[0], rows[1]))
 
 
@@ -147,7 +149,7 @@ def _kinds(offer: Offer, domains: Integers, axis: Integers) -> tuple[Integers, l
 
 def _of_blocks(
     offer: Offer, domains: Integers, axis: Integers, area: Integers, limits: Sequence[int | None]
-) -> Instance:
+) -> PricingInstance:
     """Return blocks as areas: each is left aside, or used with all that its domains hold."""
     areas = int(area.max(initial=-1)) + 1
     held = np.zeros((areas, len(limits)), dtype=np.int64)
@@ -159,7 +161,7 @@ def _of_blocks(
     whole = Steps.of_rows(groups, (np.arange(len(of)) >= areas).astype(np.int64)[order], of[order])
     copies = np.ones(areas, dtype=np.int64)
     if not offer.short:
-        return Instance(whole, None, copies, offer.groups, limits)
+        return PricingInstance(whole, None, copies, offer.groups, limits)
     # The short group lies where that costs the fewest whole ones: none, or one of its axis.
     fits = offer.beside[domains] >= 0
     lost = np.full_like(held, _NOWHERE)
@@ -167,4 +169,4 @@ def _of_blocks(
     at, on = np.nonzero(lost < _NOWHERE)
     beside = held[at]
     beside[np.arange(len(at)), on] -= lost[at, on]
-    return Instance(whole, Steps.of_rows(beside, np.ones_like(at), at), copies, offer.groups, limits)
+    return PricingInstance(whole, Steps.of_rows(beside, np.ones_like(at), at), copies, offer.groups, limits)

@@ -31,7 +31,7 @@ Table = NDArray[Any]
 Cell = tuple[int, ...]
 
 
-class Option(NamedTuple):
+class DomainOption(NamedTuple):
     """What a domain takes: up to so many whole groups on an axis, and with `short` the short last group beside them."""
 
     groups: int
@@ -62,7 +62,7 @@ class Problem:
     With `short` the last group is short, and there are options with it. Sums of costs are below `impossible`.
     """
 
-    options: Sequence[Sequence[Option]]
+    options: Sequence[Sequence[DomainOption]]
     parts: tuple[Part, ...]
     sizes: Cell
     impossible: int
@@ -153,7 +153,7 @@ def _has_forced(part: Part, forced: frozenset[int]) -> bool:
     return part in forced
 
 
-def _sizes(parts: Sequence[Part], options: Sequence[Sequence[Option]]) -> tuple[int, int]:
+def _sizes(parts: Sequence[Part], options: Sequence[Sequence[DomainOption]]) -> tuple[int, int]:
     """Return how many tables are stored, and how many options are tried."""
     stored = steps = 0
     for part in parts:

@@ -14,7 +14,7 @@ INT64_BITS = 62
 """A sum of costs takes 62 bits at most: the sum that stands for "impossible" and one more cost stay within int64."""
 
 
-class Limits(NamedTuple):
+class CostLimits(NamedTuple):
     """The most that a plan can have of each cost."""
 
     spares: int
@@ -54,7 +54,7 @@ ORDERS: dict[Policy, tuple[str, ...]] = {
 }
 
 
-def objective(policy: Policy, limits: Limits) -> Objective:
+def objective(policy: Policy, limits: CostLimits) -> Objective:
     """Return costs whose sums compare as the policy does, as long as no part of a sum exceeds its limit."""
     weights: dict[str, int] = {}
     shift = 0

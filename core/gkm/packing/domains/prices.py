@@ -52,7 +52,7 @@ class Steps(NamedTuple):
         return found
 
 
-class Instance(NamedTuple):
+class PricingInstance(NamedTuple):
     """What is to be placed: so many whole groups, and at most `limits` of each axis (None where no ceiling binds).
 
     There are `copies` of each area; each has a step of no groups first. `short` are the steps with the short last
@@ -80,7 +80,7 @@ class Prices:
     `least` is that of each area, `last` what the short group costs at least.
     """
 
-    instance: Instance
+    instance: PricingInstance
     axis: Integers
     least: Integers
     last: int
@@ -103,7 +103,7 @@ class Prices:
         return Allowed(found, left[found])
 
 
-def prices(instance: Instance) -> Prices | None:
+def prices(instance: PricingInstance) -> Prices | None:
     """Return prices at which the bound is high; None where 64 bits do not hold the sums."""
     # No group is worth more than the dearest step.
     highest = int(instance.whole.cost.max(initial=0)) * DENOMINATOR
@@ -134,7 +134,7 @@ def prices(instance: Instance) -> Prices | None:
     return Prices(instance, at, least, last, bound)
 
 
-def _extent(instance: Instance, highest: int) -> float:
+def _extent(instance: PricingInstance, highest: int) -> float:
     """Return what no sum of costs and worths exceeds, at any price that is tried."""
     copies = instance.copies[instance.whole.of].astype(float)
     cost, groups = instance.whole.cost, instance.whole.groups.sum(axis=1)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.knapsack import DOMAIN_AREA, Cell, Filled, Option, Tables
+from gkm.packing.domains.knapsack import DOMAIN_AREA, Cell, DomainOption, Filled, Tables
 from gkm.packing.inventory import Integers
 
 
@@ -74,7 +74,7 @@ def _steps(tables: Tables, part: Filled, cells: Integers) -> _Steps:
     return _Steps(part.domain, np.concatenate(before), np.concatenate(option), np.concatenate(after))
 
 
-def _left(option: Option, cells: Integers, shape: Cell) -> tuple[Integers, Integers]:
+def _left(option: DomainOption, cells: Integers, shape: Cell) -> tuple[Integers, Integers]:
     """Return the cells to which an option leads, and whether it can be taken: the short group only where it is due."""
     stride = prod(shape[2 + option.axis :])
     counted = cells // stride % shape[1 + option.axis]

@@ -20,7 +20,7 @@ class Area(NamedTuple):
 Part = Area | int
 
 
-class Level(NamedTuple):
+class AreaLevel(NamedTuple):
     """A level of the tree: the number of each domain's area, and what an area costs."""
 
     numbers: Sequence[int]
@@ -39,13 +39,13 @@ class Alike(NamedTuple):
     forced: frozenset[int] = frozenset()
 
 
-def tree(domains: Sequence[int], levels: Sequence[Level], alike: Alike | None = None) -> tuple[Part, ...]:
+def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Alike | None = None) -> tuple[Part, ...]:
     """Return the tree of some domains, whose keys rise; `levels` from the top down, without the domains."""
     return _parts(domains, levels, alike)[0]
 
 
 def _parts(
-    domains: Sequence[int], levels: Sequence[Level], alike: Alike | None
+    domains: Sequence[int], levels: Sequence[AreaLevel], alike: Alike | None
 ) -> tuple[tuple[Part, ...], Hashable, bool]:
     """Return parts, what they are alike in, and whether one of them is forced."""
     if not levels:

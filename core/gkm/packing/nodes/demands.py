@@ -29,7 +29,7 @@ class GroupNodes(NamedTuple):
     spares: tuple[str, ...]
 
 
-class Layout(NamedTuple):
+class DomainLayout(NamedTuple):
     """Where all groups of a domain are, how many spares share a node with their group, and (group, node) pairs."""
 
     groups: tuple[GroupNodes, ...]

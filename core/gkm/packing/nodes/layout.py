@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gkm.packing.nodes.demands import GroupDemand, GroupNodes, Layout, NodeSlots, Numbered
+from gkm.packing.nodes.demands import DomainLayout, GroupDemand, GroupNodes, NodeSlots, Numbered
 from gkm.packing.nodes.greedy import lay_out_greedily
 from gkm.packing.nodes.search import MAX_NODES, MAX_STEPS, Search, fewest_nodes, least_costs
 
@@ -12,7 +12,7 @@ MAX_STEPS_OF_RUN = 100_000
 """Steps of searches in all domains of a run: a quarter of a second."""
 
 
-def lay_out(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Layout:
+def lay_out(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
     """Return where the groups of one domain go. The nodes must have slots enough for them and their spares."""
     return Layouts().lay_out(nodes, groups)
 
@@ -24,7 +24,7 @@ class Layouts:
     steps: int = MAX_STEPS_OF_RUN
     _known: dict[tuple[object, ...], Numbered] = field(default_factory=dict)
 
-    def lay_out(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Layout:
+    def lay_out(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
         """Return where the groups of one domain go; of each node only scopes that these groups have are named."""
         rows = sorted([(-node.slots, node.rest, node.name, node) for node in nodes if node.slots])
         ordered = [row[-1] for row in rows]
@@ -36,7 +36,7 @@ class Layouts:
             GroupNodes(tuple([(names[at], count) for at, count in own.items()]), tuple([names[at] for at in spares]))
             for own, spares in zip(found.pods, found.spares, strict=True)
         ]
-        return Layout(tuple(placed), *found.costs)
+        return DomainLayout(tuple(placed), *found.costs)
 
     def _alike(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
         if len(nodes) > MAX_NODES:
@@ -63,11 +63,11 @@ def _bound(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[i
     return sum(shared for shared, _ in each), max(used, sum(pairs for _, pairs in each))
 
 
-def _one_after_another(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Layout:
+def _one_after_another(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
     """Return the layout where every node has one slot: no group has part of a node, no spare is beside its group."""
     names = iter([node.name for node in nodes])
     pods = [tuple([(name, 1) for name in islice(names, group.pods)]) for group in groups]
     placed = tuple(
         [GroupNodes(own, tuple(islice(names, group.spares))) for own, group in zip(pods, groups, strict=True)]
     )
-    return Layout(placed, 0, sum(group.pods for group in groups))
+    return DomainLayout(placed, 0, sum(group.pods for group in groups))

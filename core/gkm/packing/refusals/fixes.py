@@ -11,7 +11,7 @@ from gkm.api.grammar import agree, count_of
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.refusals.search import SECONDS, Search
+from gkm.packing.refusals.search import SECONDS, RefusalSearch
 from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request
 
 MAX_FIXES = 8
@@ -48,7 +48,7 @@ def changes(inventory: Inventory, request: Request) -> Changes:
     cannot make the run fit is left out; one that takes too long to search or to plan is left out and noted. Of ceilings
     the smallest raises come first.
     """
-    search = Search(inventory, request)
+    search = RefusalSearch(inventory, request)
     missing: dict[str, list[str]] = {}
     proposals: list[tuple[str, _Proposal]] = []
     for what, find in _FINDERS.items():
@@ -73,7 +73,7 @@ def _rank(fix: Fix, request: Request) -> tuple[bool, int, int]:
 
 
 def _planned(
-    request: Request, search: Search, proposals: list[tuple[str, _Proposal]], missing: dict[str, list[str]]
+    request: Request, search: RefusalSearch, proposals: list[tuple[str, _Proposal]], missing: dict[str, list[str]]
 ) -> Iterator[Fix]:
     """Yield the fixes of the changed runs that can be planned, the smallest runs first."""
     left = MAX_WORK
@@ -96,25 +96,25 @@ def _planned(
         missing.setdefault(reason, []).append(what)
 
 
-def _work(search: Search, request: Request) -> int:
+def _work(search: RefusalSearch, request: Request) -> int:
     groups = request.groups if request.malleability is None else search.request.groups
     return groups * (1 + request.spares)
 
 
-def _spread(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+def _spread(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
     if not request.may_spread and search.fits(replace(search.request, may_spread=True)):
         fix = Fix(FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
         yield _Proposal(replace(request, may_spread=True), inventory, fix)
 
 
-def _fewer_spares(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+def _fewer_spares(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
     spares = search.fewer_spares(search.request)
     if spares is not None:
         fix = Fix(FixKind.FEWER_SPARES, f"ask for {_spares(spares, request)}", {"spares": spares})
         yield _Proposal(replace(request, spares=spares), inventory, fix)
 
 
-def _spread_and_fewer_spares(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+def _spread_and_fewer_spares(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
     """Yield the run with both changed, where neither alone is enough."""
     wider = replace(search.request, may_spread=True)
     if (
@@ -131,7 +131,7 @@ def _spread_and_fewer_spares(search: Search, inventory: Inventory, request: Requ
         yield _Proposal(replace(request, may_spread=True, spares=spares), inventory, fix)
 
 
-def _smaller(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+def _smaller(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
     """Yield the largest run of whole groups that fits, and the one with the largest short last group besides."""
     found = search.largest()
     if found is None:
@@ -151,7 +151,7 @@ def _smaller(search: Search, inventory: Inventory, request: Request) -> Iterator
         yield _Proposal(replace(request, gpus=gpus, malleability=None), inventory, fix)
 
 
-def _raised_ceilings(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+def _raised_ceilings(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
     """Yield the run with the least ceiling of each scope that alone is enough."""
     for number, ceiling in enumerate(request.ceilings):
         found = search.least_ceiling(number)
@@ -164,7 +164,7 @@ def _raised_ceilings(search: Search, inventory: Inventory, request: Request) -> 
             yield _Proposal(replace(request, ceilings=raised), inventory, fix)
 
 
-def _freed_nodes(search: Search, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+def _freed_nodes(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
     """Yield the run on the nodes with the fewest of them freed: all GPUs of a node are free then."""
     found = search.fewest_nodes()
     if found is None or not found.nodes:
@@ -180,7 +180,7 @@ def _freed_nodes(search: Search, inventory: Inventory, request: Request) -> Iter
     yield _Proposal(request, replace(inventory, nodes=tuple(nodes), free=free), fix)
 
 
-_FINDERS: Mapping[str, Callable[[Search, Inventory, Request], Iterator[_Proposal]]] = {
+_FINDERS: Mapping[str, Callable[[RefusalSearch, Inventory, Request], Iterator[_Proposal]]] = {
     "spreading": _spread,
     "fewer spares": _fewer_spares,
     "spreading with fewer spares": _spread_and_fewer_spares,

@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
         return cls((0, pods // request.group_pods), (0, min(pods, request.group_pods - 1)), pods)
 
 
-class Option(NamedTuple):
+class FreeingOption(NamedTuple):
     """Freeing so many nodes in each of some domains of one pool: how many do it is the value of the column."""
 
     column: int
@@ -70,7 +70,7 @@ class Pools:
     short: Sums = field(init=False)
     pods: Sums = field(init=False)
     freed: dict[int, int] = field(default_factory=dict)
-    options: list[Option] = field(default_factory=list)
+    options: list[FreeingOption] = field(default_factory=list)
     nodes: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -212,7 +212,7 @@ class _Builder:
                 before, slots = slots, slots + gain
                 if every or slots // group > before // group:
                     column = self._column(len(members))
-                    self.model.options.append(Option(column, nodes, keys))
+                    self.model.options.append(FreeingOption(column, nodes, keys))
                     self.model.freed[column], chosen[column], more[column] = nodes, 1, slots // group
                     self._take(kind, {column: free - slots})
                     states.append((column, slots % group))

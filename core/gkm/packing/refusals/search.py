@@ -13,7 +13,7 @@ import numpy as np
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
-from gkm.packing.program import Limits, Solution, Terms
+from gkm.packing.program import SearchLimits, Solution, Terms
 from gkm.packing.refusals.pools import Gains, Pools, Sizes, pools
 from gkm.packing.values import Request, Within
 
@@ -45,7 +45,7 @@ def smallest(request: Request) -> Request:
 
 
 @dataclass(slots=True)
-class Search:
+class RefusalSearch:
     """A run that does not fit, in its smallest size, and what is left of the time for all searches together."""
 
     inventory: Inventory
@@ -136,7 +136,7 @@ class Search:
                     raise TooLargeError(f"the search ended after {SECONDS:g} seconds or {MAX_PARTS} areas")
                 return best._replace(proven=False)
             model = pools(self.offer, request, sizes, domains, ceilings=given, gains=gains)
-            solved = model.program.solve(objectives(model), Limits(_NODES, left))
+            solved = model.program.solve(objectives(model), SearchLimits(_NODES, left))
             if solved is not None:
                 proven = proven and solved.proven
                 if best is None or solved.reached < best.reached:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.model import Key, Part, Placement, place
+from gkm.packing.model import CostPart, Key, PlacementModel, place
 from gkm.packing.program import Solution, Terms, weighted
-from gkm.packing.replanning.remains import Member, Remains
+from gkm.packing.replanning.remains import Remains, SurvivingGroup
 from gkm.packing.values import Group, Request
 
 __all__ = ("Assignment", "assign", "matched")
@@ -130,14 +130,14 @@ def _relevant(offer: Capacity, request: Request, what: Remains) -> set[int]:
     return found
 
 
-def _balance(offer: Capacity, request: Request, model: Placement) -> None:
+def _balance(offer: Capacity, request: Request, model: PlacementModel) -> None:
     """Give all domains that are used the same number of groups: one that divides all groups."""
     program, most = model.program, int(offer.domain_slots.max(initial=0)) // request.group_pods + 1
     sizes = [share for share in range(1, min(request.groups, most) + 1) if request.groups % share == 0]
     shares = {share: program.column(1) for share in sizes}
     program.row(dict.fromkeys(shares.values(), 1), least=1, most=1)
     share = {column: -share for share, column in shares.items()}
-    for domain, used in model.used[Part.DOMAINS].items():
+    for domain, used in model.used[CostPart.DOMAINS].items():
         groups = {
             column: 1 for columns in (model.whole, model.short) for (at, _), column in columns.items() if at == domain
         }
@@ -145,14 +145,14 @@ def _balance(offer: Capacity, request: Request, model: Placement) -> None:
         program.row({**groups, **share, used: -most}, least=-most)
 
 
-def _ceilings(request: Request, model: Placement) -> None:
+def _ceilings(request: Request, model: PlacementModel) -> None:
     """Limit each scope to its ceiling; spares that lack take nothing of it."""
     for scope, ceiling in enumerate(request.ceilings):
         lacking = {model.lacking[scope]: -1} if scope in model.lacking else {}
         model.program.row({**model.pods(scope), **lacking}, most=ceiling.gpus // request.pod_gpus)
 
 
-def _costs(request: Request, model: Placement) -> list[Terms]:
+def _costs(request: Request, model: PlacementModel) -> list[Terms]:
     """Return the spares that lack, and the costs of the policy."""
     return [
         dict.fromkeys(model.lacking.values(), 1),
@@ -160,10 +160,10 @@ def _costs(request: Request, model: Placement) -> list[Terms]:
     ]
 
 
-def _keys(model: Placement) -> list[Terms]:
+def _keys(model: PlacementModel) -> list[Terms]:
     """Return what decides between equals: earlier domains are used first, and take more groups."""
     return [
-        {column: 1 + domain for domain, column in model.used[Part.DOMAINS].items()},
+        {column: 1 + domain for domain, column in model.used[CostPart.DOMAINS].items()},
         {column: 1 + domain for (domain, _), column in model.whole.items()},
     ]
 
@@ -171,7 +171,7 @@ def _keys(model: Placement) -> list[Terms]:
 class _Columns:
     """The columns and rows of the groups of the former plan."""
 
-    def __init__(self, offer: Capacity, what: Remains, model: Placement, *, several: bool) -> None:
+    def __init__(self, offer: Capacity, what: Remains, model: PlacementModel, *, several: bool) -> None:
         self._offer = offer
         self._several = several
         self._what = what
@@ -281,6 +281,6 @@ class _Columns:
         for terms in homes.values():
             self._model.program.row(terms, least=0)
 
-    def _column(self, member: Member) -> int | None:
+    def _column(self, member: SurvivingGroup) -> int | None:
         columns = self._model.short if member.index == self._what.short else self._model.whole
         return columns.get((member.domain, member.scope))

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gkm.packing.replanning.remains import Member
+from gkm.packing.replanning.remains import SurvivingGroup
 from gkm.packing.values import Location, Spare
 
 __all__ = ("Placed",)
@@ -23,7 +23,7 @@ class Placed:
     scope: int
     place: Location
     nodes: Counter[str]
-    member: Member | None = None
+    member: SurvivingGroup | None = None
     ready: list[Spare] = field(default_factory=list)
     spares: list[Spare] = field(default_factory=list)
     from_spares: int = 0

@@ -9,13 +9,13 @@ from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.guests import distance_between
 from gkm.packing.values import Distance, Group, Location, Request, Spare
 
-__all__ = ("Member", "Remains", "released", "remains")
+__all__ = ("Remains", "SurvivingGroup", "released", "remains")
 
 _NEAREST_FIRST = list(Distance)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SurvivingGroup:
     """A group of the former plan whose domain and scope still exist.
 
     `pods` is its size now. `nodes` has the pods that still have their slot, by node; `spares` those that do, the
@@ -45,14 +45,14 @@ class Remains:
     of the run stands, and no group is new.
     """
 
-    untouched: tuple[Member, ...]
-    touched: tuple[Member, ...]
+    untouched: tuple[SurvivingGroup, ...]
+    touched: tuple[SurvivingGroup, ...]
     open_numbers: tuple[int, ...]
     short: int
     lenient: bool
 
 
-def released(what: Remains, members: Sequence[Member]) -> Remains:
+def released(what: Remains, members: Sequence[SurvivingGroup]) -> Remains:
     """Return what remains where some untouched groups may move as well."""
     indexes = {member.index for member in members}
     return replace(
@@ -105,7 +105,7 @@ def _short(request: Request, former: Sequence[Group], numbers: int) -> int:
 
 
 def _stays(
-    members: Sequence[Member], request: Request, former: Sequence[Group], short: int
+    members: Sequence[SurvivingGroup], request: Request, former: Sequence[Group], short: int
 ) -> tuple[set[int], set[int]]:
     """Return the numbers of the groups that stay, and of those that are touched; of a smaller run some are neither.
 
@@ -117,13 +117,13 @@ def _stays(
     return stays, {group.index for group in former} - set(whole) - {short}
 
 
-def _members(claims: "_Claims", request: Request, former: Sequence[Group], short: int) -> list[Member]:
+def _members(claims: "_Claims", request: Request, former: Sequence[Group], short: int) -> list[SurvivingGroup]:
     """Return the groups whose domain and scope exist, and which of their pods stand. Whole groups come first.
 
     Where a node has fewer slots than pods stood on it, the groups with the lowest numbers have them.
     """
     claims.clear()
-    found: dict[int, Member] = {}
+    found: dict[int, SurvivingGroup] = {}
     for whole in (True, False):
         for group in former:
             pods = request.last_pods if group.index == short else request.group_pods
@@ -132,7 +132,7 @@ def _members(claims: "_Claims", request: Request, former: Sequence[Group], short
     return [found[index] for index in sorted(found)]
 
 
-def _within_ceilings(request: Request, untouched: Sequence[Member], spares: int) -> list[Member]:
+def _within_ceilings(request: Request, untouched: Sequence[SurvivingGroup], spares: int) -> list[SurvivingGroup]:
     """Return the groups without those of scopes that give too little for them all: these are chosen among again."""
     given: Counter[int] = Counter()
     for member in untouched:
@@ -158,7 +158,7 @@ class _Claims:
         """Release all claims."""
         self._taken.clear()
 
-    def member(self, group: Group, pods: int, *, whole: bool) -> Member | None:
+    def member(self, group: Group, pods: int, *, whole: bool) -> SurvivingGroup | None:
         """Return a group and claim what stands of it; None if it has no home, or is not `whole` and should be."""
         domain = self._domains.get(group.place)
         scope = self._scopes.get(group.scope) if self._request.ceilings else 0
@@ -174,9 +174,9 @@ class _Claims:
         if whole and not same:
             return None
         self._taken.update(stands)
-        return Member(group.index, pods, domain, scope, stands, same=same)
+        return SurvivingGroup(group.index, pods, domain, scope, stands, same=same)
 
-    def spares(self, members: Sequence[Member], former: Mapping[int, Group]) -> dict[int, tuple[Spare, ...]]:
+    def spares(self, members: Sequence[SurvivingGroup], former: Mapping[int, Group]) -> dict[int, tuple[Spare, ...]]:
         """Return the spares of each group that have a slot beside all pods that stand."""
         self.clear()
         for member in members:
@@ -184,7 +184,7 @@ class _Claims:
         most = self._request.spares
         return {member.index: tuple(islice(self._ready(member, former[member.index]), most)) for member in members}
 
-    def _ready(self, member: Member, group: Group) -> Iterator[Spare]:
+    def _ready(self, member: SurvivingGroup, group: Group) -> Iterator[Spare]:
         """Yield the spares of a group that stand, the nearest first, and claim them."""
         inventory = self._offer.inventory
         # How near they are is determined again: the former plan may claim anything.

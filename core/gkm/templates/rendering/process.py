@@ -25,7 +25,7 @@ WAIT_SECONDS = 5.0
 _MAX_MESSAGE = 1_000
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ChildReply(msgspec.Struct, frozen=True):
     """The reply of a child."""
 
     objects: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ class RenderingProcess:
             with suppress(Empty):
                 self._idle.get(timeout=START_SECONDS + REQUEST_SECONDS).end()
 
-    def _reply(self, request: Json) -> Reply:
+    def _reply(self, request: Json) -> ChildReply:
         try:
             payload = encoded(request, MAX_REQUEST_BYTES, "templates, variables and rules")
         except TemplateInvalid as error:
@@ -90,12 +90,12 @@ class RenderingProcess:
         return reply
 
 
-def decode(text: bytes) -> Reply:
+def decode(text: bytes) -> ChildReply:
     """Return the reply of a child; raise RenderingFailed if it is malformed, or holds too many values or levels."""
     try:
         json_limits.check_objects(text)
         json_limits.check_items(text)
-        reply = msgspec.json.decode(text, type=Reply)
+        reply = msgspec.json.decode(text, type=ChildReply)
         check_levels(reply.objects)
     except (
         msgspec.DecodeError,

@@ -8,14 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 from gkm.api.fabrics import NodeFabric
-from gkm.topology.fabrics.network import Cables, Network
+from gkm.topology.fabrics.network import Cables, FabricNetwork
 from gkm.topology.fabrics.subnet import HostPort, Subnet
 
 _CONTESTED = ""
 """Stands for the node of a GUID or name that several nodes claim."""
 
 
-def join(subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterable[str]) -> Network:
+def join(subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterable[str]) -> FabricNetwork:
     """Return the network of all subnets, with the names of `nodes` for their hosts.
 
     NodeFabrics of other nodes do not count. Several reports of one subnet count once. Where they contradict one
@@ -37,7 +37,7 @@ def join(subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterab
         faults.append(
             f"{contested} GUIDs that several NodeFabrics have count only where a switch names one of the nodes"
         )
-    return Network(hosts, _links(surveys), anonymous, tuple(sorted(faults)))
+    return FabricNetwork(hosts, _links(surveys), anonymous, tuple(sorted(faults)))
 
 
 def _claims(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics import guid_join, ibnetdiscover, leaf_groups
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.subnet import Subnet
 
 
 def discover(
     surveys: Iterable[bytes], fabrics: Iterable[NodeFabric], nodes: Collection[str], existing: Container[str] = ()
-) -> Discovery:
+) -> FabricDiscovery:
     """Return the HyperNodes of `nodes` in the subnets of these topology files; `existing` are those names before.
 
     Several files of one subnet count as one. Subnets that share hosts, such as the planes of one fabric, form common
@@ -36,7 +36,7 @@ def from_subnets(
     nodes: Collection[str],
     existing: Container[str] = (),
     faults: tuple[str, ...] = (),
-) -> Discovery:
+) -> FabricDiscovery:
     """Return the HyperNodes of `nodes` in subnets of any source, such as UFM.
 
     Raises:

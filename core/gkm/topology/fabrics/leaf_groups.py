@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics.levels import switch_levels, tier_name
-from gkm.topology.fabrics.network import Cables, Discovery, Network
+from gkm.topology.fabrics.network import Cables, FabricDiscovery, FabricNetwork
 from gkm.topology.fabrics.rails import joined
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.quarantine import Quarantined, QuarantineReason
@@ -32,7 +32,7 @@ class _Level:
     tied: Mapping[str, int]
 
 
-def discover(network: Network, nodes: Collection[str], existing: Container[str] = ()) -> Discovery:
+def discover(network: FabricNetwork, nodes: Collection[str], existing: Container[str] = ()) -> FabricDiscovery:
     """Return the groups that hold any of `nodes`, as HyperNodes with the closest first.
 
     A group is named by one of its switches: the first whose name is in `existing`, the names that this source had
@@ -55,7 +55,7 @@ def discover(network: Network, nodes: Collection[str], existing: Container[str] 
         for number, level in enumerate(levels)
         if (count := sum(unit.startswith(_GROUP) for unit in level.tied))
     ]
-    return Discovery(tuple(_hypernodes(levels, known)), tuple(sorted(quarantined)), (*network.faults, *faults))
+    return FabricDiscovery(tuple(_hypernodes(levels, known)), tuple(sorted(quarantined)), (*network.faults, *faults))
 
 
 def name_of(switch: str) -> str:
@@ -69,7 +69,7 @@ def _message(cables: int) -> str:
     )
 
 
-def _levels(network: Network, existing: Container[str]) -> list[_Level]:
+def _levels(network: FabricNetwork, existing: Container[str]) -> list[_Level]:
     levels = []
     units: dict[str, Mapping[str, int]] = dict(network.hosts)
     for switches in switch_levels(network):

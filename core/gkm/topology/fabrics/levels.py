@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from gkm.topology.fabrics.network import Network
+from gkm.topology.fabrics.network import FabricNetwork
 
 MAX_LEVELS = 14
 """As many as `topology.levels` may have; what lies above does not count."""
@@ -15,7 +15,7 @@ def tier_name(level: int) -> str:
     return _NAMES[level] if level < len(_NAMES) else f"tier-{level + 1}"
 
 
-def switch_levels(network: Network) -> list[frozenset[str]]:
+def switch_levels(network: FabricNetwork) -> list[frozenset[str]]:
     """Return the switches of each level, with the leaves first.
 
     A switch with hosts is a candidate for a leaf, also if all of them are foreign: or the leaf of another cluster would
@@ -43,7 +43,7 @@ def switch_levels(network: Network) -> list[frozenset[str]]:
     return levels
 
 
-def _hosts_of_switches(network: Network) -> Mapping[str, int]:
+def _hosts_of_switches(network: FabricNetwork) -> Mapping[str, int]:
     hosts = Counter(network.anonymous)
     for cables in network.hosts.values():
         hosts.update(cables.keys())

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics import guid_join, leaf_groups, netq
 from gkm.topology.fabrics.lldpd import Neighbor
-from gkm.topology.fabrics.network import Discovery, Network
+from gkm.topology.fabrics.network import FabricDiscovery, FabricNetwork
 
 Counts = Callable[[str], bool]
 
@@ -31,7 +31,7 @@ def discover(
     nodes: Collection[str],
     existing: Container[str] = (),
     counts: Counts = every_interface,
-) -> Discovery:
+) -> FabricDiscovery:
     """Return the leaf groups of `nodes` from their NodeFabrics; `existing` are the names of groups before."""
     neighbors = {
         fabric.metadata.name: [
@@ -48,7 +48,7 @@ def from_neighbors(
     nodes: Collection[str],
     existing: Container[str] = (),
     counts: Counts = every_interface,
-) -> Discovery:
+) -> FabricDiscovery:
     """Return the leaf groups of `nodes` from their neighbors by node, as `lldpd` decodes them."""
     hosts: dict[str, Counter[str]] = {}
     known = frozenset(nodes)
@@ -61,7 +61,7 @@ def from_neighbors(
         }
         if node in known and chassis:
             hosts[node] = Counter(switch for _, switch in chassis)
-    return leaf_groups.discover(Network(hosts), known, existing)
+    return leaf_groups.discover(FabricNetwork(hosts), known, existing)
 
 
 def from_netq(
@@ -69,6 +69,6 @@ def from_netq(
     nodes: Collection[str],
     existing: Container[str] = (),
     counts: Counts = every_interface,
-) -> Discovery:
+) -> FabricDiscovery:
     """Return the groups of `nodes` at all levels from the cables that NetQ reports."""
     return leaf_groups.discover(netq.network(rows, guid_join.by_name(nodes), counts), nodes, existing)

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from gkm.topology.fabrics import program_output
-from gkm.topology.fabrics.network import Network
+from gkm.topology.fabrics.network import FabricNetwork
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 MAX_BYTES = 128 << 20
@@ -57,7 +57,7 @@ def decode(text: bytes) -> tuple[CableEnd, ...]:
 
 def network(
     rows: Iterable[CableEnd], names: Mapping[str, str], counts: Callable[[str], bool] = lambda _: True
-) -> Network:
+) -> FabricNetwork:
     """Return the network in rows; `names` are the nodes by name, "" for one that several nodes have.
 
     `counts` decides by its name whether an interface of a host counts. A cable that both ends report counts once.
@@ -75,7 +75,7 @@ def network(
                     hosts[node or f"?{device}"][other] += 1
             elif node is None:
                 links[device][other] += 1
-    return Network(hosts, links)
+    return FabricNetwork(hosts, links)
 
 
 def _ends(row: CableEnd) -> tuple[_End, _End]:

@@ -11,7 +11,7 @@ Cables = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class FabricNetwork:
     """The cables of hosts, by host and switch, and between switches, in both directions.
 
     `hosts` are nodes by their names, and hosts outside of the cluster by names that no node can have. `anonymous` are
@@ -25,7 +25,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class FabricDiscovery:
     """What a source yields: HyperNodes with the closest first, nodes in none of them with the reason, and faults.
 
     `faults` are sentences for a person, without content of the source.

@@ -12,7 +12,7 @@ from gkm.api.network_settings import Network
 
 from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.domains.placement import place
-from gkm_operator.admission.domains.requests import Request, ReviewedClique, ReviewedScalingGroup
+from gkm_operator.admission.domains.requests import DomainRequest, ReviewedClique, ReviewedScalingGroup
 from gkm_operator.admission.domains.set_domains import JoinableDomain, SetDomains, SetDomainsReader
 from gkm_operator.admission.domains.view import View
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
@@ -20,7 +20,7 @@ from gkm_operator.mnnvl import enrollment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import MAX_NAME_LENGTH, domain_name
-from gkm_operator.mnnvl.required import DomainKey, domain_of, membership_of
+from gkm_operator.mnnvl.required import SetDomainKey, domain_of, membership_of
 
 UPDATE = "UPDATE"
 _SHOWN_DOMAINS = 3
@@ -35,7 +35,7 @@ class CliqueReview:
         self._gpus = GPURequests(settings)
         self._domains = SetDomainsReader(view, self._gpus)
 
-    def decide(self, request: Request[ReviewedClique]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedClique]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if the cluster cannot be read."""
         clique = request.object
         classes = self._view.device_classes(request.namespace)
@@ -95,7 +95,7 @@ class ScalingGroupReview:
         self._view = view
         self._domains = SetDomainsReader(view, GPURequests(settings))
 
-    def decide(self, request: Request[ReviewedScalingGroup]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedScalingGroup]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if the cluster cannot be read."""
         metadata = request.object.metadata
         if metadata.terminating or self._view.grove_manages_domains:
@@ -114,7 +114,7 @@ class ScalingGroupReview:
         return ReviewResponse(allowed=True, patch=patch)
 
 
-def _refusal(found: SetDomains, key: DomainKey | None = None) -> ReviewResponse | None:
+def _refusal(found: SetDomains, key: SetDomainKey | None = None) -> ReviewResponse | None:
     """Return the refusal of an object until all domains exist; `key` is its own one."""
     name = found.pod_clique_set.metadata.name
     missing = [domain_name(name, key.replica, key.group) for key in found.difference.create]
@@ -133,7 +133,7 @@ def _refusal(found: SetDomains, key: DomainKey | None = None) -> ReviewResponse 
     return ReviewResponse(allowed=False, message=message)
 
 
-def _not_part(found: SetDomains, key: DomainKey) -> ReviewResponse:
+def _not_part(found: SetDomains, key: SetDomainKey) -> ReviewResponse:
     owner = found.pod_clique_set
     message = (
         f"PodCliqueSet {owner.metadata.name} with {owner.replicas} replicas requires no ComputeDomain "

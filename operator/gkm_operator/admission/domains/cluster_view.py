@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from gkm.api import domain_capacity
 from gkm.api.computedomains import ComputeDomain
-from gkm.api.domain_capacity import Capacity, DomainsConfigMap
+from gkm.api.domain_capacity import DomainCapacity, DomainsConfigMap
 from gkm.api.grove import PodCliqueSet
 from gkm.api.meta import TRUE
 from gkm.hoststate.logs import fields
@@ -39,7 +39,7 @@ class ClusterView:
         self._domains = Reflector(api, DOMAINS, self._by_owner.change)
         selector = ListSelector(namespace, fields=f"metadata.name={domain_capacity.CONFIG_MAP}")
         self._config = Reflector(api, CONFIG_MAPS, self._read_config, selector=selector)
-        self._capacity: Capacity | None = None
+        self._capacity: DomainCapacity | None = None
         self._grove_manages = False
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class ClusterView:
         return self._grove_manages if self._config.synced.is_set() else None
 
     @property
-    def capacity(self) -> Capacity | None:
+    def capacity(self) -> DomainCapacity | None:
         """See View."""
         return self._capacity
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from gkm.api.domain_capacity import Capacity, NodePool
+from gkm.api.domain_capacity import DomainCapacity, NodePool
 from gkm.api.grove import CliqueTemplate, PodCliqueSet
 from gkm.api.pod_specs import PodSpec
 
@@ -55,7 +55,9 @@ def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasse
     ]
 
 
-def warnings(wanted: Iterable[Need], before: Iterable[Need], capacity: Capacity, *, one_clique: bool) -> Iterator[str]:
+def warnings(
+    wanted: Iterable[Need], before: Iterable[Need], capacity: DomainCapacity, *, one_clique: bool
+) -> Iterator[str]:
     """Yield what may prevent a set from getting its domains.
 
     `before` are the needs of the same set before an update: their nodes are taken already. `one_clique` means that an
@@ -74,7 +76,7 @@ def warnings(wanted: Iterable[Need], before: Iterable[Need], capacity: Capacity,
         yield from _shared_nodes(need, capacity)
 
 
-def _too_few(need: Need, domains: int, capacity: Capacity) -> Iterator[str]:
+def _too_few(need: Need, domains: int, capacity: DomainCapacity) -> Iterator[str]:
     what = f"{_name(need)} needs {need.nodes} whole nodes in one clique"
     largest = max(capacity.cliques, key=lambda clique: clique.free, default=None)
     if largest is None:
@@ -85,7 +87,7 @@ def _too_few(need: Need, domains: int, capacity: Capacity) -> Iterator[str]:
         yield f"{what}; the free nodes are enough for {enough} of {domains} replicas"
 
 
-def _mixed(need: Need, capacity: Capacity, *, one_clique: bool) -> Iterator[str]:
+def _mixed(need: Need, capacity: DomainCapacity, *, one_clique: bool) -> Iterator[str]:
     # With the affinity, a domain spans two products only in a clique that has no pool large enough.
     large = [clique.pools for clique in capacity.cliques if clique.free >= need.nodes]
     pools = [pool for clique in capacity.cliques for pool in clique.pools]
@@ -102,7 +104,7 @@ def _mixed(need: Need, capacity: Capacity, *, one_clique: bool) -> Iterator[str]
         yield f"{_name(need)} may span {len(products)} GPU products ({shown}); select nodes of one"
 
 
-def _shared_nodes(need: Need, capacity: Capacity) -> Iterator[str]:
+def _shared_nodes(need: Need, capacity: DomainCapacity) -> Iterator[str]:
     sizes: list[NodePool] = [pool for clique in capacity.cliques for pool in clique.pools if pool.gpus_per_node]
     whole = min((pool.gpus_per_node for pool in sizes), default=0)
     for clique, gpus in need.gpus.items():

@@ -7,7 +7,7 @@ from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodClaim
 
 from gkm_operator.admission.domains.placement import place
-from gkm_operator.admission.domains.requests import Request, ReviewedPod
+from gkm_operator.admission.domains.requests import DomainRequest, ReviewedPod
 from gkm_operator.admission.domains.view import View, ViewUnavailable
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
@@ -26,7 +26,7 @@ class PodReview:
         self._settings = settings
         self._gpus = GPURequests(settings)
 
-    def decide(self, request: Request[ReviewedPod]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedPod]) -> ReviewResponse:
         """Return the response."""
         pod = request.object
         name = pod.metadata.label(DOMAIN_LABEL)

@@ -29,7 +29,7 @@ class ObjectInvalid(ValueError):
     """The object of a request cannot be read; the message names the place."""
 
 
-class ReviewedMetadata(MnnvlMetadata, frozen=True):
+class PatchedMetadata(MnnvlMetadata, frozen=True):
     """Metadata with what a patch must know: whether there are labels and annotations, also others than those read."""
 
     has_labels: bool = False
@@ -71,7 +71,7 @@ class PodAffinity(Struct, frozen=True):
     )
 
 
-class Affinity(Struct, frozen=True, rename="camel"):
+class WorkloadAffinity(Struct, frozen=True, rename="camel"):
     """The affinity of a pod."""
 
     pod_affinity: PodAffinity | None = None
@@ -80,7 +80,7 @@ class Affinity(Struct, frozen=True, rename="camel"):
 class ReviewedPodSpec(PodSpec, frozen=True):
     """A pod specification with its affinity."""
 
-    affinity: Affinity | None = None
+    affinity: WorkloadAffinity | None = None
 
 
 class ReviewedCliqueSpec(CliqueSpec, frozen=True):
@@ -92,26 +92,26 @@ class ReviewedCliqueSpec(CliqueSpec, frozen=True):
 class ReviewedSet(PodCliqueSet, frozen=True):
     """A PodCliqueSet."""
 
-    metadata: ReviewedMetadata
+    metadata: PatchedMetadata
 
 
 class ReviewedClique(PodClique, frozen=True):
     """A PodClique."""
 
-    metadata: ReviewedMetadata
+    metadata: PatchedMetadata
     spec: ReviewedCliqueSpec = ReviewedCliqueSpec()
 
 
 class ReviewedScalingGroup(Struct, frozen=True):
     """A PodCliqueScalingGroup."""
 
-    metadata: ReviewedMetadata
+    metadata: PatchedMetadata
 
 
 class ReviewedPod(Struct, frozen=True):
     """A pod."""
 
-    metadata: ReviewedMetadata
+    metadata: PatchedMetadata
     spec: ReviewedPodSpec = ReviewedPodSpec()
 
 
@@ -136,7 +136,7 @@ class Envelope(AdmissionRequest, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Generic[T]):
+class DomainRequest(Generic[T]):
     """A request about an object; `old` is None at its creation, and at its deletion, where `object` is the old one."""
 
     operation: str
@@ -158,7 +158,7 @@ def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
     return request
 
 
-def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
+def decode(envelope: Envelope, kind: type[T]) -> DomainRequest[T]:
     """Return the request with its objects.
 
     Raises:
@@ -170,7 +170,7 @@ def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
     if found is None:
         raise ObjectInvalid(f"{envelope.operation} without an object")
     user = _decode(envelope.user_info, UserInfo) or _NO_USER
-    return Request(envelope.operation, envelope.namespace, found, old, user)
+    return DomainRequest(envelope.operation, envelope.namespace, found, old, user)
 
 
 def _decode(raw: Raw, kind: type[T]) -> T | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
-from gkm.api.domain_capacity import Capacity
+from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.grove import PodCliqueSet
 from gkm.api.pod_specs import PodClaim
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, Resource
@@ -75,7 +75,7 @@ class ReviewView:
         return self._cluster.grove_manages_domains
 
     @property
-    def capacity(self) -> Capacity | None:
+    def capacity(self) -> DomainCapacity | None:
         """See View."""
         return self._cluster.capacity
 

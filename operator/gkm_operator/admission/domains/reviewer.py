@@ -21,7 +21,7 @@ from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cliques import CliqueReview, ScalingGroupReview
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.pods import PodReview
-from gkm_operator.admission.domains.requests import Envelope, ObjectInvalid, Request
+from gkm_operator.admission.domains.requests import DomainRequest, Envelope, ObjectInvalid
 from gkm_operator.admission.domains.review_view import ReviewView, Unread
 from gkm_operator.admission.domains.sets import SetDefaults, SetValidation
 from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
@@ -39,7 +39,7 @@ WAITING_BYTES = 16 << 20
 class Decision(Protocol[T]):
     """Decides about one request."""
 
-    def decide(self, request: Request[T]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[T]) -> ReviewResponse:
         """Return the response.
 
         Raises:

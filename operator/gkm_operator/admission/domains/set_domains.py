@@ -8,9 +8,9 @@ from gkm.api.mnnvl_metadata import PART_OF, REPLICA_INDEX, MnnvlMetadata
 
 from gkm_operator.admission.domains.view import View, ViewUnavailable
 from gkm_operator.mnnvl import dialect
-from gkm_operator.mnnvl.difference import Difference, difference, existing
+from gkm_operator.mnnvl.difference import DomainDifference, difference, existing
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
-from gkm_operator.mnnvl.required import DomainKey, replica_index, required_domains
+from gkm_operator.mnnvl.required import SetDomainKey, replica_index, required_domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class SetDomains:
     """
 
     pod_clique_set: PodCliqueSet
-    required: frozenset[DomainKey]
-    difference: Difference
-    joinable: Mapping[DomainKey, JoinableDomain]
-    leaving: Mapping[DomainKey, JoinableDomain]
+    required: frozenset[SetDomainKey]
+    difference: DomainDifference
+    joinable: Mapping[SetDomainKey, JoinableDomain]
+    leaving: Mapping[SetDomainKey, JoinableDomain]
     foreign: frozenset[str]
 
 

@@ -11,7 +11,7 @@ from gkm.api.network_settings import Network
 
 from gkm_operator.admission.domains import fit
 from gkm_operator.admission.domains.patches import add_entries
-from gkm_operator.admission.domains.requests import Request, ReviewedSet
+from gkm_operator.admission.domains.requests import DomainRequest, ReviewedSet
 from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
 from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
 from gkm_operator.mnnvl import dialect, enrollment
@@ -28,7 +28,7 @@ class SetDefaults:
         self._view = view
         self._gpus = GPURequests(settings)
 
-    def decide(self, request: Request[ReviewedSet]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if a claim cannot be read."""
         found = request.object
         # Where Grove itself manages domains, its own webhook enrolls sets.
@@ -50,7 +50,7 @@ class SetValidation:
         self._settings = settings
         self._gpus = GPURequests(settings)
 
-    def decide(self, request: Request[ReviewedSet]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
         """Return the response; raise TooManyClaims if a new set has them."""
         new, old = request.object, request.old
         if new.metadata.terminating:

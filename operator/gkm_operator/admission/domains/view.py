@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from gkm.api.computedomains import ComputeDomain
-from gkm.api.domain_capacity import Capacity
+from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.grove import PodCliqueSet
 from gkm.kube.resources import Resource
 
@@ -29,7 +29,7 @@ class View(Protocol):
         """Return whether the installed Grove operator writes ComputeDomains; None while that is unknown."""
 
     @property
-    def capacity(self) -> Capacity | None:
+    def capacity(self) -> DomainCapacity | None:
         """Return the capacity for domains; None while that is unknown."""
 
     def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:

@@ -30,7 +30,7 @@ _NULL = Raw(b"null")
 _ENDED = ENDED | {"Ending"}
 
 
-class ReviewedMetadata(Struct, frozen=True, rename="camel"):
+class ClusterWideMetadata(Struct, frozen=True, rename="camel"):
     """The metadata of a cluster-wide object."""
 
     name: str = ""
@@ -45,7 +45,7 @@ class ReviewedMetadata(Struct, frozen=True, rename="camel"):
 class ReviewedIdentity(Struct, frozen=True):
     """An object that is deleted: a broken one must be deletable too."""
 
-    metadata: ReviewedMetadata
+    metadata: ClusterWideMetadata
 
 
 class ReviewedTemplateSpec(Struct, frozen=True, rename="camel"):
@@ -69,7 +69,7 @@ class ReviewedTemplateSpec(Struct, frozen=True, rename="camel"):
 class ReviewedTemplate(Struct, frozen=True):
     """A GroupTemplate."""
 
-    metadata: ReviewedMetadata
+    metadata: ClusterWideMetadata
     spec: ReviewedTemplateSpec
 
     @property
@@ -81,7 +81,7 @@ class ReviewedTemplate(Struct, frozen=True):
 class ReviewedPool(Struct, frozen=True):
     """A Pool without its status."""
 
-    metadata: ReviewedMetadata
+    metadata: ClusterWideMetadata
     spec: PoolSpec
 
 

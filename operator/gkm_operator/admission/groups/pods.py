@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gkm_operator.admission.domains.placement import place
 from gkm_operator.admission.domains.pods import tolerant
-from gkm_operator.admission.domains.requests import Request, ReviewedPodSpec
+from gkm_operator.admission.domains.requests import DomainRequest, ReviewedPodSpec
 from gkm_operator.admission.domains.view import View
 from gkm_operator.admission.groups.objects import TASK_GROUPS
 from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
@@ -46,7 +46,7 @@ class TaskPodReview:
         self._settings = settings
         self._gpus = GPURequests(settings)
 
-    def decide(self, request: Request[ReviewedTaskPod]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedTaskPod]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if the group cannot be read."""
         pod = request.object
         name = pod.label(GROUP_LABEL)

@@ -8,7 +8,7 @@ from gkm.templates.checks import check
 from gkm.templates.planning import PoolTemplate, merged_objects, sample_objects
 from gkm.templates.values import Json, TemplateInvalid
 
-from gkm_operator.admission.domains.requests import Request
+from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.groups.objects import ReviewedPool
 from gkm_operator.admission.groups.view import ObjectRefused, Partners, Templates
 from gkm_operator.admission.review import ReviewResponse, refused
@@ -24,7 +24,7 @@ class PoolReview:
         self._partners = partners
         self._clock = clock
 
-    def decide(self, request: Request[ReviewedPool]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedPool]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if the cluster cannot be read."""
         pool, until = request.object, self._clock() + DRY_RUN_SECONDS
         try:

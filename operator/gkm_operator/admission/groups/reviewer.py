@@ -12,7 +12,7 @@ from gkm.api.network_settings import Network
 from gkm.templates.values import RenderingUnavailable
 
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.requests import Request
+from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.domains.reviewer import Budgets, Decision, WorkloadReviewer
 from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.admission.groups.objects import ReviewedGroup, ReviewedIdentity, ReviewedPool, ReviewedTemplate
@@ -39,7 +39,7 @@ class InTime(Generic[T]):
         self._decision = decision
         self._flights = flights
 
-    def decide(self, request: Request[T]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[T]) -> ReviewResponse:
         """Return the response.
 
         Raises:

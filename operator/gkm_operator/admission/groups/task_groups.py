@@ -8,7 +8,7 @@ from gkm.hoststate.names import quoted
 from gkm.templates.planning import planned_objects
 from gkm.templates.values import TemplateInvalid
 
-from gkm_operator.admission.domains.requests import Request
+from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.groups.objects import ReviewedGroup
 from gkm_operator.admission.groups.pools import templates_of
 from gkm_operator.admission.groups.view import Partners
@@ -21,7 +21,7 @@ class TaskGroupReview:
     def __init__(self, partners: Partners) -> None:
         self._partners = partners
 
-    def decide(self, request: Request[ReviewedGroup]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedGroup]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if the cluster cannot be read."""
         group = request.object.group
         if request.operation != "CREATE":

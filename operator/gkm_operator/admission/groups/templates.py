@@ -11,7 +11,7 @@ from gkm.kube.discovery import KindName
 from gkm.templates.planning import findings, merged_objects, sample_object
 from gkm.templates.values import Json, TemplateInvalid
 
-from gkm_operator.admission.domains.requests import Request, UserInfo
+from gkm_operator.admission.domains.requests import DomainRequest, UserInfo
 from gkm_operator.admission.groups.objects import ReviewedIdentity, ReviewedTemplate
 from gkm_operator.admission.groups.view import ObjectRefused, Partners, Templates
 from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
@@ -25,7 +25,7 @@ class TemplateReview:
     def __init__(self, partners: Partners) -> None:
         self._partners = partners
 
-    def decide(self, request: Request[ReviewedTemplate]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedTemplate]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if the cluster cannot be read."""
         template = request.object
         planned, renderer, settings = template.planned, self._partners.renderer, self._partners.settings
@@ -81,7 +81,7 @@ class TemplateDeletion:
     def __init__(self, templates: Templates) -> None:
         self._templates = templates
 
-    def decide(self, request: Request[ReviewedIdentity]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[ReviewedIdentity]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if the pools cannot be read."""
         metadata = request.object.metadata
         pools = sorted(pool.metadata.name for pool in self._templates.pools_of(metadata.name))

@@ -12,7 +12,7 @@ from gkm.api.node_labels import cache_label
 from gkm.hoststate.names import CacheRef, quoted
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
-from gkm_operator.admission.domains.requests import Request
+from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.pods import containers, wishes
 from gkm_operator.admission.pods.additions import Additions, Injected, Report, annotated
 from gkm_operator.admission.pods.objects import CacheContainer, CachePod, Volume
@@ -44,7 +44,7 @@ class PodCacheReview:
     settings: Network
     node_labels: bool
 
-    def decide(self, request: Request[CachePod]) -> ReviewResponse:
+    def decide(self, request: DomainRequest[CachePod]) -> ReviewResponse:
         """Return the response."""
         pod, metadata = request.object, request.object.metadata
         default = "" if wishes.has_label(metadata) else self.caches.default(request.namespace)

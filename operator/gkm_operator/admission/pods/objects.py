@@ -16,7 +16,7 @@ class Variable(Struct, frozen=True):
     value: str | None = None
 
 
-class Mount(Struct, frozen=True, rename="camel"):
+class VolumeMount(Struct, frozen=True, rename="camel"):
     """An entry of volumeMounts."""
 
     mount_path: str = ""
@@ -40,7 +40,7 @@ class CacheContainer(Container, frozen=True, rename="camel"):
     """A container with its environment and mounts."""
 
     env: Annotated[tuple[Variable, ...], Meta(max_length=MAX_ENTRIES)] | None = None
-    volume_mounts: Annotated[tuple[Mount, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+    volume_mounts: Annotated[tuple[VolumeMount, ...], Meta(max_length=MAX_ENTRIES)] | None = None
 
 
 class Expression(Struct, frozen=True):

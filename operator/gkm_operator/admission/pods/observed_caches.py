@@ -13,7 +13,7 @@ from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from msgspec import Struct, structs
 
 
-class ThinMetadata(Struct, frozen=True, gc=False):
+class NamespaceMetadata(Struct, frozen=True, gc=False):
     """The labels of a namespace."""
 
     labels: dict[str, str] | None = None
@@ -34,12 +34,12 @@ class ThinCache(Struct, frozen=True, gc=False):
 class ThinNamespace(Struct, frozen=True):
     """A namespace with the name of its default cache."""
 
-    metadata: ThinMetadata
+    metadata: NamespaceMetadata
     default: str = ""
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "default", (self.metadata.labels or {}).get(DEFAULT_CACHE, ""))
-        structs.force_setattr(self, "metadata", ThinMetadata())
+        structs.force_setattr(self, "metadata", NamespaceMetadata())
 
 
 CACHES, CLUSTER_CACHES = GKMCACHES.of(ThinCache), CLUSTERGKMCACHES.of(ThinCache)

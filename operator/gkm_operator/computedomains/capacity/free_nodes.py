@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
-from gkm.api.domain_capacity import MAX_BYTES, MAX_CLIQUES, MAX_POOLS, Capacity, CliqueCapacity, NodePool
+from gkm.api.domain_capacity import MAX_BYTES, MAX_CLIQUES, MAX_POOLS, CliqueCapacity, DomainCapacity, NodePool
 
 from gkm_operator.computedomains.capacity.nodes import FabricNode
 
@@ -18,7 +18,7 @@ _Pool = tuple[str, int]
 _Counts = list[int]
 
 
-def capacity(nodes: Iterable[FabricNode], is_busy: Callable[[str], bool]) -> Capacity:
+def capacity(nodes: Iterable[FabricNode], is_busy: Callable[[str], bool]) -> DomainCapacity:
     """Return the capacity; `is_busy` returns whether a pod on a node requests GPUs. The order of nodes does not matter.
 
     A node without a device plugin counts with 0 GPUs: DRA assigns them, and no field of the node has their number.
@@ -33,13 +33,13 @@ def capacity(nodes: Iterable[FabricNode], is_busy: Callable[[str], bool]) -> Cap
     without_fabric = _pools(cliques.pop("", {}))
     found = [CliqueCapacity(name, _pools(pools)) for name, pools in cliques.items()]
     found.sort(key=lambda clique: (-clique.free, clique.name))
-    return Capacity(tuple(found[:MAX_CLIQUES]), without_fabric)
+    return DomainCapacity(tuple(found[:MAX_CLIQUES]), without_fabric)
 
 
-def capacity_text(found: Capacity) -> str:
+def capacity_text(found: DomainCapacity) -> str:
     """Return a capacity as JSON of at most MAX_TEXT bytes; the cliques with the fewest free nodes are omitted."""
     while len(text := msgspec.json.encode(found)) > MAX_TEXT:
-        found = Capacity(found.cliques[: len(found.cliques) // 2], found.without_fabric)
+        found = DomainCapacity(found.cliques[: len(found.cliques) // 2], found.without_fabric)
     return text.decode()
 
 

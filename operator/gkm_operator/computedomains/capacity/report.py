@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
-from gkm.api.domain_capacity import CAPACITY_KEY, CONDITIONS_KEY, CONFIG_MAP, Capacity
+from gkm.api.domain_capacity import CAPACITY_KEY, CONDITIONS_KEY, CONFIG_MAP, DomainCapacity
 from gkm.api.meta import Condition
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
@@ -32,7 +32,7 @@ class CapacityReport:
         api: Api,
         namespace: str,
         *,
-        capacity: Callable[[], Capacity],
+        capacity: Callable[[], DomainCapacity],
         conditions: Callable[[], Sequence[Condition]],
         leads: Callable[[], bool],
         clock: Clock = time.monotonic,

@@ -9,7 +9,7 @@ from gkm.api.grove import PodCliqueSet
 from gkm_operator.computedomains.claims import Unseen
 from gkm_operator.computedomains.objects import DesiredDomain, is_released, of_set
 from gkm_operator.mnnvl.difference import difference, existing
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Required:
     domain is not created, and not released either. `unseen` are these claims.
     """
 
-    certainly: frozenset[DomainKey] = frozenset()
-    possibly: frozenset[DomainKey] = frozenset()
+    certainly: frozenset[SetDomainKey] = frozenset()
+    possibly: frozenset[SetDomainKey] = frozenset()
     unseen: frozenset[Unseen] = frozenset()
 
 

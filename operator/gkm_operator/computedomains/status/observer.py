@@ -9,7 +9,7 @@ from typing import Any
 
 from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.config import Config
-from gkm.api.domain_capacity import Capacity
+from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
@@ -101,7 +101,7 @@ class DomainObserver:
         uid = template.metadata.label(NODE_LABEL) if template else ""
         return template if uid and not self._by_uid.get(uid) else None
 
-    def capacity(self) -> Capacity:
+    def capacity(self) -> DomainCapacity:
         """Return the whole free nodes."""
         return capacity(self._nodes.values(), self._is_busy)
 

@@ -18,7 +18,7 @@ from threading import Thread, Timer
 from gkm.topology.providers import Provider, ProviderFailed, ProviderStopped
 
 from gkm_operator.hypernodes.providers import registry
-from gkm_operator.hypernodes.providers.connection import Connection
+from gkm_operator.hypernodes.providers.connection import ControllerConnection
 from gkm_operator.hypernodes.providers.messages import MAX_FAILURE, STOP_SECONDS, FromChild, Start
 
 FAILED = 1
@@ -34,7 +34,7 @@ def main() -> None:
     channel = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 -- a descriptor is needed
         os.dup2(nothing.fileno(), 0)
-    connection = Connection(channel)
+    connection = ControllerConnection(channel)
     # Threads of the provider fail it as `start` does.
     threading.excepthook = lambda caught: _fail(connection, caught.exc_value)
     try:
@@ -47,7 +47,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _run(start: Start, connection: Connection) -> None:
+def _run(start: Start, connection: ControllerConnection) -> None:
     # An allocation fails before the controllers end the process group: pages of files count there too.
     memory = start.max_memory_bytes - min(_FILES_BYTES, start.max_memory_bytes // 4)
     for limit, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_DATA, memory)):
@@ -67,7 +67,7 @@ def _run(start: Start, connection: Connection) -> None:
     has_stopped.wait()
 
 
-def _listen(connection: Connection, provider: Provider, has_stopped: Flag) -> None:
+def _listen(connection: ControllerConnection, provider: Provider, has_stopped: Flag) -> None:
     """Apply messages until the provider is to stop, and stop it."""
     while (message := connection.receive()) is not None and not message.stop:
         connection.apply(message)
@@ -85,7 +85,7 @@ def _listen(connection: Connection, provider: Provider, has_stopped: Flag) -> No
     os._exit(0)
 
 
-def _fail(connection: Connection, error: BaseException | None) -> None:
+def _fail(connection: ControllerConnection, error: BaseException | None) -> None:
     """Send what has failed, and exit."""
     if isinstance(error, ProviderStopped) and connection.stopped.is_set():
         return

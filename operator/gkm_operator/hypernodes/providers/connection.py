@@ -25,7 +25,7 @@ from gkm_operator.hypernodes.providers.messages import (
 from gkm_operator.hypernodes.providers.view import LiveView
 
 
-class Connection:
+class ControllerConnection:
     """Messages with the controllers. It is the `events` and the `replies` of a provider, and has its view."""
 
     def __init__(self, channel: socket.socket) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from gkm.hoststate.files import UnreadableState, read_bounded
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.providers import Provider, ProviderFailed
 from msgspec import Meta, Struct
 
@@ -14,7 +14,7 @@ from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, pa
 MAX_FILE_BYTES = 64 << 20
 
 
-Parse = Callable[[bytes, Known], Discovery]
+Parse = Callable[[bytes, Known], FabricDiscovery]
 
 
 class FileConfig(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -32,7 +32,7 @@ def file_provider(name: str, config: Mapping[str, Any], parse: Parse, refused: t
     """
     settings = parse_config(config, FileConfig)
 
-    def read(known: Known) -> Discovery:
+    def read(known: Known) -> FabricDiscovery:
         data = _read(settings.file)
         try:
             return parse(data, known)

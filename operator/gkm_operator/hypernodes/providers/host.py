@@ -14,17 +14,17 @@ from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import LABELS, Reply
 from gkm.topology.quarantine import Quarantined
 
-from gkm_operator.hypernodes.providers.mailbox import ClusterView
+from gkm_operator.hypernodes.providers.mailbox import ProvidersView
 from gkm_operator.hypernodes.providers.messages import STOP_SECONDS
-from gkm_operator.hypernodes.providers.session import Limits
+from gkm_operator.hypernodes.providers.session import ChildLimits
 from gkm_operator.hypernodes.providers.status import ProviderStatus
 from gkm_operator.hypernodes.providers.supervisor import (
     BACKOFF,
     KILL_SECONDS,
     TERM_SECONDS,
     Cluster,
-    Credentials,
-    Observer,
+    ProviderObserver,
+    ProviderSecrets,
     Supervisor,
     Surroundings,
 )
@@ -38,14 +38,14 @@ class ProviderHost:
     def __init__(
         self,
         settings: Topology,
-        credentials: Credentials,
-        observer: Observer,
+        credentials: ProviderSecrets,
+        observer: ProviderObserver,
         cluster: Cluster,
         *,
-        limits: Limits | None = None,
+        limits: ChildLimits | None = None,
         backoff: Backoff = BACKOFF,
     ) -> None:
-        self.view = ClusterView()
+        self.view = ProvidersView()
         """What the providers see as `hypernodes`."""
         shared = Surroundings(settings.provider_path, credentials, observer, cluster, self.view, backoff)
         self._supervisors = {

@@ -15,7 +15,7 @@ import msgspec
 from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics import infiniband
 from gkm.topology.fabrics.ibnetdiscover import NotASurvey
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Provider
@@ -52,7 +52,7 @@ class SurveyReader:
         """Networks that cannot be used beside the others, and why."""
         self._again = 0.0
 
-    def read(self, known: Known) -> Discovery:
+    def read(self, known: Known) -> FabricDiscovery:
         """Return the HyperNodes of all surveys.
 
         Raises:
@@ -69,7 +69,7 @@ class SurveyReader:
         while usable := self._usable():
             networks = sorted({*usable.values()})
             found = discover(networks)
-            if isinstance(found, Discovery):
+            if isinstance(found, FabricDiscovery):
                 break
             self._left_out[self._harmful(networks, discover, deadline)] = found
         else:
@@ -89,7 +89,7 @@ class SurveyReader:
         return {node: network for node, network in wanted.items() if network not in self._left_out}
 
     def _harmful(
-        self, networks: Sequence[bytes], discover: Callable[[Sequence[bytes]], Discovery | str], deadline: float
+        self, networks: Sequence[bytes], discover: Callable[[Sequence[bytes]], FabricDiscovery | str], deadline: float
     ) -> bytes:
         """Return a network without which the others can be used; the first one if there is none, or not soon.
 
@@ -100,7 +100,7 @@ class SurveyReader:
         for network in candidates:
             if self._clock() >= deadline:
                 break
-            if isinstance(discover([other for other in networks if other != network]), Discovery):
+            if isinstance(discover([other for other in networks if other != network]), FabricDiscovery):
                 return network
         return candidates[0]
 
@@ -132,7 +132,7 @@ def _rest(counts: bool) -> str:  # noqa: FBT001 -- what the text depends on
     return "; its last good one counts on" if counts else ""
 
 
-def _discover(known: Known, fabrics: Iterable[NodeFabric], networks: Iterable[bytes]) -> Discovery | str:
+def _discover(known: Known, fabrics: Iterable[NodeFabric], networks: Iterable[bytes]) -> FabricDiscovery | str:
     """Return the HyperNodes of networks, or why there are none."""
     try:
         subnets = [msgspec.msgpack.decode(network, type=Subnet) for network in networks]

@@ -6,7 +6,7 @@ from typing import Any
 
 from gkm.api.topology_settings import LldpConfig
 from gkm.topology.fabrics import lldp
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.providers import Provider
 
 from gkm_operator.hypernodes.providers.polling import Known, following, parse_config
@@ -18,5 +18,5 @@ def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Pr
     return following("lldp", partial(_read, lldp.matching(settings.interfaces)))
 
 
-def _read(counts: lldp.Counts, known: Known) -> Discovery:
+def _read(counts: lldp.Counts, known: Known) -> FabricDiscovery:
     return lldp.discover(known.view.fabrics("Neighbors"), known.nodes, known.existing, counts)

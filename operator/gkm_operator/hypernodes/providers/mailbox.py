@@ -14,7 +14,7 @@ from threading import Lock
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import ClusterNode, Reply
 
-from gkm_operator.hypernodes.providers.messages import Key, Observed, Start, ToChild, encode
+from gkm_operator.hypernodes.providers.messages import AgentReport, Key, Start, ToChild, encode
 
 MAX_REPLIES = 1_024
 MAX_VIEW = 200_000
@@ -32,10 +32,10 @@ READS: Mapping[str, frozenset[str]] = {
 """The kinds that built-in providers read."""
 _OTHERS_READ = frozenset({"HyperNode", "Node"})
 
-Value = HyperNode | ClusterNode | Observed
+Value = HyperNode | ClusterNode | AgentReport
 
 
-class ClusterView:
+class ProvidersView:
     """All HyperNodes of the cluster, its Nodes and what agents report, for the children. Thread-safe."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class ClusterView:
 
 
 def _key(value: Value) -> Key:
-    if isinstance(value, Observed):
+    if isinstance(value, AgentReport):
         return value.kind, value.name
     return "HyperNode" if isinstance(value, HyperNode) else "Node", value.name
 
@@ -82,7 +82,7 @@ def _key(value: Value) -> Key:
 class Mailbox:
     """Messages for one child, which one thread takes. `waiting` becomes readable when there is a message."""
 
-    def __init__(self, start: Start, view: ClusterView) -> None:
+    def __init__(self, start: Start, view: ProvidersView) -> None:
         self._start: Start | None = start
         self._view = view
         self._reads = READS.get(start.name, _OTHERS_READ)
@@ -148,7 +148,7 @@ class Mailbox:
     def _changes(self) -> ToChild:
         hypernodes: list[HyperNode] = []
         nodes: list[ClusterNode] = []
-        observed: list[Observed] = []
+        observed: list[AgentReport] = []
         deleted: list[Key] = []
         size = 0
         while self._changed and size < _NAMES_EACH:
@@ -161,7 +161,7 @@ class Mailbox:
             elif isinstance(value, HyperNode):
                 hypernodes.append(value)
                 size += len(value.members)
-            elif isinstance(value, Observed):
+            elif isinstance(value, AgentReport):
                 observed.append(value)
                 size += len(value.data) // _PART_BYTES
             else:

@@ -49,7 +49,7 @@ class Start(Struct, frozen=True):
     written: Written = Written()
 
 
-class Observed(Struct, frozen=True):
+class AgentReport(Struct, frozen=True):
     """What an agent reports of a node, for built-in providers.
 
     Ports and Neighbors are a NodeFabric in JSON without the rest; a Survey is the text in its ConfigMap.
@@ -66,7 +66,7 @@ class ToChild(Struct, frozen=True, omit_defaults=True):
     start: Start | None = None
     hypernodes: tuple[HyperNode, ...] = ()
     nodes: tuple[ClusterNode, ...] = ()
-    observed: tuple[Observed, ...] = ()
+    observed: tuple[AgentReport, ...] = ()
     deleted: tuple[Key, ...] = ()
     synced: bool = False
     reply: Reply | None = None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gkm.topology.fabrics import lldp, netq
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.providers import Provider
 
@@ -17,5 +17,5 @@ def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Pr
     return file_provider("netq", config, _parse, OutputUnreadable)
 
 
-def _parse(data: bytes, known: Known) -> Discovery:
+def _parse(data: bytes, known: Known) -> FabricDiscovery:
     return lldp.from_netq(netq.decode(data), known.nodes, known.existing)

@@ -12,7 +12,7 @@ from threading import Event as Flag
 from typing import Any, TypeVar, cast
 
 import msgspec
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.providers import Action, Event, Events, HyperNodeView, ProviderFailed, Replies
 from msgspec import Struct
@@ -47,7 +47,7 @@ class Known:
         return [node.name for node in self.view.nodes()]
 
 
-Read = Callable[[Known], Discovery]
+Read = Callable[[Known], FabricDiscovery]
 """Reads a source; raises ProviderFailed, SourceMissing or TooIrregular."""
 
 
@@ -65,7 +65,7 @@ class PollingProvider:
     def start(self, events: Events, replies: Replies, hypernodes: HyperNodeView) -> None:
         """Send what is read, until `stop`."""
         view = cast("LiveView", hypernodes)  # built-in providers see all that there is
-        found: Discovery | None = None
+        found: FabricDiscovery | None = None
         sent: object = None
         names: frozenset[str] = frozenset()
         read = -1

@@ -31,7 +31,7 @@ _LAST_READS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChildLimits:
     """What a child may take, in seconds where nothing else is stated.
 
     `start`: until its first event. `stale`: between two events, 0 for ever, None as the provider states. `message`:
@@ -53,7 +53,9 @@ class Limits:
 class Session:
     """Messages with one child, until it ends. `receive` applies an event and returns whether it counts."""
 
-    def __init__(self, child: ChildProcess, mailbox: Mailbox, limits: Limits, receive: Callable[[Event], bool]) -> None:
+    def __init__(
+        self, child: ChildProcess, mailbox: Mailbox, limits: ChildLimits, receive: Callable[[Event], bool]
+    ) -> None:
         self._child = child
         self._mailbox = mailbox
         self._limits = limits

@@ -26,9 +26,9 @@ from gkm.topology.quarantine import Quarantined
 from msgspec.structs import replace as changed
 
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
-from gkm_operator.hypernodes.providers.mailbox import READS, ClusterView, Mailbox
+from gkm_operator.hypernodes.providers.mailbox import READS, Mailbox, ProvidersView
 from gkm_operator.hypernodes.providers.messages import MAX_FAILURE, Start, Written
-from gkm_operator.hypernodes.providers.session import Limits, Session
+from gkm_operator.hypernodes.providers.session import ChildLimits, Session
 from gkm_operator.hypernodes.providers.status import ProviderFault, ProviderStatus, State
 
 _LOG = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ BACKOFF = Backoff(2.0, 300.0)
 """Pauses before a start: at least a second."""
 
 
-class Credentials(Protocol):
+class ProviderSecrets(Protocol):
     """Secrets of GKM's namespace."""
 
     def read(self, secret: str) -> Mapping[str, bytes]:
@@ -63,7 +63,7 @@ class Cluster(Protocol):
         """Return the names of domains that schedulers see."""
 
 
-class Observer(Protocol):
+class ProviderObserver(Protocol):
     """Sees what providers send and how they are. Called from the threads of the providers; it must not block."""
 
     def hypernodes_changed(self, provider: str) -> None:
@@ -78,10 +78,10 @@ class Surroundings:
     """What all providers share."""
 
     path: str
-    credentials: Credentials
-    observer: Observer
+    credentials: ProviderSecrets
+    observer: ProviderObserver
     cluster: Cluster
-    view: ClusterView
+    view: ProvidersView
     backoff: Backoff = BACKOFF
     clock: Callable[[], float] = time.time
 
@@ -89,12 +89,12 @@ class Surroundings:
 class Supervisor:
     """An external provider. `run` belongs to one thread, the rest is thread-safe."""
 
-    def __init__(self, provider: TopologyProvider, shared: Surroundings, limits: Limits | None = None) -> None:
+    def __init__(self, provider: TopologyProvider, shared: Surroundings, limits: ChildLimits | None = None) -> None:
         self.name = provider.name
         self._provider = provider
         self._shared = shared
         self._limits = replace(
-            limits or Limits(provider.memory),
+            limits or ChildLimits(provider.memory),
             max_memory_bytes=provider.memory,
             stale=provider.stale_seconds,
         )

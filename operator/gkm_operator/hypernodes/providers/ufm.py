@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from gkm.topology.fabrics.infiniband import from_subnets
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.fabrics.ufm import MAX_ROWS, PortRow, decode, subnet
 from gkm.topology.providers import Provider, ProviderFailed
@@ -59,7 +59,7 @@ def _authentication(credentials: Mapping[str, bytes]) -> tuple[str, str]:
     return "/ufmRest", base64.b64encode(user + b":" + password).decode("ascii")
 
 
-def _read(source: HttpsSource, path: str, known: Known) -> Discovery:
+def _read(source: HttpsSource, path: str, known: Known) -> FabricDiscovery:
     """Return the HyperNodes of all ports.
 
     A page with another number of rows than requested is the last one, and so is a repeated one: not every version of

@@ -15,17 +15,17 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _GROUP, _RSS = 5 - 3, 24 - 3
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     """The number of processes, and their resident memory in bytes."""
 
     processes: int
     resident: int
 
 
-def usage_of(group: int) -> Usage:
+def usage_of(group: int) -> ProcessUsage:
     """Return what the processes of a group use."""
     pages = [int(fields[_RSS]) for fields in _processes() if int(fields[_GROUP]) == group]
-    return Usage(len(pages), sum(pages) * _PAGE)
+    return ProcessUsage(len(pages), sum(pages) * _PAGE)
 
 
 def _processes() -> Iterator[list[str]]:

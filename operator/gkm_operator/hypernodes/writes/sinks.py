@@ -15,14 +15,14 @@ from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import Resource
 from gkm.kube.workqueue import Retry
 
-from gkm_operator.hypernodes.findings import Blocked, Finding
+from gkm_operator.hypernodes.findings import Blocked, PartFinding
 
 _FORBIDDEN = 403
 _MISSING = frozenset({TopologyReason.KIND_MISSING, TopologyReason.RIGHTS_MISSING})
 
 
 @dataclass(slots=True)
-class Sink:
+class TreeSink:
     """`write` gets the kind that is `served`, writes what differs, raises ApiError, Retry or Blocked.
 
     The kind is the first of `kinds` that the API server has; without any the sink needs none. `install` brings it.
@@ -34,7 +34,7 @@ class Sink:
     kinds: Sequence[Resource[Any]] = ()
     install: str = ""
     served: Resource[Any] | None = None
-    finding: Finding = field(init=False)
+    finding: PartFinding = field(init=False)
 
     def __post_init__(self) -> None:
         self._set(TopologyReason.NOT_CHECKED, "the controllers have not checked the API server yet")
@@ -96,4 +96,4 @@ class Sink:
         )
 
     def _set(self, reason: TopologyReason, message: str = "", detail: str = "") -> None:
-        self.finding = Finding(self.condition, reason, message, detail)
+        self.finding = PartFinding(self.condition, reason, message, detail)

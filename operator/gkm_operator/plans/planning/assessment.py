@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from gkm.packing.asked import demand as demand_of
 from gkm.packing.values import Fix
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 
-from gkm_operator.plans.planning.decisions import CurrentPlan, Decision, decide
+from gkm_operator.plans.planning.decisions import CurrentPlan, PlanDecision, decide
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.state.node_loss import GracePeriod, NodeProblem, lost_nodes, node_problems
 from gkm_operator.plans.state.objects import WatchedRun
@@ -25,8 +25,8 @@ class RunAssessment:
 
     run: WatchedRun
     plan: PlanRecord | None
-    decision: Decision
-    demand: Demand | None
+    decision: PlanDecision
+    demand: NodeDemand | None
     found: Mapping[str, NodeProblem] = field(default_factory=dict)
     confirmed: Mapping[str, NodeProblem] = field(default_factory=dict)
     over: bool = False

@@ -27,7 +27,7 @@ class RunAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PlanDecision:
     """An action and the reason for it, which the new plan carries; "" for a first plan.
 
     `requested` is set if a user requested the new plan: the run loses nothing while the request is delayed.
@@ -52,31 +52,33 @@ class CurrentPlan:
     running: bool = False
 
 
-def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> Decision:
+def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanDecision:
     """Return the decision about a run; `current` is None if it has no plan."""
     if run.metadata.deletion_timestamp is not None:
-        return Decision(RunAction.NOTHING)
+        return PlanDecision(RunAction.NOTHING)
     if current is None:
-        return Decision(RunAction.AFRESH)
+        return PlanDecision(RunAction.AFRESH)
     over = current.plan.expired(now) and not current.running
     if (request := _replan_request(run, current, over=over)) is not None:
         return request
     if over:
-        return Decision(RunAction.EXPIRE)
+        return PlanDecision(RunAction.EXPIRE)
     if current.conflict:
-        return Decision(RunAction.AGAIN, current.conflict)
-    return Decision(RunAction.AGAIN, node_loss_message(current.lost)) if current.lost else Decision(RunAction.KEEP)
+        return PlanDecision(RunAction.AGAIN, current.conflict)
+    return (
+        PlanDecision(RunAction.AGAIN, node_loss_message(current.lost)) if current.lost else PlanDecision(RunAction.KEEP)
+    )
 
 
-def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Decision | None:
+def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> PlanDecision | None:
     """Return the decision for a user's request of a new plan, None without such a request."""
     plan, annotation = current.plan, run.replan_annotation
     if annotation and annotation != plan.replan_annotation:
         action = RunAction.AGAIN if current.running else RunAction.AFRESH
-        return Decision(action, f"the annotation {REPLAN_ANNOTATION} requested a new plan", requested=True)
+        return PlanDecision(action, f"the annotation {REPLAN_ANNOTATION} requested a new plan", requested=True)
     if _is_changed(run, plan):
         action = RunAction.AFRESH if over else RunAction.AGAIN
-        return Decision(action, f"the Run has changed since {plan.name} was made", requested=True)
+        return PlanDecision(action, f"the Run has changed since {plan.name} was made", requested=True)
     return None
 
 

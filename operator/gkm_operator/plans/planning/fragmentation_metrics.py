@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-from gkm.packing.mix import Kind
+from gkm.packing.mix import GroupKind
 from gkm.packing.values import Location, Node
 from gkm.packing.written import fragmentation_written
 from gkm.topology.eligibility import unusable
@@ -19,7 +19,7 @@ SECONDS = 15.0
 class FragmentationMetrics:
     """Measures what runs of the mix could still use. For the one thread that plans."""
 
-    def __init__(self, mix: Sequence[Kind], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, mix: Sequence[GroupKind], clock: Callable[[], float] = time.monotonic) -> None:
         self._mix = mix
         self._clock = clock
         self._state: Hashable = None

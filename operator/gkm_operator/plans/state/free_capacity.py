@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gkm.hoststate.lru import LRUCache
 from gkm.packing.inventory_of import Usable, inventory_of, version
 from gkm.packing.values import Node, Share
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 from gkm.topology.survey import TopologySurvey
 
 from gkm_operator.plans.state.objects import RunKey
@@ -106,7 +106,7 @@ class FreeCapacity:
         self.reservations = reservations
         self._by_demand: LRUCache[str, FreeGpus] = LRUCache(_MAX_INVENTORIES)
 
-    def free_for(self, run: RunKey, demand: Demand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
+    def free_for(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
         """Return the GPUs that a run may use; with `alone`, its own plan and pods count as free.
 
         `retained` are nodes that take no new groups, with the GPUs that the run keeps there.
@@ -126,7 +126,7 @@ class FreeCapacity:
         for key, free in self._by_demand.items():
             self._by_demand.put(key, free.less(reserved))
 
-    def _own(self, run: RunKey, demand: Demand, retained: Sequence[Node]) -> FreeGpus:
+    def _own(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node]) -> FreeGpus:
         usable = inventory_of(self._survey, self._pods.without(run), demand, self.reservations.without(run))
         if not retained:
             return FreeGpus.of(usable)

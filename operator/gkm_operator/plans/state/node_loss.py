@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from gkm.packing.values import Location, Node
-from gkm.topology.eligibility import Demand, Exclusion, excluded
+from gkm.topology.eligibility import Exclusion, NodeDemand, excluded
 from gkm.topology.survey import LocatedNode, TopologySurvey
 
 from gkm_operator.plans.state.plan_index import PlanRecord
@@ -52,7 +52,7 @@ class NodeIndex:
         self._bare = frozenset(survey.bare)
         self._faults = faults
 
-    def problem(self, name: str, location: Location, demand: Demand) -> NodeProblem | None:
+    def problem(self, name: str, location: Location, demand: NodeDemand) -> NodeProblem | None:
         """Return the problem of a node that a plan has at this location, None without one."""
         located = self._located.get(name)
         if located is None:
@@ -63,7 +63,7 @@ class NodeIndex:
             return NodeProblem("it does not exist any more", pods_stay=False, permanent=True)
         return self._located_problem(located, location, demand)
 
-    def _located_problem(self, located: LocatedNode, location: Location, demand: Demand) -> NodeProblem | None:
+    def _located_problem(self, located: LocatedNode, location: Location, demand: NodeDemand) -> NodeProblem | None:
         wrong = excluded(located, demand)
         if wrong is not None:
             return NodeProblem(_MESSAGES[wrong.why], wrong.why in _PODS_STAY, wrong.why in _PERMANENT)
@@ -80,7 +80,7 @@ def plan_locations(plan: PlanRecord) -> dict[str, Location]:
     return found | {share.node: group.place for group in plan.groups for share in group.nodes}
 
 
-def node_problems(plan: PlanRecord, demand: Demand, index: NodeIndex) -> dict[str, NodeProblem]:
+def node_problems(plan: PlanRecord, demand: NodeDemand, index: NodeIndex) -> dict[str, NodeProblem]:
     """Return the problems of the nodes of a plan, by node."""
     found = ((name, index.problem(name, location, demand)) for name, location in plan_locations(plan).items())
     return {name: problem for name, problem in found if problem is not None}

@@ -34,7 +34,7 @@ class RunKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class Owner(Struct, frozen=True, gc=False):
+class OwnerReference(Struct, frozen=True, gc=False):
     """An owner reference."""
 
     uid: str
@@ -49,7 +49,7 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     generation: int = 0
     annotations: dict[str, str] | None = None
-    owner_references: tuple[Owner, ...] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
 

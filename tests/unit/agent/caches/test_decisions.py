@@ -14,7 +14,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.caches import approvals as checks
 from gkm_agent.caches import decisions
-from gkm_agent.caches.approvals import Check, policy_of
+from gkm_agent.caches.approvals import Approval, policy_of
 from gkm_agent.caches.decisions import Observed, RetryAt, StartPull, WritePointer, decide
 from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 from msgspec import structs
@@ -22,7 +22,7 @@ from support.agent.fakes import A100, H100, digest_of
 
 ONE, TWO = digest_of("one"), digest_of("two")
 WANTED = WantedCache(CacheRef("ml-apps", "llama"), "registry.example/team/cache:1")
-CHECK = Check(WANTED.image, ONE, "policy", (GpuTarget("cuda", "90", 32),))
+CHECK = Approval(WANTED.image, ONE, "policy", (GpuTarget("cuda", "90", 32),))
 READY = decisions.verdict_pointer(WANTED, CHECK, preflight.check(CHECK.targets, (H100,)), Inventory((H100,)), 71)
 NOW = 1_750_000_000.0
 

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 from gkm.images.local_image import PIECE_BYTES
-from gkm_agent.capturing.destination import Stopped, UploadPace
+from gkm_agent.capturing.destination import CaptureStopped, UploadPace
 from gkm_agent.capturing.progress import CaptureState
 from gkm_agent.telemetry import metrics
 from support.agent.capturing import CaptureNode, write_key
@@ -53,7 +53,7 @@ def test_an_upload_ends_when_the_agent_stops_and_the_next_agent_finishes_it(
     worker = node.worker()
     with monkeypatch.context() as patched:
         patched.setattr(metrics.CAPTURE_BYTES, "inc", lambda _count: worker.stop(0))
-        with pytest.raises(Stopped):
+        with pytest.raises(CaptureStopped):
             worker.make_images()
     assert node.progress().state is CaptureState.PACKED
     assert node.worker().make_images()

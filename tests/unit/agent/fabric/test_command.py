@@ -5,7 +5,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from gkm_agent.fabric.command import Command, CommandFailed, find
+from gkm_agent.fabric.command import Command, FabricCommandFailed, find
 from support.host.waiting import until
 
 
@@ -29,24 +29,24 @@ def test_it_sees_no_variable_of_ours_and_starts_in_the_root() -> None:
 
 
 def test_one_that_fails_is_not_believed_and_its_complaint_is_one_bounded_line() -> None:
-    with pytest.raises(CommandFailed) as caught:
+    with pytest.raises(FabricCommandFailed) as caught:
         shell("echo half an answer; printf 'no\\nluck\\033 '; printf 'no\\nluck\\033%01000d' 7 >&2; exit 3").run()
     assert str(caught.value).startswith("sh ended with 3: no luck?")
     assert len(str(caught.value)) < 250
 
 
 def test_one_that_prints_too_much_is_ended() -> None:
-    with pytest.raises(CommandFailed, match="sh prints more than 1000 bytes"):
+    with pytest.raises(FabricCommandFailed, match="sh prints more than 1000 bytes"):
         shell("while :; do echo xxxxxxxxxxxxxxxx; done").run()
 
 
 def test_one_that_complains_without_end_is_bounded_by_its_time() -> None:
-    with pytest.raises(CommandFailed, match="no answer within"):
+    with pytest.raises(FabricCommandFailed, match="no answer within"):
         shell("while :; do echo xxxxxxxxxxxxxxxx >&2; done", seconds=0.3).run()
 
 
 def test_a_program_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match=r"sh gives no answer within 0.5 s"):
+    with pytest.raises(FabricCommandFailed, match=r"sh gives no answer within 0.5 s"):
         shell(f"sleep 600 & echo $! > {tmp_path}/child; wait", seconds=0.5).run()
     child = int((tmp_path / "child").read_text())
     until(lambda: _is_gone(child), "what it started is ended")
@@ -60,7 +60,7 @@ def _is_gone(process: int) -> bool:
 
 
 def test_one_that_leaves_a_child_with_its_output_is_ended_with_it(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match="no answer within"):
+    with pytest.raises(FabricCommandFailed, match="no answer within"):
         shell(f"sleep 600 & echo $! > {tmp_path}/child", seconds=0.5).run()
     child = int((tmp_path / "child").read_text())
     until(lambda: _is_gone(child), "what it started is ended")
@@ -68,12 +68,12 @@ def test_one_that_leaves_a_child_with_its_output_is_ended_with_it(tmp_path: Path
 
 def test_a_run_is_cancelled_from_another_thread(tmp_path: Path) -> None:
     command = shell(f"touch {tmp_path}/runs; exec sleep 600", seconds=60)
-    caught: list[CommandFailed] = []
+    caught: list[FabricCommandFailed] = []
 
     def run() -> None:
         try:
             command.run()
-        except CommandFailed as error:
+        except FabricCommandFailed as error:
             caught.append(error)
 
     thread = Thread(target=run)
@@ -85,7 +85,7 @@ def test_a_run_is_cancelled_from_another_thread(tmp_path: Path) -> None:
 
 
 def test_a_program_that_cannot_start_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match="none does not start: No such file or directory"):
+    with pytest.raises(FabricCommandFailed, match="none does not start: No such file or directory"):
         Command((f"{tmp_path}/none",), 1, 1).run()
 
 

@@ -10,9 +10,9 @@ from gkm.api.config import ConfigInvalid, parse
 from gkm.api.fabric_settings import Fabric, Ibnetdiscover, SettleThresholds
 from gkm.api.fabrics import MAX_SURVEY_BYTES
 from gkm_agent.fabric import survey as module
-from gkm_agent.fabric.command import CommandFailed
+from gkm_agent.fabric.command import FabricCommandFailed
 from gkm_agent.fabric.objects import survey_name, survey_object
-from gkm_agent.fabric.survey import NotASurvey, SubnetSurvey, pack
+from gkm_agent.fabric.survey import SubnetSurvey, UnusableSurvey, pack
 from support.agent.fabric_fakes import FakeFabricSink
 from support.host.waiting import until
 
@@ -50,7 +50,7 @@ def test_the_same_fabric_is_the_same_bytes_whenever_it_was_surveyed() -> None:
 
 @pytest.mark.parametrize("output", [b"", b"ibwarn: can't open UMAD port\n", b"#\n# Topology file\n", b"\xff" * 100])
 def test_an_output_without_a_topology_is_not_stored(output: bytes) -> None:
-    with pytest.raises(NotASurvey, match="prints no topology"):
+    with pytest.raises(UnusableSurvey, match="prints no topology"):
         pack(output)
 
 
@@ -58,7 +58,7 @@ def test_a_topology_larger_than_a_configmap_is_not_stored() -> None:
     import random  # noqa: PLC0415 -- here only
 
     noise = random.Random(1).randbytes(2 * MAX_SURVEY_BYTES)
-    with pytest.raises(NotASurvey, match=f"the limit is {MAX_SURVEY_BYTES}"):
+    with pytest.raises(UnusableSurvey, match=f"the limit is {MAX_SURVEY_BYTES}"):
         pack(b"#\nswitchguid=0x1\n" + noise)
 
 
@@ -81,7 +81,7 @@ def test_a_failed_survey_stores_nothing_and_is_logged(
 
 def test_without_ibnetdiscover_the_log_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CANDIDATES", ("/nowhere/ibnetdiscover",))
-    with pytest.raises(CommandFailed, match="install infiniband-diags"):
+    with pytest.raises(FabricCommandFailed, match="install infiniband-diags"):
         SubnetSurvey(HERE, "node-1", lambda: None, FakeFabricSink())._output()
 
 

@@ -3,7 +3,7 @@
 import pytest
 from gkm.hoststate import kernel_misses
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.kernel_misses import KernelMisses, MissReason
+from gkm.hoststate.kernel_misses import KernelMissCounts, MissReason
 from support.agent.node import Node
 
 
@@ -13,7 +13,7 @@ def test_a_pod_has_its_misses(node: Node) -> None:
     digest = node.pointer().digest
     for volume in ("csi-1", "csi-2"):
         node.mount(digest, volume)
-    misses = KernelMisses({MissReason.OTHER_OPTIONS: 2, MissReason.OTHER_PATH: 0}, 7, complete=False)
+    misses = KernelMissCounts({MissReason.OTHER_OPTIONS: 2, MissReason.OTHER_PATH: 0}, 7, complete=False)
     kernel_misses.save(node.layout, {"csi-1": misses, "gone": misses})
     node.settle()
     first, second = node.status().pods

@@ -11,14 +11,14 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_agent.caches import decisions
-from gkm_agent.caches.approvals import Check
+from gkm_agent.caches.approvals import Approval
 from gkm_agent.caches.decisions import Action, Observed, StartPull, WritePointer, decide
 from gkm_agent.caches.model import PullHold, WantedCache
 from support.agent.fakes import A100, H100, digest_of
 
 ONE, TWO = digest_of("one"), digest_of("two")
 WANTED = WantedCache(CacheRef("ml-apps", "llama"), "registry.example/team/cache:1")
-CHECK = Check(WANTED.image, ONE, "policy", (GpuTarget("cuda", "90", 32),))
+CHECK = Approval(WANTED.image, ONE, "policy", (GpuTarget("cuda", "90", 32),))
 FITS, FITS_NOT = Inventory((H100,)), Inventory((A100,))
 LOST = Inventory((), ("nvmlInit: Driver Not Loaded",))
 READY = decisions.verdict_pointer(WANTED, CHECK, preflight.check(CHECK.targets, (H100,)), FITS, 71)
@@ -41,8 +41,8 @@ POINTERS = (
 CHECKS = (
     None,
     CHECK,
-    Check(CHECK.image, ONE, "older", CHECK.targets),
-    Check(CHECK.image, TWO, "policy", CHECK.targets),
+    Approval(CHECK.image, ONE, "older", CHECK.targets),
+    Approval(CHECK.image, TWO, "policy", CHECK.targets),
 )
 DIGESTS = (None, ONE)
 
@@ -53,7 +53,7 @@ class Case:
 
     hold: PullHold | None
     pointer: Pointer | None
-    check: Check | None
+    check: Approval | None
     entry_bytes: int | None
     inventory: Inventory
     digest: str | None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gkm_cli.clusters import kubeconfig
-from gkm_cli.clusters.kubeconfig import Choice, choose
+from gkm_cli.clusters.kubeconfig import KubeconfigSelection, choose
 from support.peers import build, require
 
 
@@ -85,11 +85,11 @@ def test_in_a_pod_the_files_of_the_pod_come_after_those_of_the_user(
     pod = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     namespace = tmp_path / "namespace"
     monkeypatch.setattr(kubeconfig, "_POD_NAMESPACE", namespace)
-    assert choose(None, None, pod) == Choice(None, None, "default")
+    assert choose(None, None, pod) == KubeconfigSelection(None, None, "default")
     namespace.write_text("ml-apps\n")
-    assert choose(None, None, pod) == Choice(None, None, "ml-apps")
-    assert choose(None, None, {**pod, "POD_NAMESPACE": "other"}) == Choice(None, None, "other")
+    assert choose(None, None, pod) == KubeconfigSelection(None, None, "ml-apps")
+    assert choose(None, None, {**pod, "POD_NAMESPACE": "other"}) == KubeconfigSelection(None, None, "other")
     (tmp_path / ".kube").mkdir()
     path = config(tmp_path / ".kube" / "config", {"home": "mine"}, "home")
-    assert choose(None, None, pod) == Choice(path, "home", "mine")
-    assert choose(None, None, {"HOME": "/nowhere"}) == Choice("/nowhere/.kube/config", None, "default")
+    assert choose(None, None, pod) == KubeconfigSelection(path, "home", "mine")
+    assert choose(None, None, {"HOME": "/nowhere"}) == KubeconfigSelection("/nowhere/.kube/config", None, "default")

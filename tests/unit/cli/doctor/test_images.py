@@ -11,7 +11,7 @@ from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.images import decide, running
-from gkm_cli.doctor.installation.objects import Pod
+from gkm_cli.doctor.installation.objects import InstalledPod
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ UNREACHABLE = Verdict(verified=None, allowed=False, reason=Reason.REGISTRY_UNAVA
 KEY = "-----BEGIN PUBLIC KEY-----"
 
 
-def pod(image: str, image_id: str = "", name: str = "agent") -> Pod:
+def pod(image: str, image_id: str = "", name: str = "agent") -> InstalledPod:
     statuses = [{"name": name, "imageID": image_id}] if image_id else None
     return msgspec.convert(
         {
@@ -32,7 +32,7 @@ def pod(image: str, image_id: str = "", name: str = "agent") -> Pod:
             "spec": {"containers": [{"name": "agent", "image": image}]},
             "status": {"containerStatuses": statuses},
         },
-        Pod,
+        InstalledPod,
     )
 
 

@@ -12,7 +12,7 @@ from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.installation import caches, controllers, kinds, nodes, webhook
 from gkm_cli.doctor.installation.objects import NodeLease
 from gkm_cli.doctor.installation.observation import SOURCES, InstallationCheck
-from gkm_cli.doctor.installation.observed import Observed
+from gkm_cli.doctor.installation.observed import InstallationFacts
 from gkm_cli.doctor.json_values import moment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,7 +136,7 @@ def test_a_pull_may_take_half_an_hour(minutes: int, found: int) -> None:
     assert len(list(caches.stuck(observed(reports=[report("n", state="Extracting", lastUpdated=since)])))) == found
 
 
-REASONED: list[tuple[str, Callable[[Observed], Iterator[Finding]] | None]] = [
+REASONED: list[tuple[str, Callable[[InstallationFacts], Iterator[Finding]] | None]] = [
     ("DiskFull", nodes.disk_full),
     ("SignatureInvalid", None),
     ("Unauthorized", None),
@@ -147,7 +147,7 @@ REASONED: list[tuple[str, Callable[[Observed], Iterator[Finding]] | None]] = [
 
 @pytest.mark.parametrize(("reason", "owner"), REASONED)
 def test_a_failure_of_a_node_is_found_by_one_check_at_most(
-    reason: str, owner: Callable[[Observed], Iterator[Finding]] | None
+    reason: str, owner: Callable[[InstallationFacts], Iterator[Finding]] | None
 ) -> None:
     made = observed(reports=[report("n", state="Failed", reason=reason)])
     found = [check for check in (nodes.disk_full, nodes.driver, caches.failed, caches.stuck) if list(check(made))]

@@ -11,8 +11,8 @@ from gkm.api.runs import RUN_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
-from gkm.topology.eligibility import Demand
-from gkm_cli.clusters.connection import Connection
+from gkm.topology.eligibility import NodeDemand
+from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan import live
@@ -48,8 +48,8 @@ def labeled(item: Json, name: str) -> Json:
 
 def free(api: FakeApi, own: Collection[RunName] = ()) -> dict[str, int]:
     """Return the free GPUs of each node of rack0."""
-    snapshot = live.read(Connection(api, "ml"), own, Topology())
-    return {each.name[-1]: each.free for each in snapshot.usable(Demand(FLAVOR)).nodes if "-0-" in each.name}
+    snapshot = live.read(ClusterConnection(api, "ml"), own, Topology())
+    return {each.name[-1]: each.free for each in snapshot.usable(NodeDemand(FLAVOR)).nodes if "-0-" in each.name}
 
 
 def a_plan(directory: Path, expires: str | None = SOON, number: int = 1) -> Json:
@@ -136,8 +136,8 @@ def test_a_node_that_cannot_be_read_and_an_impossible_request_are_quarantined(ap
     odd = pod("odd", "gpu-0-3", 8)
     odd["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1.5"
     add(api, live.PODS.of(dict), odd)
-    snapshot = live.read(Connection(api, "ml"), (), Topology())
-    usable = snapshot.usable(Demand(FLAVOR))
+    snapshot = live.read(ClusterConnection(api, "ml"), (), Topology())
+    usable = snapshot.usable(NodeDemand(FLAVOR))
     assert [(entry.node, entry.why.value) for entry in usable.quarantined] == [
         ("gpu-0-3", "PodInvalid"),
         ("wrong", "Unreadable"),

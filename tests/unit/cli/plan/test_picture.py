@@ -12,7 +12,7 @@ from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
 from gkm_cli.plan import drawing as drawings
 from gkm_cli.plan.drawing import GPU, Parts, drawing
-from gkm_cli.plan.page import Page
+from gkm_cli.plan.page import PlanPage
 from gkm_cli.plan.svg import STYLES, picture
 from support.cli.plan_files import PlanWorkspace, listed, node, pod, racks, run
 from support.cli.plan_picture import PICTURE, drawn
@@ -162,7 +162,7 @@ class _Tags(HTMLParser):
 
 def test_no_text_becomes_an_element_or_a_request() -> None:
     survey, inventory = a_cluster(3, EVIL)
-    page = Page(EVIL)
+    page = PlanPage(EVIL)
     page.line(EVIL, "bold")
     page.heading(EVIL)
     page.table((EVIL, "b"), [(EVIL, 1)], EVIL)
@@ -178,7 +178,7 @@ def test_no_text_becomes_an_element_or_a_request() -> None:
 
 
 def test_a_page_is_bounded_whatever_its_tables_have() -> None:
-    page = Page("x")
+    page = PlanPage("x")
     page.table(("a", "b"), [("<" * 100_000, "&" * 100_000)] * 100_000, "rows", None)
     page.numbered(["&" * 100_000] * 1_000)
     assert len("\n".join(page.html()).encode()) < MOST_BYTES // 2

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 from gkm.api.nodes import GKMCacheNode
-from gkm_cli.why.facts import CacheName, Facts, Observed, Pod
+from gkm_cli.why.facts import CacheName, Facts, PodFacts, ReadResult
 from gkm_cli.why.links import hits
 from msgspec import convert
 
@@ -13,7 +13,7 @@ def facts(*, uid: str = "u-1", misses: dict[str, object] | None = None) -> Facts
     """A pod with a private volume, and a report about the volume `kernels` of the pod u-1."""
     csi = {"driver": "csi.gkm.io", "volumeAttributes": {"cacheName": "llama", "readOnly": "false"}}
     volume = {"name": "kernels", "csi": csi}
-    pod = convert({"metadata": {"name": "p", "namespace": "a", "uid": uid}, "spec": {"volumes": [volume]}}, Pod)
+    pod = convert({"metadata": {"name": "p", "namespace": "a", "uid": uid}, "spec": {"volumes": [volume]}}, PodFacts)
     # kubernetes/pkg/volume/csi/csi_plugin.go, makeVolumeHandle
     handle = f"csi-{hashlib.sha256(b'u-1kernels').hexdigest()}"
     use = {"namespace": "a", "name": "p", "volumeId": handle, "digest": f"sha256:{'0' * 64}"}
@@ -21,7 +21,7 @@ def facts(*, uid: str = "u-1", misses: dict[str, object] | None = None) -> Facts
     made = {"kind": "GKMCacheNode", "metadata": {"name": "n", "namespace": "a"}, "spec": {"nodeName": "n"}}
     node = convert(made | {"status": {"caches": caches}}, GKMCacheNode)
     assert pod.spec.volumes
-    return Facts(pod=pod, volume=pod.spec.volumes[0], cache_name=CacheName("a", "llama"), node=Observed(node))
+    return Facts(pod=pod, volume=pod.spec.volumes[0], cache_name=CacheName("a", "llama"), node=ReadResult(node))
 
 
 def test_misses_have_their_reasons_and_bound_the_hits() -> None:

@@ -16,19 +16,19 @@ from gkm.kube.errors import ApiError
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.why.facts import (
     CacheName,
-    Container,
+    ContainerFacts,
     ContainerState,
     ContainerStatus,
-    CSINode,
     CSIVolume,
     Facts,
-    Observed,
-    Pod,
-    PodSpec,
-    PodStatus,
+    NodeDrivers,
+    PodFacts,
+    PodSpecFacts,
+    PodStatusFacts,
+    ReadResult,
     Terminated,
-    Volume,
-    VolumeMount,
+    VolumeFacts,
+    VolumeMountFacts,
 )
 from gkm_cli.why.links import hits
 from gkm_cli.why.observation import PODS, cache_name, observe
@@ -80,13 +80,13 @@ def healthy(
     *,
     message: str = "",
     ended: str = "server",
-    has_driver: Observed[object] = Observed({}),  # noqa: B008 -- frozen
+    has_driver: ReadResult[object] = ReadResult({}),  # noqa: B008 -- frozen
 ) -> Facts:
     """Return a pod whose server has the volume and whose sidecar has not; one of them may have ended."""
     digest, spec = f"sha256:{'a' * 64}", {"cacheName": "a", "mountPath": "/cache"} | attributes
-    containers = (Container("server", (VolumeMount("kernels", "/cache"),)), Container("sidecar"))
+    containers = (ContainerFacts("server", (VolumeMountFacts("kernels", "/cache"),)), ContainerFacts("sidecar"))
     end = ContainerState(terminated=Terminated(1, "Error", message)) if message else ContainerState({})
-    status = PodStatus("Running", container_statuses=(ContainerStatus(ended, last_state=end),))
+    status = PodStatusFacts("Running", container_statuses=(ContainerStatus(ended, last_state=end),))
     verified = Condition("Verified", "True", "CosignSuccess", "", NOW)
     cache = GKMCache(
         metadata=ObjectMeta(name="a", namespace="team"),
@@ -96,13 +96,13 @@ def healthy(
     use = PodUse(namespace="team", name="p", volume_id="v", digest=digest)
     report = NodeCacheStatus(state="Ready", digest=digest, pods=[use])
     return Facts(
-        pod=Pod(ObjectMeta(name="p", namespace="team"), PodSpec("n", containers=containers), status),
-        volume=Volume("kernels", CSIVolume("csi.gkm.io", {name: value for name, value in spec.items() if value})),
+        pod=PodFacts(ObjectMeta(name="p", namespace="team"), PodSpecFacts("n", containers=containers), status),
+        volume=VolumeFacts("kernels", CSIVolume("csi.gkm.io", {name: value for name, value in spec.items() if value})),
         has_driver=has_driver,
-        csi_node=Observed(decode(b'{"spec": {"drivers": [{"name": "csi.gkm.io"}]}}', type=CSINode)),
+        csi_node=ReadResult(decode(b'{"spec": {"drivers": [{"name": "csi.gkm.io"}]}}', type=NodeDrivers)),
         cache_name=CacheName("team", "a"),
-        cache=Observed(cache),
-        node=Observed(GKMCacheNode(ObjectMeta(name="n"), NodeSpec("n"), NodeStatus(caches={"a": report}))),
+        cache=ReadResult(cache),
+        node=ReadResult(GKMCacheNode(ObjectMeta(name="n"), NodeSpec("n"), NodeStatus(caches={"a": report}))),
     )
 
 
@@ -136,22 +136,22 @@ def test_without_a_mount_path_the_detail_has_the_doubt() -> None:
 
 
 def test_a_mounted_volume_proves_the_driver_that_could_not_be_read() -> None:
-    unread: Observed[object] = Observed(unreadable=Unreadable("missing right: get csidrivers", "ask for it"))
+    unread: ReadResult[object] = ReadResult(unreadable=Unreadable("missing right: get csidrivers", "ask for it"))
     steps = {step.link: step for step in walk(healthy({}, has_driver=unread))}
     assert {step.state for step in steps.values()} == {State.OK}
     assert "is mounted" in steps["driver"].detail
-    waiting = replace(healthy({}, has_driver=unread), node=Observed(unreadable=Unreadable("missing right", "ask")))
+    waiting = replace(healthy({}, has_driver=unread), node=ReadResult(unreadable=Unreadable("missing right", "ask")))
     states = {step.link: step.state for step in walk(waiting)}
     assert (states["driver"], states["mount"]) == (State.NOT_CHECKED, State.NOT_CHECKED)
 
 
 def test_behind_a_link_that_could_not_be_read_the_walk_goes_on() -> None:
-    mounts = (Container("server", (VolumeMount("kernels", "/cache"),)),)
+    mounts = (ContainerFacts("server", (VolumeMountFacts("kernels", "/cache"),)),)
     facts = Facts(
-        pod=Pod(ObjectMeta(name="p", namespace="team"), PodSpec(node_name="n", containers=mounts)),
-        volume=Volume("kernels", CSIVolume("csi.gkm.io", {"cacheName": "a"})),
+        pod=PodFacts(ObjectMeta(name="p", namespace="team"), PodSpecFacts(node_name="n", containers=mounts)),
+        volume=VolumeFacts("kernels", CSIVolume("csi.gkm.io", {"cacheName": "a"})),
         cache_name=CacheName("team", "a"),
-        has_driver=Observed(unreadable=Unreadable("missing right: get csidrivers", "ask for it")),
+        has_driver=ReadResult(unreadable=Unreadable("missing right: get csidrivers", "ask for it")),
     )
     steps = {step.link: step for step in walk(facts)}
     assert (steps["driver"].state, steps["driver"].hint) == (State.NOT_CHECKED, "ask for it")
@@ -245,7 +245,7 @@ def test_kubelet_is_read_for_running_pods_with_a_layer_only(read_only: str, phas
 def test_a_pod_without_a_volume_is_told_from_one_whose_label_had_no_effect(
     labels: dict[str, str], annotations: dict[str, str], detail: str
 ) -> None:
-    step = no_volume(Pod(ObjectMeta(name="p", namespace="team", labels=labels, annotations=annotations)))
+    step = no_volume(PodFacts(ObjectMeta(name="p", namespace="team", labels=labels, annotations=annotations)))
     assert (step.link, step.state) == ("volume", State.BROKEN)
     assert detail in step.detail
     assert step.hint

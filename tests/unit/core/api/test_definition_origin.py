@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gkm.api import crds
-from gkm.api.definition_origin import Origin, compare
+from gkm.api.definition_origin import DefinitionOrigin, compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.operator.upstream import upstream
@@ -51,7 +51,7 @@ def changed(definition: Json, index: int) -> tuple[Json, str, Json]:
 
 @pytest.mark.parametrize("ours", OURS, ids=lambda ours: str(ours["metadata"]["name"]))
 def test_a_definition_is_the_same_as_itself(ours: Json) -> None:
-    assert compare(ours, copy.deepcopy(ours)).origin is Origin.SAME
+    assert compare(ours, copy.deepcopy(ours)).origin is DefinitionOrigin.SAME
     assert compare(ours, copy.deepcopy(ours)).difference == ""
 
 
@@ -63,10 +63,10 @@ def test_without_a_field_it_is_an_earlier_one_and_without_our_label_a_foreign_on
     ours, index, name = change
     earlier, path, properties = changed(ours, index)
     del properties[name]
-    assert compare(ours, earlier).origin is Origin.EARLIER
+    assert compare(ours, earlier).origin is DefinitionOrigin.EARLIER
     assert compare(ours, earlier).lacking == (f"{path}{name}",)
     del earlier["metadata"]["labels"]
-    assert compare(ours, earlier).origin is Origin.FOREIGN
+    assert compare(ours, earlier).origin is DefinitionOrigin.FOREIGN
 
 
 @settings(max_examples=30, deadline=None)
@@ -76,7 +76,7 @@ def test_with_another_field_it_is_a_later_one(change: tuple[Json, int, str]) -> 
     later, path, properties = changed(ours, index)
     properties["another"] = {"type": "string"}
     found = compare(ours, later)
-    assert (found.origin, found.difference) == (Origin.LATER, f"has {path}another")
+    assert (found.origin, found.difference) == (DefinitionOrigin.LATER, f"has {path}another")
 
 
 @settings(max_examples=30, deadline=None)
@@ -86,10 +86,10 @@ def test_with_a_field_of_another_type_or_name_it_is_foreign(change: tuple[Json, 
     foreign, path, properties = changed(ours, index)
     properties[name] = {"type": "null"}
     found = compare(ours, foreign)
-    assert (found.origin, found.difference) == (Origin.FOREIGN, f"lacks {path}{name}")
+    assert (found.origin, found.difference) == (DefinitionOrigin.FOREIGN, f"lacks {path}{name}")
     properties["renamed"] = properties.pop(name)
     found = compare(ours, foreign)
-    assert (found.origin, found.difference) == (Origin.FOREIGN, f"lacks {path}{name} and has {path}renamed")
+    assert (found.origin, found.difference) == (DefinitionOrigin.FOREIGN, f"lacks {path}{name} and has {path}renamed")
 
 
 def enumerations(value: object) -> list[Json]:
@@ -102,10 +102,10 @@ def enumerations(value: object) -> list[Json]:
 WITH_VALUES = st.sampled_from([(ours, index) for ours in OURS for index in range(len(enumerations(schema_of(ours))))])
 
 
-EDITS: list[tuple[Callable[[Json], object], Origin]] = [
-    (lambda schema: schema["enum"].pop(), Origin.EARLIER),
-    (lambda schema: schema["enum"].append("Another"), Origin.LATER),
-    (lambda schema: schema.pop("enum"), Origin.LATER),
+EDITS: list[tuple[Callable[[Json], object], DefinitionOrigin]] = [
+    (lambda schema: schema["enum"].pop(), DefinitionOrigin.EARLIER),
+    (lambda schema: schema["enum"].append("Another"), DefinitionOrigin.LATER),
+    (lambda schema: schema.pop("enum"), DefinitionOrigin.LATER),
 ]
 
 
@@ -118,7 +118,12 @@ def test_values_of_an_enumeration_count_as_fields_do(change: tuple[Json, int]) -
         edit(enumerations(schema_of(other))[index])
         assert compare(ours, other).origin is origin
         # The other way round: what this version lacks, the other one has.
-        assert compare(other, ours).origin is {Origin.EARLIER: Origin.LATER, Origin.LATER: Origin.EARLIER}[origin]
+        assert (
+            compare(other, ours).origin
+            is {DefinitionOrigin.EARLIER: DefinitionOrigin.LATER, DefinitionOrigin.LATER: DefinitionOrigin.EARLIER}[
+                origin
+            ]
+        )
 
 
 def test_a_value_is_named_in_the_difference() -> None:
@@ -133,11 +138,11 @@ def test_a_field_that_must_be_there_is_of_an_earlier_version_than_an_optional_on
     later = copy.deepcopy(ours)
     schema_of(later)["properties"]["spec"]["required"].remove("image")
     assert (compare(ours, later).origin, compare(ours, later).difference) == (
-        Origin.LATER,
+        DefinitionOrigin.LATER,
         "has spec.image (optional)",
     )
     assert (compare(later, ours).origin, compare(later, ours).difference) == (
-        Origin.EARLIER,
+        DefinitionOrigin.EARLIER,
         "lacks spec.image (optional)",
     )
 
@@ -145,9 +150,9 @@ def test_a_field_that_must_be_there_is_of_an_earlier_version_than_an_optional_on
 def test_upstreams_definition_is_foreign_with_any_label() -> None:
     ours = next(one for one in OURS if one["metadata"]["name"] == "gkmcaches.gkm.io")
     theirs = upstream()
-    assert compare(ours, theirs).origin is Origin.FOREIGN
+    assert compare(ours, theirs).origin is DefinitionOrigin.FOREIGN
     theirs["metadata"]["labels"] = crds.LABELS
-    assert compare(ours, theirs).origin is Origin.FOREIGN
+    assert compare(ours, theirs).origin is DefinitionOrigin.FOREIGN
 
 
 @settings(max_examples=30, deadline=None)
@@ -180,4 +185,4 @@ def test_a_definition_of_any_shape_is_compared(value: object) -> None:
     theirs = value if isinstance(value, dict) else {"spec": value}
     version = {"name": "v1alpha1", "served": True, "schema": {"openAPIV3Schema": value}}
     for one in (theirs, {"spec": {"scope": "Namespaced", "versions": [value, version]}, "metadata": value}):
-        assert compare(OURS[0], one).origin is Origin.FOREIGN
+        assert compare(OURS[0], one).origin is DefinitionOrigin.FOREIGN

@@ -7,8 +7,8 @@ import pytest
 from gkm.api.domain_capacity import (
     MAX_BYTES,
     MAX_CLIQUES,
-    Capacity,
     CliqueCapacity,
+    DomainCapacity,
     NodePool,
     parse_capacity,
     parse_conditions,
@@ -19,7 +19,7 @@ CLIQUE = CliqueCapacity("7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1", (POOL, NodePoo
 
 
 def test_a_capacity_survives_its_text() -> None:
-    capacity = Capacity((CLIQUE,), (NodePool("", 8, 5, 5),))
+    capacity = DomainCapacity((CLIQUE,), (NodePool("", 8, 5, 5),))
     assert parse_capacity(msgspec.json.encode(capacity).decode()) == capacity
 
 
@@ -29,7 +29,7 @@ def test_a_clique_counts_the_nodes_of_all_its_pools() -> None:
 
 def test_the_largest_capacity_fits_in_a_config_map() -> None:
     one = CliqueCapacity(CLIQUE.name, (POOL,))
-    assert len(msgspec.json.encode(Capacity((one,) * MAX_CLIQUES))) < MAX_BYTES
+    assert len(msgspec.json.encode(DomainCapacity((one,) * MAX_CLIQUES))) < MAX_BYTES
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals.search import Search, smallest
+from gkm.packing.refusals.search import RefusalSearch, smallest
 from gkm.packing.values import Malleability, Request
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from support.packing.cases import Case, cases, scoped_cases
 @given(st.one_of(cases(), scoped_cases()))
 def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> None:
     nodes, request = case[0], replace(case[1], malleability=None)
-    assert Search(Inventory.from_nodes(nodes), request).fits(request) == fits(nodes, request)
+    assert RefusalSearch(Inventory.from_nodes(nodes), request).fits(request) == fits(nodes, request)
 
 
 @pytest.mark.slow
@@ -27,7 +27,7 @@ def test_overlapping_scopes_that_do_not_cut_through_domains_are_counted_alike(ca
     scopes = {node.place: node.scopes for node in case[0]}
     nodes = tuple(replace(node, scopes=scopes[node.place]) for node in case[0])
     request = replace(case[1], malleability=None)
-    assert Search(Inventory.from_nodes(nodes), request).fits(request) == fits(nodes, request)
+    assert RefusalSearch(Inventory.from_nodes(nodes), request).fits(request) == fits(nodes, request)
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 9), st.integers(1, 60))

@@ -4,26 +4,26 @@ import pytest
 from gkm.api.topology_settings import MixGroup, Packing
 from gkm.packing.fragmentation import fragmentation
 from gkm.packing.inventory import Inventory
-from gkm.packing.mix import MAX_KINDS, MAX_WEIGHT, Kind
+from gkm.packing.mix import MAX_KINDS, MAX_WEIGHT, GroupKind
 from gkm.packing.values import MAX_GPUS, Location, Node
 from msgspec import ValidationError, convert
 
 ONE_NODE = Inventory.from_nodes([Node("n", Location("r", "c", "b", "d"), 8, 8)])
 
 
-def kinds(section: object) -> list[Kind]:
-    return [Kind(group.gpus, group.gpus_per_pod, group.weight) for group in convert({"mix": section}, Packing).mix]
+def kinds(section: object) -> list[GroupKind]:
+    return [GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in convert({"mix": section}, Packing).mix]
 
 
 def test_there_is_a_usual_mix() -> None:
-    mix = [Kind(group.gpus, group.gpus_per_pod, group.weight) for group in Packing().mix]
+    mix = [GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in Packing().mix]
     assert fragmentation(ONE_NODE, mix).largest_group == 8
 
 
 def test_a_mix_is_read() -> None:
     assert kinds([{"gpus": 64, "gpusPerPod": 8, "weight": 3}, {"gpus": 8, "gpusPerPod": 8}]) == [
-        Kind(64, 8, 3),
-        Kind(8, 8, 1),
+        GroupKind(64, 8, 3),
+        GroupKind(8, 8, 1),
     ]
 
 

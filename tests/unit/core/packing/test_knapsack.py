@@ -4,11 +4,11 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from gkm.packing.domains.knapsack import Option, Problem, Tables, solve
-from gkm.packing.domains.objective import Limits, Objective, objective
+from gkm.packing.domains.knapsack import DomainOption, Problem, Tables, solve
+from gkm.packing.domains.objective import CostLimits, Objective, objective
 from gkm.packing.domains.steps import Shape, Step, steps
 from gkm.packing.domains.traceback import read
-from gkm.packing.domains.tree import Area, Level, tree
+from gkm.packing.domains.tree import Area, AreaLevel, tree
 from gkm.packing.errors import TooLargeError
 from gkm.packing.values import Policy
 from hypothesis import given, settings
@@ -75,13 +75,15 @@ def tried(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 def solved(case: Case, weights: Objective) -> Tables:
     options = [
         [
-            Option(step.groups, weights.domain + free * weights.gpu + step.overflow * weights.spare, 0, step.short)
+            DomainOption(
+                step.groups, weights.domain + free * weights.gpu + step.overflow * weights.spare, 0, step.short
+            )
             for step in steps(slots, case.shape, case.groups, overflow=True)
         ]
         for slots, free in case.domains
     ]
     costs = weights.region, weights.cluster, weights.block
-    levels = [Level([areas[depth] for areas in case.areas], cost) for depth, cost in enumerate(costs)]
+    levels = [AreaLevel([areas[depth] for areas in case.areas], cost) for depth, cost in enumerate(costs)]
     parts = tree(range(len(case.domains)), levels)
     short = case.shape.missing > 0
     return solve(Problem(options, parts, (case.groups - short,), weights.impossible, short))
@@ -92,7 +94,7 @@ def solved(case: Case, weights: Objective) -> Tables:
 def test_what_is_read_back_is_what_trying_everything_finds(case: Case) -> None:
     most = 1 << 40 if case.wide else 1  # as wide as only Python's integers are, or as narrow as it may be
     count, free = len(case.domains), sum(gpus for _, gpus in case.domains)
-    weights = objective(case.policy, Limits(case.groups * most, count * most, free + 1, count, count, count))
+    weights = objective(case.policy, CostLimits(case.groups * most, count * most, free + 1, count, count, count))
     assert weights.fits_int64 is not case.wide
     tables, short = solved(case, weights), case.shape.missing > 0
     start = (int(short), case.groups - short)
@@ -129,7 +131,7 @@ def test_a_share_is_taken_whole_or_not_at_all() -> None:
 
 
 def test_scopes_are_axes_and_a_forced_domain_takes_an_option() -> None:
-    options = [[Option(2, 10, 0)], [Option(1, 11, 1)], [Option(0, 3, 1)]]
+    options = [[DomainOption(2, 10, 0)], [DomainOption(1, 11, 1)], [DomainOption(0, 3, 1)]]
     tables = solve(Problem(options, (Area(100, (0, 1)), 2), (3, 1), 1 << 20, forced=frozenset({2})))
     assert tables.least((0, 2, 0)) == 3 + 100 + 10
     assert tables.least((0, 2, 1)) == 3 + 100 + 10 + 11
@@ -139,11 +141,11 @@ def test_scopes_are_axes_and_a_forced_domain_takes_an_option() -> None:
 
 def test_whole_groups_do_not_take_the_place_of_the_short_one() -> None:
     # Only the second domain takes the short group, and no whole one beside it: three groups need the first and second.
-    options = [[Option(2, 10)], [Option(0, 10, 0, short=True)], [Option(3, 5)]]
+    options = [[DomainOption(2, 10)], [DomainOption(0, 10, 0, short=True)], [DomainOption(3, 5)]]
     tables = solve(Problem(options, (0, 1), (2,), 1 << 20, short=True))
     assert [(step.domain, step.groups, step.short) for step in read(tables, [(1, 2)])] == [(0, 2, False), (1, 0, True)]
 
 
 def test_a_problem_larger_than_memory_is_refused_before_any_is_taken() -> None:
     with pytest.raises(TooLargeError, match="1000000000 groups over 1 domains"):
-        solve(Problem([[Option(1, 1)]], (0,), (10**9,), 1 << 20))
+        solve(Problem([[DomainOption(1, 1)]], (0,), (10**9,), 1 << 20))

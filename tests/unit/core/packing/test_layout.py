@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from gkm.packing.nodes.demands import GroupDemand, GroupNodes, Layout, NodeSlots
+from gkm.packing.nodes.demands import DomainLayout, GroupDemand, GroupNodes, NodeSlots
 from gkm.packing.nodes.layout import Layouts, lay_out
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -122,7 +122,7 @@ def test_a_large_domain_has_a_valid_layout(slots: list[int], groups: list[int], 
 @pytest.mark.parametrize("slots", [(4, 4, 4, 3, 3, 3, 2, 2), (8,) * 8, (1, 2, 3, 4, 5, 6, 7, 8)])
 def test_a_search_that_ends_early_gives_a_valid_layout_and_the_same_again(slots: Sequence[int]) -> None:
     wanted = [GroupDemand(1, 2)] * (sum(slots) // 3)
-    found: list[Layout] = [Layouts(steps=300).lay_out(nodes(*slots), wanted) for _ in range(2)]
+    found: list[DomainLayout] = [Layouts(steps=300).lay_out(nodes(*slots), wanted) for _ in range(2)]
     assert list(wrong(nodes(*slots), wanted, found[0].groups)) == []
     assert found[0] == found[1]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from gkm.api.task_groups import MAX_TEMPLATE_BYTES
-from gkm.templates.checks import Findings, check
+from gkm.templates.checks import TemplateFindings, check
 from gkm.templates.values import MAX_LEVELS, Json
 from support.templates.objects import SETTINGS, compute_domain, config_map
 
@@ -28,7 +28,7 @@ def errors(template: Json, settings: TaskGroups = SETTINGS) -> str:
     ],
 )
 def test_a_good_template_has_no_findings(template: Json) -> None:
-    assert check(template, ENFORCED) == Findings()
+    assert check(template, ENFORCED) == TemplateFindings()
 
 
 @pytest.mark.parametrize("field", ["apiVersion", "kind", "metadata"])

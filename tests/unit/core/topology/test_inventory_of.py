@@ -9,7 +9,7 @@ from gkm.api.topology_settings import Topology
 from gkm.packing.inventory_of import Overcommitted, Usable, inventory_of, version
 from gkm.packing.values import Location
 from gkm.packing.values import Node as UsableNode
-from gkm.topology.eligibility import Demand, Exclusion, Scope, Selector
+from gkm.topology.eligibility import Exclusion, NodeDemand, Scope, Selector
 from gkm.topology.nodes import KubeNodeStatus, Node, NodeCondition
 from gkm.topology.pods import Pod
 from gkm.topology.quarantine import QuarantineReason
@@ -25,8 +25,8 @@ H100 = {"gpu.flavor": "h100"}
 TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
 
 
-def of(nodes: list[Node], demand: Demand | None = None, used: Usage | None = None) -> Usable:
-    return inventory_of(survey_nodes(nodes, Topology()), used or Usage(), demand or Demand("h100"))
+def of(nodes: list[Node], demand: NodeDemand | None = None, used: Usage | None = None) -> Usable:
+    return inventory_of(survey_nodes(nodes, Topology()), used or Usage(), demand or NodeDemand("h100"))
 
 
 def why(found: Usable) -> dict[str, Exclusion]:
@@ -37,7 +37,7 @@ def test_gpus_of_pods_and_plans_are_not_free() -> None:
     snapshot = survey_nodes([node("n1", H100), node("n2", H100)], Topology())
     used = usage([pod("p1", "n1", container("3"))])
 
-    found = inventory_of(snapshot, used, Demand("h100"), held={"n1": 1, "n2": 2, "gone": 8})
+    found = inventory_of(snapshot, used, NodeDemand("h100"), held={"n1": 1, "n2": 2, "gone": 8})
 
     assert [(entry.name, entry.total, entry.free) for entry in found.nodes] == [("n1", 8, 4), ("n2", 8, 6)]
 
@@ -92,14 +92,14 @@ def test_a_node_without_a_ready_condition_is_excluded(conditions: tuple[NodeCond
 
 
 def test_a_tolerated_taint_excludes_no_node() -> None:
-    demand = Demand("h100", tolerations=(Toleration("team", "Exists"),))
+    demand = NodeDemand("h100", tolerations=(Toleration("team", "Exists"),))
 
     assert of([node("n1", H100, taints=[TAINT])], demand).nodes
 
 
 def test_the_flavor_is_compared_without_regard_to_case() -> None:
-    assert of([node("n1", {"nvidia.com/gpu.product": "NVIDIA-H100"})], Demand("nvidia-h100")).nodes
-    assert of([node("n1", {"gkm.io/gpu-flavor": "nvidia-h100"})], Demand("NVIDIA-H100")).nodes
+    assert of([node("n1", {"nvidia.com/gpu.product": "NVIDIA-H100"})], NodeDemand("nvidia-h100")).nodes
+    assert of([node("n1", {"gkm.io/gpu-flavor": "nvidia-h100"})], NodeDemand("NVIDIA-H100")).nodes
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_flavor_is_compared_without_regard_to_case() -> None:
 def test_a_selector_matches_resolved_locations_and_raw_labels(selector: Selector, selected: set[str]) -> None:
     nodes = [node("n1", H100 | {"region": "eu", "tier": "gold"}), node("n2", H100 | {"cluster": "a"})]
 
-    found = of(nodes, Demand("h100", selector))
+    found = of(nodes, NodeDemand("h100", selector))
 
     assert {entry.name for entry in found.nodes} == selected
     assert set(why(found).values()) <= {Exclusion.SELECTOR}
@@ -130,7 +130,7 @@ def test_a_node_has_all_matching_scopes_and_is_excluded_without_one() -> None:
     )
     nodes = [node("n1", H100 | {"region": "eu", "tier": "gold"}), node("n2", H100 | {"region": "eu"}), node("n3", H100)]
 
-    found = of(nodes, Demand("h100", scopes=scopes))
+    found = of(nodes, NodeDemand("h100", scopes=scopes))
 
     assert {entry.name: entry.scopes for entry in found.nodes} == {"n1": {"gold", "eu"}, "n2": {"eu"}}
     assert why(found) == {"n3": Exclusion.SCOPE}
@@ -138,7 +138,7 @@ def test_a_node_has_all_matching_scopes_and_is_excluded_without_one() -> None:
 
 def test_two_scopes_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="several scopes have the name 'gold'"):
-        Demand("h100", scopes=(Scope("gold", Selector()), Scope("gold", Selector(region="eu"))))
+        NodeDemand("h100", scopes=(Scope("gold", Selector()), Scope("gold", Selector(region="eu"))))
 
 
 def test_of_several_exclusions_those_by_the_request_come_first() -> None:
@@ -199,17 +199,17 @@ PODS = st.lists(
 )
 DEMANDS = st.sampled_from(
     [
-        Demand("h100"),
-        Demand("h100", Selector("eu"), tolerations=(Toleration(operator="Exists"),)),
-        Demand("h100", scopes=(Scope("eu", Selector("eu")), Scope("all", Selector()))),
-        Demand("h100", scopes=(Scope("eu", Selector("eu")),)),
+        NodeDemand("h100"),
+        NodeDemand("h100", Selector("eu"), tolerations=(Toleration(operator="Exists"),)),
+        NodeDemand("h100", scopes=(Scope("eu", Selector("eu")), Scope("all", Selector()))),
+        NodeDemand("h100", scopes=(Scope("eu", Selector("eu")),)),
     ]
 )
 
 
 @given(NODES, PODS, DEMANDS)
 def test_every_node_is_used_excluded_or_quarantined_exactly_once(
-    nodes: list[Node], pods: list[Pod], demand: Demand
+    nodes: list[Node], pods: list[Pod], demand: NodeDemand
 ) -> None:
     found = of(nodes, demand, usage(pods))
 
@@ -222,7 +222,7 @@ def test_every_node_is_used_excluded_or_quarantined_exactly_once(
 
 @given(NODES, PODS, DEMANDS, st.integers())
 def test_the_order_of_nodes_and_pods_does_not_matter(
-    nodes: list[Node], pods: list[Pod], demand: Demand, seed: int
+    nodes: list[Node], pods: list[Pod], demand: NodeDemand, seed: int
 ) -> None:
     random = Random(seed)
     shuffled = random.sample(nodes, len(nodes)), usage(random.sample(pods, len(pods)))

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm.topology.placements import Fault, FaultKind, Placements, placements
+from gkm.topology.placements import FaultKind, PlacementFault, Placements, placements
 from gkm.topology.quarantine import QuarantineReason
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +64,7 @@ def test_what_contradicts_itself_is_quarantined_and_the_rest_counts(
 ) -> None:
     found = placements([*hypernodes, hypernode("d7", "nvlink", "n7", "n8")], LEVELS)
 
-    assert found.faults == (Fault(kind, names),)
+    assert found.faults == (PlacementFault(kind, names),)
     assert quarantined(found) == ["n1"]
     assert found.places["n7"] == ("d7", "", "")
 
@@ -80,7 +80,7 @@ def test_all_nodes_below_a_cycle_are_quarantined() -> None:
 def test_a_missing_member_is_ignored() -> None:
     found = placements([hypernode("b1", "block", "d1", "n1")], LEVELS)
 
-    assert found == Placements({"n1": ("", "", "b1")}, (), (Fault(FaultKind.MISSING_MEMBER, ("d1",)),))
+    assert found == Placements({"n1": ("", "", "b1")}, (), (PlacementFault(FaultKind.MISSING_MEMBER, ("d1",)),))
 
 
 def test_messages_have_no_names_of_the_provider() -> None:

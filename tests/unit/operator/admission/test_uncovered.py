@@ -21,7 +21,7 @@ from gkm.api.caches import CacheSpec, GKMCache, LocalObjectReference
 from gkm.api.config import Config, Policy, Registries, RegistryHost, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import ObjectMeta
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm_operator.admission.review import ReviewResponse
 from gkm_operator.admission.validator import ImageValidator
 from gkm_operator.admission.verdict_cache import VerdictCache
@@ -33,7 +33,7 @@ from support.operator.images import FakeImages
 from support.operator.reviews import an_object, request
 from support.sigstore.key_signatures import SigningKey
 
-LIMITS = Limits(connect=0.3, stall=0.3, request=2.0)
+LIMITS = TransportLimits(connect=0.3, stall=0.3, request=2.0)
 KEY = SigningKey().public_pem.decode()
 DIGEST = "sha256:" + "a" * 64
 

@@ -15,7 +15,7 @@ from gkm_operator.caches.nodes.liveness import AgentPod
 from gkm_operator.caches.nodes.reports import NodeObject, reports_of
 from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
 from gkm_operator.caches.outcome import verdict_outcome
-from gkm_operator.images import Claims
+from gkm_operator.images import ImageClaims
 from hypothesis import given
 from hypothesis import strategies as st
 from support.operator.images import DIGEST, GOOD, OTHER
@@ -226,7 +226,7 @@ def written(fleet: Fleet, key: CacheKey) -> bytes:
     """Return the status that is applied, byte for byte."""
     cache = GKMCache(ObjectMeta(name=key.name, namespace=key.namespace, uid="u", generation=1), CacheSpec(IMAGE))
     wanted = status.desired_status(
-        cache, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), fleet.summary(key, DIGEST), NOW
+        cache, verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7)), fleet.summary(key, DIGEST), NOW
     )
     assert wanted is not None
     return msgspec.json.encode(status.apply_configuration(cache, wanted))

@@ -11,7 +11,7 @@ import pytest
 from gkm.api.config import Config, Policy, Registries, RegistryHost
 from gkm.api.config import Verification as Demand
 from gkm.api.errors import Reason
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm_operator.caches.verification.queue import VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.images import CheckedImages
@@ -43,7 +43,7 @@ class Scene:
     def restart(self, demand: Demand | None = None) -> None:
         self.demand = demand or self.demand
         hosts = {self.site.real.host: RegistryHost(plain_http=True)}
-        images = CheckedImages.of(Config(self.demand, Registries(hosts=hosts)), Limits(1.0, 0.5, 3.0), None)
+        images = CheckedImages.of(Config(self.demand, Registries(hosts=hosts)), TransportLimits(1.0, 0.5, 3.0), None)
         self.checked.verification = VerificationQueue(
             images,
             lambda _: self.checked.cache,

@@ -14,7 +14,7 @@ from gkm.api.config import Verification as Demand
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm_operator.caches.age import Age, older
 from gkm_operator.caches.verification.queue import VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule
@@ -56,7 +56,7 @@ class Scene:
 
     def restart(self) -> None:
         self.checked.verification = VerificationQueue(
-            CheckedImages.of(Config(self.demand, self.hosts), Limits(1.0, 0.5, 3.0), None),
+            CheckedImages.of(Config(self.demand, self.hosts), TransportLimits(1.0, 0.5, 3.0), None),
             lambda _: self.checked.cache,
             lambda _: None,
             schedule=RecheckSchedule.of(self.demand),

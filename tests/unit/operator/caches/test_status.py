@@ -8,7 +8,7 @@ from gkm.images.signatures.verify import Verdict
 from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import CurrentImage, Outcome, check_image, error_outcome, verdict_outcome
 from gkm_operator.caches.status import apply_configuration, desired_status, resolved_digest
-from gkm_operator.images import Claims
+from gkm_operator.images import ImageClaims
 from msgspec import structs
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
 from support.operator.statuses import FULL, IMAGE, NOBODY, THEN, UNFIT, cache, settled
@@ -35,7 +35,7 @@ def shown(status: CacheStatus, kind: str) -> tuple[str, str]:
     ],
 )
 def test_the_verdict_becomes_a_condition(verdict: Verdict, status: str, reason: str, settled: bool) -> None:  # noqa: FBT001
-    outcome = verdict_outcome(IMAGE, DIGEST, verdict, Claims(7))
+    outcome = verdict_outcome(IMAGE, DIGEST, verdict, ImageClaims(7))
     assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, settled)
     assert outcome.message == verdict.message
 
@@ -138,7 +138,7 @@ def test_pods_without_the_cache_become_a_condition() -> None:
     assert condition
     assert "pods on 5 nodes wait" in condition.message
     assert "n1, n2, n3 and 2 more" in condition.message
-    later = desired_status(cache(affected), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW)
+    later = desired_status(cache(affected), verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7)), NOBODY, NOW)
     assert later
     assert shown(later, "NoCacheForHardware") == ("False", "NoPodsAffected")
 
@@ -153,7 +153,7 @@ def test_pods_without_the_cache_become_a_condition() -> None:
 )
 def test_the_condition_of_an_unreported_cache_names_the_expected_nodes(selector: dict[str, str], labels: str) -> None:
     selecting = structs.replace(cache(), spec=CacheSpec(IMAGE, node_selector=selector))
-    status = desired_status(selecting, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, THEN)
+    status = desired_status(selecting, verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7)), NOBODY, THEN)
     assert status
     assert shown(status, "Ready") == ("False", "NoMatchingNodes")
     condition = status.condition("Ready")
@@ -167,7 +167,7 @@ def test_the_condition_of_an_unreported_cache_names_the_expected_nodes(selector:
 
 def test_without_a_positive_verdict_no_cache_is_ready() -> None:
     status = desired_status(
-        cache(), verdict_outcome(IMAGE, DIGEST, UNSIGNED, Claims(0)), CacheSummary(total=1, ready=1), NOW
+        cache(), verdict_outcome(IMAGE, DIGEST, UNSIGNED, ImageClaims(0)), CacheSummary(total=1, ready=1), NOW
     )
     assert status
     assert shown(status, "Ready") == ("False", "NotVerified")
@@ -176,19 +176,19 @@ def test_without_a_positive_verdict_no_cache_is_ready() -> None:
 
 def test_nothing_is_written_when_nothing_changed() -> None:
     status = settled()
-    assert desired_status(cache(status), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) == status
+    assert desired_status(cache(status), verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7)), NOBODY, NOW) == status
 
 
 def test_times_change_only_with_their_subject() -> None:
     status = desired_status(
-        cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), CacheSummary(total=1, pods=1), NOW
+        cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7)), CacheSummary(total=1, pods=1), NOW
     )
     assert status
     assert status.last_updated == NOW
     times = {condition.type: condition.last_transition_time for condition in status.conditions}
     assert times == {"Verified": THEN, "Error": THEN, "Ready": THEN}
     changed = desired_status(
-        cache(status), verdict_outcome(IMAGE, DIGEST, UNSIGNED, Claims(0)), CacheSummary(total=1, pods=1), NOW
+        cache(status), verdict_outcome(IMAGE, DIGEST, UNSIGNED, ImageClaims(0)), CacheSummary(total=1, pods=1), NOW
     )
     assert changed
     verified = changed.condition("Verified")
@@ -207,7 +207,7 @@ def test_an_unchecked_image_has_no_condition() -> None:
     assert desired_status(cache(), None, NOBODY, NOW) is None
     moved = cache(settled(), image="registry.test/other:2", generation=2)
     assert desired_status(moved, None, NOBODY, NOW) is None
-    assert desired_status(moved, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) is None
+    assert desired_status(moved, verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7)), NOBODY, NOW) is None
 
 
 def test_an_old_digest_is_never_used_for_a_new_image() -> None:
@@ -222,7 +222,7 @@ def test_an_old_digest_is_never_used_for_a_new_image() -> None:
 
 
 def test_the_pinned_digest_is_that_of_the_present_image() -> None:
-    good = verdict_outcome(IMAGE, OTHER, GOOD, Claims(7))
+    good = verdict_outcome(IMAGE, OTHER, GOOD, ImageClaims(7))
     assert resolved_digest(cache(), None) is None
     assert resolved_digest(cache(), good) == OTHER
     assert resolved_digest(cache(settled()), None) == DIGEST
@@ -230,19 +230,19 @@ def test_the_pinned_digest_is_that_of_the_present_image() -> None:
 
 
 def test_a_known_size_survives_a_check_without_a_size() -> None:
-    status = desired_status(cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(0)), NOBODY, NOW)
+    status = desired_status(cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(0)), NOBODY, NOW)
     assert status
     assert status.size_bytes == 7
 
 
 def test_the_runtime_is_that_of_the_image_and_survives_a_check_that_does_not_show_it() -> None:
-    read = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7, runtime="vllm")), NOBODY, THEN)
+    read = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, ImageClaims(7, runtime="vllm")), NOBODY, THEN)
     assert read
     assert read.runtime == "vllm"
-    again = desired_status(cache(read), verdict_outcome(IMAGE, DIGEST, WARNED, Claims(7)), NOBODY, NOW)
+    again = desired_status(cache(read), verdict_outcome(IMAGE, DIGEST, WARNED, ImageClaims(7)), NOBODY, NOW)
     assert again
     assert again.runtime == "vllm"
-    moved = desired_status(cache(read), verdict_outcome(IMAGE, OTHER, GOOD, Claims(7)), NOBODY, NOW)
+    moved = desired_status(cache(read), verdict_outcome(IMAGE, OTHER, GOOD, ImageClaims(7)), NOBODY, NOW)
     assert moved
     assert moved.runtime == ""
 

@@ -9,7 +9,7 @@ from gkm.api.caches import CacheSpec, GKMCache, LocalObjectReference
 from gkm.api.config import Config, parse
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.images.registries.pull_secrets import PullSecrets
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import KubeSecrets
 from gkm_operator.caches.nodes.totals import CacheSummary
@@ -21,7 +21,7 @@ from support.operator.deployment import Shelf
 from support.registry import faults
 from support.sigstore.key_signatures import Flaw
 
-LIMITS = Limits(connect=1.0, stall=0.5, request=3.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
 NOW = "2026-01-01T00:00:00Z"
 
 

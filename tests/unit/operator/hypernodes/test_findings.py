@@ -11,8 +11,8 @@ from gkm.kube.workqueue import Retry
 from gkm.topology.conflicts import Conflict, ConflictKind
 from gkm.topology.guard import GuardState, Losses
 from gkm_operator.hypernodes import findings
-from gkm_operator.hypernodes.findings import Blocked, Finding
-from gkm_operator.hypernodes.writes.sinks import Sink
+from gkm_operator.hypernodes.findings import Blocked, PartFinding
+from gkm_operator.hypernodes.writes.sinks import TreeSink
 from support.kube.fake_api import FakeApi
 
 LOST = Losses(10, frozenset("ab"))
@@ -22,12 +22,12 @@ SERVING = ProviderStatus("labels", ProviderState.SERVING)
 TRIPPED = GuardState(losses=LOST, rounds=2)
 
 
-def sink(write: Callable[[], object], *, served: bool = True, fault: ApiError | None = None) -> Finding:
+def sink(write: Callable[[], object], *, served: bool = True, fault: ApiError | None = None) -> PartFinding:
     """What a sink reports after a look and an attempt to write."""
     api = FakeApi()
     api.served = None if served else set()
     api.fault = lambda _verb, _plural: fault
-    made = Sink("x", "Written", lambda _kind: write(), [HYPERNODES], "Volcano")
+    made = TreeSink("x", "Written", lambda _kind: write(), [HYPERNODES], "Volcano")
     made.check(api)
     try:
         made.reconcile()
@@ -43,7 +43,7 @@ def raising(error: Exception) -> Callable[[], object]:
     return write
 
 
-CASES: dict[TopologyReason, Callable[[], Finding]] = {
+CASES: dict[TopologyReason, Callable[[], PartFinding]] = {
     TopologyReason.PROVIDERS_SERVING: lambda: findings.of_providers([SERVING], []),
     TopologyReason.PROVIDERS_STARTING: lambda: findings.of_providers([SERVING], ["ufm"]),
     TopologyReason.PROVIDER_FAILED: lambda: findings.of_providers([SERVING, FAILED], ["ufm"]),

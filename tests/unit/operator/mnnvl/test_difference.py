@@ -1,21 +1,21 @@
 """What the controller creates and releases where a domain is lost, doubled, or of an unknown kind."""
 
-from gkm_operator.mnnvl.difference import Difference, ExistingDomain, difference, existing
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.difference import DomainDifference, ExistingDomain, difference, existing
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.tables import table
 from support.grove.typed import a_compute_domain
 
-KEY = DomainKey(0, "a")
+KEY = SetDomainKey(0, "a")
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 
 
 def domain(
-    name: str, created: str = EARLY, *, terminating: bool = False, key: DomainKey | None = KEY
+    name: str, created: str = EARLY, *, terminating: bool = False, key: SetDomainKey | None = KEY
 ) -> ExistingDomain:
     return ExistingDomain(key, name, f"uid-{name}", terminating, created)
 
 
-def between(*domains: ExistingDomain) -> Difference:
+def between(*domains: ExistingDomain) -> DomainDifference:
     """The difference, whatever order the domains have."""
     found = difference(frozenset({KEY}), domains)
     assert difference(frozenset({KEY}), reversed(domains)) == found
@@ -24,8 +24,8 @@ def between(*domains: ExistingDomain) -> Difference:
 
 def test_a_domain_has_the_key_that_its_labels_state() -> None:
     made = existing(a_compute_domain("x", "7", "workers", uid="u", creationTimestamp=EARLY))
-    assert made == ExistingDomain(DomainKey(7, "workers"), "x", "u", terminating=False, created=EARLY)
-    assert existing(a_compute_domain("x", "7")).key == DomainKey(7, "")
+    assert made == ExistingDomain(SetDomainKey(7, "workers"), "x", "u", terminating=False, created=EARLY)
+    assert existing(a_compute_domain("x", "7")).key == SetDomainKey(7, "")
     assert existing(a_compute_domain("x", deletionTimestamp=LATE)).terminating
 
 
@@ -43,7 +43,7 @@ def test_a_lost_domain_is_neither_created_again_nor_released() -> None:
 
 
 def test_an_excess_domain_that_is_terminating_is_released() -> None:
-    gone = domain("x", terminating=True, key=DomainKey(1, "a"))
+    gone = domain("x", terminating=True, key=SetDomainKey(1, "a"))
     found = between(gone)
     assert (found.lost, found.create, found.release) == ((), (KEY,), (gone,))
 
@@ -72,6 +72,6 @@ def test_of_two_terminating_domains_one_is_lost() -> None:
 
 
 def test_keys_to_create_are_in_the_order_of_replicas() -> None:
-    required = frozenset(DomainKey(replica, group) for replica in (10, 9, 2) for group in ("b", "a"))
+    required = frozenset(SetDomainKey(replica, group) for replica in (10, 9, 2) for group in ("b", "a"))
     found = difference(required, ())
-    assert found.create == tuple(DomainKey(replica, group) for replica in (2, 9, 10) for group in ("a", "b"))
+    assert found.create == tuple(SetDomainKey(replica, group) for replica in (2, 9, 10) for group in ("a", "b"))

@@ -4,7 +4,7 @@ import pytest
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP, PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
 from gkm_operator.mnnvl.required import (
     MAX_DOMAINS,
-    DomainKey,
+    SetDomainKey,
     domain_of,
     limit_problem,
     required_domains,
@@ -23,8 +23,8 @@ def group(value: str) -> dict[str, str]:
 
 def test_the_template_of_a_clique_is_found_by_its_exact_name() -> None:
     given = a_set(clique("worker", annotations=group("a")), clique("gpu-worker", annotations=group("b")))
-    assert domain_of(given, a_pod_clique("test-pcs", "0", "worker")) == DomainKey(0, "a")
-    assert domain_of(given, a_pod_clique("test-pcs", "0", "gpu-worker")) == DomainKey(0, "b")
+    assert domain_of(given, a_pod_clique("test-pcs", "0", "worker")) == SetDomainKey(0, "a")
+    assert domain_of(given, a_pod_clique("test-pcs", "0", "gpu-worker")) == SetDomainKey(0, "b")
 
 
 def test_a_clique_in_several_scaling_groups_is_in_a_domain_of_each() -> None:
@@ -32,7 +32,7 @@ def test_a_clique_in_several_scaling_groups_is_in_a_domain_of_each() -> None:
     given = a_set(scaling_groups=groups)
     assert required_groups(given, GPUS) == {"of-sg1", "of-sg2"}
     for name in ("sg1", "sg2"):
-        assert domain_of(given, a_pod_clique("test-pcs", "0", "worker", name)) == DomainKey(0, f"of-{name}")
+        assert domain_of(given, a_pod_clique("test-pcs", "0", "worker", name)) == SetDomainKey(0, f"of-{name}")
 
 
 def test_a_scaling_group_that_lists_a_clique_twice_counts_once() -> None:
@@ -81,9 +81,9 @@ def test_a_pod_clique_with_other_names_or_labels_belongs_to_no_domain(name: str,
 
 def test_a_template_that_the_set_has_no_more_inherits() -> None:
     given = a_set(annotations=group("all"), scaling_groups=[scaling_group("sg", annotations=group("sg"))])
-    assert domain_of(given, a_pod_clique("test-pcs", "0", "removed")) == DomainKey(0, "all")
-    assert domain_of(given, a_pod_clique("test-pcs", "0", "removed", "sg")) == DomainKey(0, "sg")
-    assert domain_of(given, a_pod_clique("test-pcs", "0", "removed", "other")) == DomainKey(0, "all")
+    assert domain_of(given, a_pod_clique("test-pcs", "0", "removed")) == SetDomainKey(0, "all")
+    assert domain_of(given, a_pod_clique("test-pcs", "0", "removed", "sg")) == SetDomainKey(0, "sg")
+    assert domain_of(given, a_pod_clique("test-pcs", "0", "removed", "other")) == SetDomainKey(0, "all")
 
 
 @table(
@@ -109,7 +109,7 @@ def test_too_many_domains_are_a_problem_with_a_remedy(replicas: int, groups: int
 def test_beyond_the_limit_the_first_replicas_keep_all_their_domains() -> None:
     cliques = [clique(f"c{index}", annotations=group(f"g{index}")) for index in range(3)]
     found = required_domains(a_set(*cliques, replicas=2**31 - 1), GPUS)
-    assert found == {DomainKey(replica, f"g{index}") for replica in range(MAX_DOMAINS // 3) for index in range(3)}
+    assert found == {SetDomainKey(replica, f"g{index}") for replica in range(MAX_DOMAINS // 3) for index in range(3)}
 
 
 @pytest.mark.timeout(20)

@@ -16,7 +16,7 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm_operator.mnnvl import dialect, enrollment, naming
 from gkm_operator.mnnvl.difference import difference, existing
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains, required_groups
+from gkm_operator.mnnvl.required import SetDomainKey, domain_of, required_domains, required_groups
 from support.grove.json_patch import patched
 from support.grove.objects import Json, clique, container, scaling_group
 from support.grove.tables import refused, table
@@ -204,12 +204,12 @@ TWO = [clique("worker", annotations=group("workers")), clique("encoder", annotat
 )
 def test_p2_f_required(given: PodCliqueSet, groups: set[str]) -> None:
     assert required_groups(given, GPUS) == groups
-    assert required_domains(given, GPUS) == {DomainKey(replica, each) for replica in (0, 1) for each in groups}
+    assert required_domains(given, GPUS) == {SetDomainKey(replica, each) for replica in (0, 1) for each in groups}
 
 
-def keys(names: str) -> frozenset[DomainKey]:
+def keys(names: str) -> frozenset[SetDomainKey]:
     """Read `0-a 1-a`: replica and group."""
-    return frozenset(DomainKey(int(name[0]), name[2:]) for name in names.split())
+    return frozenset(SetDomainKey(int(name[0]), name[2:]) for name in names.split())
 
 
 @table(

@@ -6,7 +6,7 @@ from gkm.api.topology_settings import Packing
 from gkm.packing.inventory import Inventory
 from gkm.packing.inventory_of import Usable, version
 from gkm.packing.values import Location, Node, Refusal
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 from gkm_operator.plans.planning import draft as planning
 from gkm_operator.plans.planning.draft import FoundPlan, PlanOccasion, find_plan, make_draft, sizes
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit, unfit
@@ -95,9 +95,9 @@ def test_sizes_that_do_not_divide_are_refused_with_a_reason() -> None:
 def test_gpus_of_a_new_plan_are_not_free_for_later_runs_of_the_pass() -> None:
     room = FreeCapacity(a_survey(*fleet()), PodUsageIndex().usage(), Reservations({}))
     one, other = RunKey("team", "a"), RunKey("team", "b")
-    before = room.free_for(one, Demand("h100"), alone=False)
+    before = room.free_for(one, NodeDemand("h100"), alone=False)
     room.record_plan(one, {"d0-n0": 8, "d0-n1": 4, "not-ours": 8})
-    after = room.free_for(other, Demand("h100"), alone=False)
+    after = room.free_for(other, NodeDemand("h100"), alone=False)
     assert {node.name: node.free for node in after.inventory.nodes} == {
         "d0-n0": 0,
         "d0-n1": 4,
@@ -105,7 +105,7 @@ def test_gpus_of_a_new_plan_are_not_free_for_later_runs_of_the_pass() -> None:
         "d1-n1": 8,
     }
     assert after.version == version(after.inventory.nodes) != before.version
-    assert room.free_for(one, Demand("h100"), alone=True).version == before.version
+    assert room.free_for(one, NodeDemand("h100"), alone=True).version == before.version
 
 
 def test_own_pods_and_reservations_count_as_free() -> None:
@@ -113,10 +113,10 @@ def test_own_pods_and_reservations_count_as_free() -> None:
     ledger.change(None, a_pod("p", "d0-n0", 8, "r"))
     ledger.change(None, a_pod("q", "d0-n1", 8))
     room = FreeCapacity(a_survey(*fleet(1)), ledger.usage(), Reservations({TEAM: {"d0-n0": 0}}))
-    own = room.free_for(TEAM, Demand("h100"), alone=True)
+    own = room.free_for(TEAM, NodeDemand("h100"), alone=True)
     assert {node.name: node.free for node in own.inventory.nodes} == {"d0-n0": 8, "d0-n1": 0}
     stays = Node("lost", Location("r", "c", "b", "d"), 8, 8)
-    assert "lost" in room.free_for(TEAM, Demand("h100"), (stays,), alone=True).inventory.numbers
+    assert "lost" in room.free_for(TEAM, NodeDemand("h100"), (stays,), alone=True).inventory.numbers
 
 
 def test_a_refusal_without_usable_nodes_counts_the_reasons() -> None:
@@ -124,7 +124,9 @@ def test_a_refusal_without_usable_nodes_counts_the_reasons() -> None:
     for node in nodes:
         node["spec"] = {"unschedulable": True}
     survey = a_survey(*nodes)
-    usable = FreeCapacity(survey, PodUsageIndex().usage(), Reservations({})).free_for(TEAM, Demand("H100"), alone=False)
+    usable = FreeCapacity(survey, PodUsageIndex().usage(), Reservations({})).free_for(
+        TEAM, NodeDemand("H100"), alone=False
+    )
     refusal = find_plan(usable, sizes(a_run(), Packing()))  # type: ignore[arg-type]
     assert isinstance(refusal, Refusal)
     said = unfit(refusal, usable.usable, survey, "H100")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from gkm.api.topology_settings import Topology
 from gkm.packing.values import Node
-from gkm.topology.eligibility import Demand
+from gkm.topology.eligibility import NodeDemand
 from gkm.topology.nodes import Node as TopologyNode
 from gkm.topology.survey import survey_nodes
 from gkm_operator.plans.state.node_loss import (
@@ -21,7 +21,7 @@ from gkm_operator.plans.state.snapshot import double_allocations
 from support.operator.plans import gpu_node
 from support.operator.plans_made import a_plan, a_run, fleet
 
-DEMAND = Demand("h100")
+DEMAND = NodeDemand("h100")
 PERMANENT = NodeProblem("gone", pods_stay=False, permanent=True)
 PASSING = NodeProblem("it is not ready", pods_stay=False, permanent=False)
 

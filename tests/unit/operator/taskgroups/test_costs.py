@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from gkm.api.meta import OwnerReference
 from gkm.kube.discovery import KindName
-from gkm_operator.taskgroups.members import Member, WatchedMetadata, WatchedPod
+from gkm_operator.taskgroups.members import GroupMember, MemberMetadata, TaskPod
 from support.host.steps import steps
 from support.operator.group_witness import GROUPS, LABEL, NAMESPACE, UID_LABEL
 from support.operator.taskgroups import Process, World
@@ -14,10 +14,10 @@ KIND, FEW, MANY = KindName("", "ConfigMap"), 5, 2000
 DELETED = "2026-03-01T12:00:00Z"
 
 
-def metadata(name: str, uid: str, *, since: str | None = None) -> WatchedMetadata:
+def metadata(name: str, uid: str, *, since: str | None = None) -> MemberMetadata:
     owner = OwnerReference(GROUPS.api_version, GROUPS.kind, "g", uid)
     labels = {LABEL: "g", UID_LABEL: uid}
-    return WatchedMetadata(
+    return MemberMetadata(
         name, NAMESPACE, f"uid-{name}", deletion_timestamp=since, labels=labels, owner_references=(owner,)
     )
 
@@ -29,13 +29,13 @@ def crowded(count: int) -> tuple[Process, str]:
     process = Process(world)
     world.settle(process)
     for number in range(count):
-        process.controller._member_changed(None, Member(KIND, metadata(f"o-{number}", uid)))
-        process.controller.watcher._pod(None, WatchedPod(metadata(f"p-{number}", uid)))
+        process.controller._member_changed(None, GroupMember(KIND, metadata(f"o-{number}", uid)))
+        process.controller.watcher._pod(None, TaskPod(metadata(f"p-{number}", uid)))
     return process, uid
 
 
 def member_events(process: Process, uid: str) -> None:
-    one, going = (Member(KIND, metadata("one", uid, since=since)) for since in (None, DELETED))
+    one, going = (GroupMember(KIND, metadata("one", uid, since=since)) for since in (None, DELETED))
     for old, new in ((None, one), (one, one), (one, going), (going, None)):
         process.controller._member_changed(old, new)
 
@@ -45,7 +45,7 @@ def leak_events(process: Process, _uid: str) -> None:
 
 
 def pod_events(process: Process, uid: str) -> None:
-    pod = WatchedPod(metadata("one", uid))
+    pod = TaskPod(metadata("one", uid))
     for old, new in ((None, pod), (pod, pod), (pod, None)):
         process.controller.watcher._pod(old, new)
 

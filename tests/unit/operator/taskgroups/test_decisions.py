@@ -7,8 +7,19 @@ import pytest
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.api.task_groups import FINALIZER, GroupObject, Task, TaskGroup, TaskGroupSpec, TaskGroupStatus
 from gkm_operator.taskgroups import decisions
-from gkm_operator.taskgroups.conditions import Verdict
-from gkm_operator.taskgroups.decisions import Create, Delete, Done, Finalize, Look, Observed, Plan, Pods, Write, decide
+from gkm_operator.taskgroups.conditions import ConditionCause
+from gkm_operator.taskgroups.decisions import (
+    Create,
+    Delete,
+    Done,
+    Finalize,
+    GroupObservation,
+    Look,
+    Pods,
+    RenderObjects,
+    WriteStatus,
+    decide,
+)
 from gkm_operator.taskgroups.inventory import Living, Sight
 from msgspec.structs import replace
 
@@ -56,8 +67,8 @@ def group(
     )
 
 
-def observed(value: TaskGroup, *seen: Any, **more: Any) -> Observed:  # noqa: ANN401 -- sights, and fields
-    return Observed(value, tuple(seen), NOW, **more)
+def observed(value: TaskGroup, *seen: Any, **more: Any) -> GroupObservation:  # noqa: ANN401 -- sights, and fields
+    return GroupObservation(value, tuple(seen), NOW, **more)
 
 
 def deleting_since(moment: str) -> dict[str, Any]:
@@ -68,7 +79,7 @@ def deleting_since(moment: str) -> dict[str, Any]:
     ("found", "step"),
     [
         (observed(group(finalizer=False)), Finalize(present=True)),
-        (observed(group()), Plan()),
+        (observed(group()), RenderObjects()),
         (observed(group(objects="PP"), UNSEEN, UNSEEN), Create(0)),
         (observed(group(objects="PP"), HERE[0], UNSEEN), Create(1)),
         (observed(group(objects="PP"), GONE, HERE[1]), Create(0)),
@@ -101,7 +112,7 @@ def deleting_since(moment: str) -> dict[str, Any]:
         (observed(group("Failed", "DD", deleted=True, finalizer=False), GONE, GONE), Done()),
     ],
 )
-def test_the_next_step(found: Observed, step: object) -> None:
+def test_the_next_step(found: GroupObservation, step: object) -> None:
     assert decide(found) == step
 
 
@@ -132,24 +143,24 @@ def test_the_next_step(found: Observed, step: object) -> None:
         (observed(group("Ending", "CPD", outcome="Failed"), GONE, FOREIGN, UNSEEN), "Failed", "Failed"),
     ],
 )
-def test_a_write_of_the_status(found: Observed, phase: str, outcome: str | None) -> None:
+def test_a_write_of_the_status(found: GroupObservation, phase: str, outcome: str | None) -> None:
     step = decide(found)
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert (step.status.phase, step.status.outcome) == (phase, outcome)
 
 
 def test_created_objects_have_their_uids_and_gone_ones_no_manifest() -> None:
     step = decide(observed(group(objects="PP"), *HERE))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert [(each.state, each.uid) for each in step.status.objects] == [("Created", "uid-0"), ("Created", "uid-1")]
     step = decide(observed(group("Ending", "CC"), GONE, GONE))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert [(each.state, each.manifest) for each in step.status.objects] == [("Deleted", None)] * 2
 
 
 def test_a_pod_that_was_seen_is_remembered() -> None:
     step = decide(observed(group("Running", "C"), HERE[0], pods=Pods(seen=True, living=1)))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert step.status.pods_seen
 
 
@@ -157,13 +168,13 @@ def test_pods_that_succeeded_are_written_with_anything_else_or_after_a_minute() 
     seen = group("Running", "C", tasks=4, pods_seen=True, succeeded_pods=["a"])
     found = Pods(seen=True, living=1, succeeded=("a", "b"), unrecorded_seconds=20)
     assert decide(observed(seen, HERE[0], pods=found)) == Done(40.0)
-    ready = Verdict("MNNVLReady", "True", "AllNodesReady", "")
+    ready = ConditionCause("MNNVLReady", "True", "AllNodesReady", "")
     late = dataclasses.replace(found, unrecorded_seconds=60.0)
     for step in (
         decide(observed(seen, HERE[0], pods=found, verdicts=(ready,))),
         decide(observed(seen, HERE[0], pods=late)),
     ):
-        assert isinstance(step, Write)
+        assert isinstance(step, WriteStatus)
         assert step.status.succeeded_pods == ["a", "b"]
     seen = replace(seen, status=replace(seen.status, succeeded_pods=["a", "b"]))
     assert decide(observed(seen, HERE[0], pods=late)) == Done()
@@ -172,13 +183,13 @@ def test_pods_that_succeeded_are_written_with_anything_else_or_after_a_minute() 
 def test_the_end_forgets_which_pods_succeeded() -> None:
     ended = group("Running", "C", spec_phase="Failed", succeeded_pods=["a"])
     step = decide(observed(ended, HERE[0], pods=Pods(seen=True, succeeded=("a",))))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert step.status.succeeded_pods == []
 
 
 def test_an_object_that_is_being_deleted_is_waited_for_and_then_created() -> None:
     step = decide(observed(group(objects="PP"), HERE[0], GOING[1]))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     (condition,) = step.status.conditions
     assert (condition.type, condition.status, condition.reason) == ("ObjectsCreated", "False", "Retrying")
     assert condition.message == "ConfigMap c1 is being deleted; it is created again once it is gone"
@@ -188,9 +199,9 @@ def test_an_object_that_is_being_deleted_is_waited_for_and_then_created() -> Non
 
 
 def test_a_result_that_cannot_be_read_is_looked_for_again() -> None:
-    unread = Verdict("NVLinkVerified", "Unknown", "Retrying", "why")
+    unread = ConditionCause("NVLinkVerified", "Unknown", "Retrying", "why")
     step = decide(observed(group("Running", "C"), HERE[0], verdicts=(unread,)))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert decide(observed(group("Running", "C", conditions=step.status.conditions), HERE[0], verdicts=(unread,))) == (
         Done(30.0)
     )
@@ -202,10 +213,10 @@ def test_a_group_without_objects_runs_and_ends_without_any() -> None:
 
 
 def test_trouble_becomes_a_condition_once_and_nothing_is_created_meanwhile() -> None:
-    trouble = Verdict("ObjectsCreated", "False", "Retrying", "quota")
+    trouble = ConditionCause("ObjectsCreated", "False", "Retrying", "quota")
     pending = group(objects="P")
     step = decide(observed(pending, UNSEEN, trouble=trouble))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     (condition,) = step.status.conditions
     assert (condition.reason, condition.message) == ("Retrying", "quota")
     again = group(objects="P", conditions=step.status.conditions)
@@ -215,7 +226,7 @@ def test_trouble_becomes_a_condition_once_and_nothing_is_created_meanwhile() -> 
 def test_finalizers_are_named_when_an_object_does_not_go() -> None:
     stuck = group("Ending", "CC", **deleting_since(EARLIER))
     step = decide(observed(stuck, GONE, GOING[1]))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     (condition,) = step.status.conditions
     assert (condition.reason, condition.last_transition_time) == ("FinalizersPending", EARLIER)
     assert "ConfigMap c1 (finalizers: a.test/b)" in condition.message
@@ -226,5 +237,5 @@ def test_finalizers_are_named_when_an_object_does_not_go() -> None:
 def test_a_status_names_a_bounded_number_of_objects_that_do_not_go() -> None:
     stuck = group("Ending", "C" * 64, **deleting_since(EARLIER))
     step = decide(observed(stuck, *[Living("x", terminating=True, finalizers=("f" * 253,) * 9)] * 64))
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert len(step.status.conditions[0].message) <= 1024

@@ -4,7 +4,7 @@ import pytest
 from gkm.api.meta import OwnerReference
 from gkm.kube.discovery import KindName
 from gkm_operator.taskgroups.inventory import GroupInventory, Living, Seen, Sight
-from gkm_operator.taskgroups.members import Member, WatchedMetadata
+from gkm_operator.taskgroups.members import GroupMember, MemberMetadata
 
 KIND, GROUP = KindName("", "ConfigMap"), ("team", "g")
 
@@ -18,8 +18,8 @@ def member(
     owner_name: str = "g",
     deleted: bool = False,
     kind: KindName = KIND,
-) -> Member:
-    metadata = WatchedMetadata(
+) -> GroupMember:
+    metadata = MemberMetadata(
         name,
         "team",
         uid,
@@ -28,7 +28,7 @@ def member(
         finalizers=("f",),
         owner_references=(OwnerReference("gkm.io/v1alpha1", "TaskGroup", owner_name, owner or group_uid),),
     )
-    return Member(kind, metadata)
+    return GroupMember(kind, metadata)
 
 
 def sight(inventory: GroupInventory, uid: str = "o", name: str = "c") -> Seen:

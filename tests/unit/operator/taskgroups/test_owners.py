@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
-from gkm_operator.taskgroups.members import WatchedMetadata, owned_by
+from gkm_operator.taskgroups.members import MemberMetadata, owned_by
 
 OURS = {"apiVersion": "gkm.io/v1alpha1", "kind": "TaskGroup", "name": "g", "uid": "u"}
 
 
-def decoded(*owners: Mapping[str, object]) -> WatchedMetadata:
-    return msgspec.convert({"name": "o", "ownerReferences": owners}, WatchedMetadata)
+def decoded(*owners: Mapping[str, object]) -> MemberMetadata:
+    return msgspec.convert({"name": "o", "ownerReferences": owners}, MemberMetadata)
 
 
 def test_a_reference_to_the_group_is_the_proof() -> None:
@@ -18,7 +18,7 @@ def test_a_reference_to_the_group_is_the_proof() -> None:
     assert owned_by(decoded(another, OURS | {"apiVersion": "gkm.io/v1", "controller": False}), "u")
     assert not owned_by(decoded(another), "u")
     assert not owned_by(decoded(), "u")
-    assert not owned_by(msgspec.convert({"name": "o", "labels": {"gkm.io/task-group-uid": "u"}}, WatchedMetadata), "u")
+    assert not owned_by(msgspec.convert({"name": "o", "labels": {"gkm.io/task-group-uid": "u"}}, MemberMetadata), "u")
 
 
 @pytest.mark.parametrize("change", [{"kind": "Pool"}, {"apiVersion": "v1"}, {"apiVersion": "gkm.io.test/v1"}])

@@ -3,7 +3,7 @@
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.images.registries import address_ranges
-from gkm.images.registries.address_ranges import Kind
+from gkm.images.registries.address_ranges import NetworkKind
 from gkm.images.registries.host_rules import HostRules
 
 LOCAL = [
@@ -84,9 +84,11 @@ PUBLIC = [
 
 @pytest.mark.parametrize(
     ("address", "kind"),
-    [(a, Kind.LOCAL) for a in LOCAL] + [(a, Kind.PRIVATE) for a in PRIVATE] + [(a, Kind.PUBLIC) for a in PUBLIC],
+    [(a, NetworkKind.LOCAL) for a in LOCAL]
+    + [(a, NetworkKind.PRIVATE) for a in PRIVATE]
+    + [(a, NetworkKind.PUBLIC) for a in PUBLIC],
 )
-def test_an_address_is_of_one_kind(address: str, kind: Kind) -> None:
+def test_an_address_is_of_one_kind(address: str, kind: NetworkKind) -> None:
     assert address_ranges.kind(address) is kind
     assert address_ranges.kind_of_host(address) is kind
     assert address_ranges.kind_of_host(f"[{address}]") is kind
@@ -94,29 +96,29 @@ def test_an_address_is_of_one_kind(address: str, kind: Kind) -> None:
 
 @pytest.mark.parametrize("text", ["", "registry.example", "300.1.1.1.1", "::g", "1.2.3.4.5"])
 def test_an_invalid_address_counts_as_local(text: str) -> None:
-    assert address_ranges.kind(text) is Kind.LOCAL
+    assert address_ranges.kind(text) is NetworkKind.LOCAL
 
 
 @pytest.mark.parametrize(
     ("host", "kind"),
     [
-        ("localhost", Kind.LOCAL),
-        ("LOCALHOST.", Kind.LOCAL),
-        ("a.localhost", Kind.LOCAL),
-        ("metadata.google.internal", Kind.LOCAL),
-        ("127.1", Kind.LOCAL),
-        ("0x7f.0.0.1", Kind.LOCAL),
-        ("0177.0.0.1", Kind.LOCAL),
-        ("2130706433", Kind.LOCAL),
-        ("10.1", Kind.PRIVATE),
-        ("0xa000001", Kind.PRIVATE),
-        ("10.0.0.1.", Kind.PRIVATE),
-        ("registry.example", Kind.PUBLIC),
-        ("10.0.0.1.example", Kind.PUBLIC),
-        ("localhost.example", Kind.PUBLIC),
+        ("localhost", NetworkKind.LOCAL),
+        ("LOCALHOST.", NetworkKind.LOCAL),
+        ("a.localhost", NetworkKind.LOCAL),
+        ("metadata.google.internal", NetworkKind.LOCAL),
+        ("127.1", NetworkKind.LOCAL),
+        ("0x7f.0.0.1", NetworkKind.LOCAL),
+        ("0177.0.0.1", NetworkKind.LOCAL),
+        ("2130706433", NetworkKind.LOCAL),
+        ("10.1", NetworkKind.PRIVATE),
+        ("0xa000001", NetworkKind.PRIVATE),
+        ("10.0.0.1.", NetworkKind.PRIVATE),
+        ("registry.example", NetworkKind.PUBLIC),
+        ("10.0.0.1.example", NetworkKind.PUBLIC),
+        ("localhost.example", NetworkKind.PUBLIC),
     ],
 )
-def test_the_kind_of_a_host_before_its_name_is_resolved(host: str, kind: Kind) -> None:
+def test_the_kind_of_a_host_before_its_name_is_resolved(host: str, kind: NetworkKind) -> None:
     assert address_ranges.kind_of_host(host) is kind
 
 

@@ -12,7 +12,7 @@ from gkm.images.local_image import LocalBlob, LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from support.images.cache_registry import LIMITS
 from support.images.private_registry import SECRET, as_user, client, everything_by_proxy, fill, private
 from support.images.unreached import unreached
@@ -51,7 +51,7 @@ def ref_at(host: str) -> Reference:
     return Reference.parse(f"{host}/team/x:1")
 
 
-def client_at(*hosts: str, limits: Limits = LIMITS) -> Client:
+def client_at(*hosts: str, limits: TransportLimits = LIMITS) -> Client:
     return Client(Registries(hosts={host: RegistryHost(plain_http=True) for host in hosts}), limits=limits)
 
 
@@ -137,7 +137,7 @@ def test_an_upload_that_always_breaks_off_ends_with_a_reason(registry: Registry,
 
 
 def test_a_registry_may_pause_while_it_takes_a_blob(registry: Registry) -> None:
-    limits = Limits(connect=0.2, stall=10.0, request=30.0)
+    limits = TransportLimits(connect=0.2, stall=10.0, request=30.0)
     blob = LocalBlob.from_bytes(bytes(24 << 20), "")  # more than the kernel takes in the registry's place
     # A separate connection for the upload, because a used one has other timeouts.
     closed = faults.with_headers({"Connection": "close"})

@@ -12,7 +12,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries import addresses
 from gkm.images.registries.proxies import is_excluded, proxy_for
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.transport import HttpRequest, Transport
+from gkm.images.registries.transport import RegistryRequest, Transport
 from support.cluster.certificates import Authority
 from support.images.cache_registry import LIMITS
 from support.images.private_registry import SECRET, everything_by_proxy, fill, image_of, reason_of
@@ -143,7 +143,7 @@ def test_a_proxy_that_is_away_is_named_as_the_cause(monkeypatch: pytest.MonkeyPa
 
 def test_an_address_of_the_registry_that_is_none_is_not_the_proxy_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    nowhere = HttpRequest("GET", "https://registry.example/v2/team/x/referrers/sha256:0?last=a b")
+    nowhere = RegistryRequest("GET", "https://registry.example/v2/team/x/referrers/sha256:0?last=a b")
     transport = Transport(Registries(), NAMED.registry, LIMITS)
     with pytest.raises(GKMError, match="it sent an invalid address"):
         transport.send(nowhere, time.monotonic() + 60).__enter__()

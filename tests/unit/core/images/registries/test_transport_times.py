@@ -12,7 +12,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
 from gkm.images.registries.responses import MAX_DELAY_SECONDS, retry_delay
-from gkm.images.registries.transport import HttpRequest, Limits, Transport
+from gkm.images.registries.transport import RegistryRequest, Transport, TransportLimits
 from support.images.private_registry import as_user, client, image_of, private
 from support.images.unreached import unreached
 from support.registry import faults
@@ -65,7 +65,7 @@ def test_a_registry_that_accepts_no_connection_fails() -> None:
             other.settimeout(0)
             other.connect_ex(full.getsockname())
         host = f"127.0.0.1:{full.getsockname()[1]}"
-        limits = Limits(connect=0.2, stall=30.0, request=30.0)
+        limits = TransportLimits(connect=0.2, stall=30.0, request=30.0)
         ours = Client(Registries(hosts={host: RegistryHost(plain_http=True)}), limits=limits)
         with unreached("did not answer in time"):
             ours.resolve(Reference.parse(f"{host}/team/x:1"))
@@ -82,7 +82,7 @@ def test_a_response_beyond_the_deadline_fails_as_a_timeout() -> None:
     with private() as registry:
         registry.auth = None
         registry.misbehave(Fault("manifests/", drip_headers=(1, 0.05)))
-        slow = Limits(connect=1.0, stall=30.0, request=0.5)
+        slow = TransportLimits(connect=1.0, stall=30.0, request=0.5)
         ours = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}), limits=slow)
         with unreached("did not answer in time"):
             ours.resolve(image_of(registry))
@@ -92,7 +92,7 @@ def test_a_body_that_stalls_until_the_deadline_is_reported_as_slow() -> None:
     with private() as registry:
         registry.auth = None
         registry.misbehave(faults.stalled("manifests/", after=10))
-        slow = Limits(connect=1.0, stall=30.0, request=0.5)
+        slow = TransportLimits(connect=1.0, stall=30.0, request=0.5)
         ours = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}), limits=slow)
         with pytest.raises(GKMError, match="sends too slowly"):
             ours.resolve(image_of(registry))
@@ -102,8 +102,8 @@ def test_an_upload_that_the_server_does_not_read_is_a_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         host = f"127.0.0.1:{deaf.getsockname()[1]}"
         config = Registries(hosts={host: RegistryHost(plain_http=True)})
-        transport = Transport(config, host, Limits(connect=1.0, stall=0.2, request=30.0))
-        request = HttpRequest("PUT", f"http://{host}/v2/", body=bytes(64 << 20), attempts=1)
+        transport = Transport(config, host, TransportLimits(connect=1.0, stall=0.2, request=30.0))
+        request = RegistryRequest("PUT", f"http://{host}/v2/", body=bytes(64 << 20), attempts=1)
         with unreached("did not answer in time"), transport.send(request, time.monotonic() + 60):
             pass
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import TransportLimits
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.discovery import find_signatures
 from gkm.images.signatures.rekor import ENTRIES, Rekor
@@ -31,7 +31,7 @@ from support.sigstore.services import Sigstore
 
 ALICE, BOB = Person(), Person("bob@example.test")
 CERTIFICATES = "/api/v2/signingCert"
-LIMITS = Limits(connect=0.5, stall=0.3, request=0.5)
+LIMITS = TransportLimits(connect=0.5, stall=0.3, request=0.5)
 
 
 class Place:

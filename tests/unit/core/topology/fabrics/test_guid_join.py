@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics.guid_join import join
-from gkm.topology.fabrics.network import Network
+from gkm.topology.fabrics.network import FabricNetwork
 from gkm.topology.fabrics.subnet import HostPort, Link, Subnet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def port(guid: str = "", word: str = "", *, leaf: str = "leaf", system: str = ""
     return HostPort(leaf, guid, node, system, (word,) if word else (), word)
 
 
-def network(ports: Sequence[HostPort], fabrics: Sequence[NodeFabric] = (), nodes: Sequence[str] = ()) -> Network:
+def network(ports: Sequence[HostPort], fabrics: Sequence[NodeFabric] = (), nodes: Sequence[str] = ()) -> FabricNetwork:
     return join([Subnet({}, tuple(ports), ())], fabrics, nodes)
 
 

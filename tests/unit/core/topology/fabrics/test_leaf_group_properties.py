@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gkm.topology.fabrics import infiniband
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.topology.infiniband_networks import Cabling, Rails, cabling, leaf_guid, topology_file
@@ -25,11 +25,11 @@ NETWORKS = st.builds(
 """Rail-optimised ones, classic fat trees (one rail) and pairs of leaves (two), with two or three levels."""
 
 
-def discover(made: Cabling, network: Rails, existing: tuple[str, ...] = ()) -> Discovery:
+def discover(made: Cabling, network: Rails, existing: tuple[str, ...] = ()) -> FabricDiscovery:
     return infiniband.discover([topology_file(made)], [], [name for name, *_ in network.hosts], existing)
 
 
-def places(found: Discovery) -> Places:
+def places(found: FabricDiscovery) -> Places:
     """Return for each node the names of its domains, from the closest to the widest."""
     parents = {member.name: hypernode.name for hypernode in found.hypernodes for member in hypernode.members}
     nodes = [member.name for each in found.hypernodes for member in each.members if member.kind == "Node"]

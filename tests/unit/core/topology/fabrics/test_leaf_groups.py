@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from gkm.topology.fabrics import leaf_groups, rails
 from gkm.topology.fabrics.levels import MAX_LEVELS, switch_levels, tier_name
-from gkm.topology.fabrics.network import Discovery, Network
+from gkm.topology.fabrics.network import FabricDiscovery, FabricNetwork
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
@@ -26,16 +26,16 @@ def cables(**hosts: str) -> Mapping[str, Mapping[str, int]]:
     return {host.replace("x_", "?"): {switch: to.count(switch) for switch in to} for host, to in hosts.items()}
 
 
-def groups(found: Discovery) -> dict[str, list[str]]:
+def groups(found: FabricDiscovery) -> dict[str, list[str]]:
     return {hypernode.name: [member.name for member in hypernode.members] for hypernode in found.hypernodes}
 
 
-def discover(network: Network, existing: tuple[str, ...] = ()) -> Discovery:
+def discover(network: FabricNetwork, existing: tuple[str, ...] = ()) -> FabricDiscovery:
     return leaf_groups.discover(network, [host for host in network.hosts if not host.startswith("?")], existing)
 
 
 def test_a_classic_tree_has_a_group_for_each_leaf_and_the_spines() -> None:
-    found = discover(Network(cables(n1="aaa", n2="aaa", n3="bbb"), both("a-s", "b-s", "a-t", "b-t")))
+    found = discover(FabricNetwork(cables(n1="aaa", n2="aaa", n3="bbb"), both("a-s", "b-s", "a-t", "b-t")))
     nodes = [Member("Node", name) for name in ("n1", "n2", "n3")]
     assert found.hypernodes == (
         HyperNode("a", "leaf", (nodes[0], nodes[1]), 1),
@@ -46,12 +46,12 @@ def test_a_classic_tree_has_a_group_for_each_leaf_and_the_spines() -> None:
 
 def test_two_homes_are_one_group_and_a_switch_between_them_changes_nothing() -> None:
     homes = cables(n1="ab", n2="ab", n3="cd", n4="cd")
-    assert groups(discover(Network(homes))) == {"a": ["n1", "n2"], "c": ["n3", "n4"]}
-    assert groups(discover(Network(homes, both("a-b*2", "c-d*2")))) == {"a": ["n1", "n2"], "c": ["n3", "n4"]}
+    assert groups(discover(FabricNetwork(homes))) == {"a": ["n1", "n2"], "c": ["n3", "n4"]}
+    assert groups(discover(FabricNetwork(homes, both("a-b*2", "c-d*2")))) == {"a": ["n1", "n2"], "c": ["n3", "n4"]}
 
 
 def test_equal_numbers_of_cables_quarantine_the_node_with_the_number() -> None:
-    found = discover(Network(cables(n1="aab", n2="a", n3="b", n4="ab")))
+    found = discover(FabricNetwork(cables(n1="aab", n2="a", n3="b", n4="ab")))
     assert groups(found) == {"a": ["n1", "n2"], "b": ["n3"]}
     (tied,) = found.quarantined
     assert tied == Quarantined("n4", QuarantineReason.EQUAL_CABLES, tied.message)
@@ -59,18 +59,18 @@ def test_equal_numbers_of_cables_quarantine_the_node_with_the_number() -> None:
 
 
 def test_a_foreign_host_with_equal_numbers_is_of_no_interest() -> None:
-    found = discover(Network(cables(n1="a", n2="b", x_other="ab")))
+    found = discover(FabricNetwork(cables(n1="a", n2="b", x_other="ab")))
     assert (groups(found), found.quarantined) == ({"a": ["n1"], "b": ["n2"]}, ())
 
 
 def test_foreign_hosts_decide_with_which_leaves_form_a_group() -> None:
     hosts = cables(n1="a", n2="b", x_1="ab", x_2="ab", x_3="ab")
-    assert groups(discover(Network(hosts))) == {"a": ["n1", "n2"]}
+    assert groups(discover(FabricNetwork(hosts))) == {"a": ["n1", "n2"]}
 
 
 def test_a_group_with_equal_cables_to_two_above_has_no_parent_and_is_a_fault_without_its_name() -> None:
     links = both("a-s", "b-s", "c-t", "d-t", "e-s", "e-t")
-    found = discover(Network(cables(n1="a", n2="b", n3="c", n4="d", n5="e"), links))
+    found = discover(FabricNetwork(cables(n1="a", n2="b", n3="c", n4="d", n5="e"), links))
     assert groups(found)["s"] == ["a", "b"]
     assert groups(found)["t"] == ["c", "d"]
     assert found.faults == ("1 group below level spine has no parent: equal numbers of cables lead to several",)
@@ -78,23 +78,23 @@ def test_a_group_with_equal_cables_to_two_above_has_no_parent_and_is_a_fault_wit
 
 def test_a_node_at_a_spine_lies_in_the_group_of_the_spine() -> None:
     hosts = cables(n1="a", n2="b", n3="c", n4="s")
-    found = discover(Network(hosts, both("a-s", "b-s", "c-s")))
+    found = discover(FabricNetwork(hosts, both("a-s", "b-s", "c-s")))
     assert groups(found)["s"] == ["a", "b", "c", "n4"]
 
 
 def test_a_switch_with_as_many_hosts_as_switches_with_hosts_is_a_leaf() -> None:
-    found = discover(Network(cables(n1="a", n2="b", n3="s", n4="s"), both("a-s", "b-s")))
+    found = discover(FabricNetwork(cables(n1="a", n2="b", n3="s", n4="s"), both("a-s", "b-s")))
     assert groups(found) == {"a": ["n1"], "b": ["n2"], "s": ["n3", "n4"]}
 
 
 def test_anonymous_adapters_make_a_leaf_and_no_group() -> None:
-    network = Network(cables(n1="a"), both("a-s", "b-s"), {"b": 3})
+    network = FabricNetwork(cables(n1="a"), both("a-s", "b-s"), {"b": 3})
     assert switch_levels(network) == [{"a", "b"}, {"s"}]
     assert groups(discover(network)) == {"a": ["n1"]}
 
 
 def test_a_pod_with_one_group_has_its_spine_if_a_core_joins_pods() -> None:
-    found = discover(Network(cables(n1="a", n2="b"), both("a-s", "b-t", "s-k", "t-k")))
+    found = discover(FabricNetwork(cables(n1="a", n2="b"), both("a-s", "b-t", "s-k", "t-k")))
     assert [(hypernode.name, hypernode.tier_name) for hypernode in found.hypernodes] == [
         ("a", "leaf"),
         ("b", "leaf"),
@@ -105,7 +105,7 @@ def test_a_pod_with_one_group_has_its_spine_if_a_core_joins_pods() -> None:
 
 
 def test_an_existing_name_of_any_switch_of_a_group_stays() -> None:
-    network = Network(cables(n1="abc", n2="abc", n3="def"))
+    network = FabricNetwork(cables(n1="abc", n2="abc", n3="def"))
     assert groups(discover(network, ("b", "f", "gone"))) == {"b": ["n1", "n2"], "f": ["n3"]}
     assert groups(discover(network, ("c", "b"))) == {"b": ["n1", "n2"], "d": ["n3"]}
 
@@ -119,22 +119,22 @@ def test_a_switch_that_is_no_label_gives_a_hash_that_no_label_can_be(switch: str
 
 def test_levels_have_names_and_a_limit() -> None:
     assert [tier_name(level) for level in range(5)] == ["leaf", "spine", "core", "tier-4", "tier-5"]
-    chain = Network(cables(n1="0"), both(*(f"{number}-{number + 1}" for number in range(40))))
-    assert len(switch_levels(Network({"n1": {"0": 1}}, chain.links))) == MAX_LEVELS
+    chain = FabricNetwork(cables(n1="0"), both(*(f"{number}-{number + 1}" for number in range(40))))
+    assert len(switch_levels(FabricNetwork({"n1": {"0": 1}}, chain.links))) == MAX_LEVELS
 
 
 def test_switches_that_all_lead_to_one_another_are_leaves() -> None:
     everyone = "abcdefg"
     links = both(*(f"{one}-{other}" for one in everyone for other in everyone if one < other))
-    found = discover(Network({f"n-{switch}": {switch: 1} for switch in everyone}, links))
+    found = discover(FabricNetwork({f"n-{switch}": {switch: 1} for switch in everyone}, links))
     assert groups(found) == {switch: [f"n-{switch}"] for switch in everyone}
 
 
 def test_a_network_without_order_is_no_network_without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rails, "MAX_WORK", 10)
     with pytest.raises(rails.TooIrregular):
-        discover(Network(cables(n1="ab", n2="bc", n3="ca"), faults=("another",)))
+        discover(FabricNetwork(cables(n1="ab", n2="bc", n3="ca"), faults=("another",)))
 
 
 def test_no_network_has_no_groups() -> None:
-    assert discover(Network({})) == Discovery()
+    assert discover(FabricNetwork({})) == FabricDiscovery()

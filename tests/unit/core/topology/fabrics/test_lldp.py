@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gkm.topology.fabrics import leaf_groups, lldp, lldpd
 from gkm.topology.fabrics.lldpd import Neighbor
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[4] / "data" / "fabric"
 A, B, C, D = (f"0c:42:a1:00:00:0{number}" for number in range(4))
 
 
-def groups(found: Discovery) -> dict[str, list[str]]:
+def groups(found: FabricDiscovery) -> dict[str, list[str]]:
     return {hypernode.name: [member.name for member in hypernode.members] for hypernode in found.hypernodes}
 
 

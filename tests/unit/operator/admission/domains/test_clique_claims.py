@@ -3,7 +3,7 @@
 import pytest
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, MNNVL_GROUP
 from gkm_operator.computedomains.objects import of_set
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.objects import (
     Json,
     claim_template,
@@ -68,7 +68,7 @@ def test_a_clique_waits_for_a_claim_that_decides_whether_it_requests_gpus(
     site, given = Workloads(), claiming(claim)
     template = clique("worker")
     template["spec"]["podSpec"] = given["spec"]["podSpec"]
-    key = DomainKey(0, annotations.get(MNNVL_GROUP, ""))
+    key = SetDomainKey(0, annotations.get(MNNVL_GROUP, ""))
     made = pod_clique_set("test-pcs", template, annotations=annotations)
     owner = site.create_set(made, *([] if key.group else [key]))
     site.observe()
@@ -97,7 +97,7 @@ def test_a_clique_waits_for_a_claim_that_decides_whether_it_requests_gpus(
 def test_a_claim_that_decides_nothing_is_not_waited_for(given: Json, withdrawn: dict[str, str] | None) -> None:
     site = Workloads()
     made = pod_clique_set("test-pcs", clique("worker", annotations=withdrawn), annotations=ENABLED)
-    site.create_set(made, DomainKey(0, ""))
+    site.create_set(made, SetDomainKey(0, ""))
     site.observe()
     found = site.review(CLIQUES, given)
     assert (found.allowed, found.changed) == (True, False)
@@ -119,7 +119,7 @@ def test_a_clique_whose_pods_share_a_claim_for_gpus_gets_the_claim_in_every_cont
     site = Workloads()
     made = pod_clique_set("test-pcs", clique("worker", 0), clique("router", 0), annotations=ENABLED)
     sharing_set(made, "gpu.nvidia.com", shared_claim(childCliqueNames=["worker"]))
-    site.create_set(made, DomainKey(0, ""))
+    site.create_set(made, SetDomainKey(0, ""))
     site.observe()
     given = an_object()
     given["spec"]["podSpec"] = {"containers": [container("main"), {"name": "bare", "image": "i", "resources": {}}]}
@@ -138,7 +138,7 @@ def test_a_clique_whose_pods_share_a_claim_for_gpus_gets_the_claim_in_every_cont
 def test_a_clique_waits_for_the_template_of_a_claim_that_its_pods_share() -> None:
     site = Workloads()
     made = pod_clique_set("test-pcs", clique("worker", 0), annotations=ENABLED)
-    site.create_set(sharing_set(made, "nic.example", shared_claim("late"), of="worker"), DomainKey(0, ""))
+    site.create_set(sharing_set(made, "nic.example", shared_claim("late"), of="worker"), SetDomainKey(0, ""))
     site.observe()
     given = an_object()
     given["spec"]["podSpec"] = {"containers": [container("main")]}

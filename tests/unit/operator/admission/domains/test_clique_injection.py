@@ -9,7 +9,7 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, MNNVL_GROUP, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
 from gkm_operator.computedomains.objects import of_set
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.objects import (
     NAMESPACE,
     Json,
@@ -78,7 +78,7 @@ def test_a_group_that_the_watch_has_not_shown_waits_for_its_domain() -> None:
         return [clique("worker", annotations={MNNVL_GROUP: "a"}), clique("late", gpus, annotations={MNNVL_GROUP: "b"})]
 
     site = Workloads()
-    site.create_set(pod_clique_set("test-pcs", *template(0)), DomainKey(0, "a"))
+    site.create_set(pod_clique_set("test-pcs", *template(0)), SetDomainKey(0, "a"))
     site.observe()
     assert site.review(CLIQUES, an_object(name="worker")).claims() == CLAIM
     site.api.merge(SETS, "test-pcs", {"spec": {"template": {"cliques": template(8)}}}, NAMESPACE)
@@ -126,7 +126,7 @@ def test_a_domain_whose_name_no_label_can_have_gets_its_claim_and_no_label() -> 
     site = a_site(replicas=1, present=0, settings=Network(auto_mnnvl_enabled=True, placement="required"))
     name = "test-pcs-0-" + "x" * 60
     owner = site.api.get(SETS, "test-pcs", NAMESPACE)
-    made = of_set(msgspec.convert(owner, PodCliqueSet), DomainKey(0, "")).manifest(name, "2026-01-01T00:00:00Z")
+    made = of_set(msgspec.convert(owner, PodCliqueSet), SetDomainKey(0, "")).manifest(name, "2026-01-01T00:00:00Z")
     site.api.create(DOMAINS, made)
     foreign(site, name)
     found = site.review(CLIQUES, an_object())
@@ -183,7 +183,7 @@ def test_the_template_of_a_scaling_group_is_found_by_its_exact_name() -> None:
     ]
     site = Workloads()
     site.create_set(
-        pod_clique_set(annotations=None, scaling_groups=groups), DomainKey(0, "short"), DomainKey(0, "long")
+        pod_clique_set(annotations=None, scaling_groups=groups), SetDomainKey(0, "short"), SetDomainKey(0, "long")
     )
     site.observe()
     assert site.review(GROUPS, an_object(GROUPS, name="a-b")).annotations == {MNNVL_GROUP: "long"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, Capacity
+from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, DomainCapacity
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.pod_specs import PodClaim
@@ -24,7 +24,7 @@ from gkm_operator.admission.domains.review_view import (
 from gkm_operator.admission.domains.single_reads import SingleReads
 from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
 from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
-from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains
+from gkm_operator.mnnvl.required import SetDomainKey, domain_of, required_domains
 from support.grove.objects import (
     NAMESPACE,
     Json,
@@ -59,7 +59,7 @@ def test_while_a_kind_is_missing_the_view_waits_and_the_others_are_read() -> Non
         # Its clients get "not found" for every object of such a kind.
         assert site.view.reads.get(SETS, NAMESPACE, "x") is None
         site.api.served = None
-        site.create_set(pod_clique_set(annotations=ENABLED), DomainKey(0, ""))
+        site.create_set(pod_clique_set(annotations=ENABLED), SetDomainKey(0, ""))
         site.until(site.view._domains.synced.is_set, "the kind to be there")
         site.until(lambda: site.view.compute_domain(NAMESPACE, "test-pcs-0"), "the domain")
 
@@ -69,15 +69,15 @@ def test_the_view_follows_the_config_map() -> None:
     assert site.view.grove_manages_domains is None
     with site.watching():
         site.until(lambda: site.view.grove_manages_domains is False, "it is known that there is none")
-        site.publish(Capacity(), GROVE_MANAGES_DOMAINS)
+        site.publish(DomainCapacity(), GROVE_MANAGES_DOMAINS)
         site.until(lambda: site.view.grove_manages_domains, "the condition")
-        assert site.view.capacity == Capacity()
+        assert site.view.capacity == DomainCapacity()
 
 
 def test_domains_are_those_that_the_set_owns() -> None:
     site = Workloads()
-    one = site.create_set(pod_clique_set("one", annotations=ENABLED), DomainKey(0, ""))
-    two = site.create_set(pod_clique_set("two", annotations=ENABLED), DomainKey(0, ""), DomainKey(1, ""))
+    one = site.create_set(pod_clique_set("one", annotations=ENABLED), SetDomainKey(0, ""))
+    two = site.create_set(pod_clique_set("two", annotations=ENABLED), SetDomainKey(0, ""), SetDomainKey(1, ""))
     site.observe()
     assert [domain.metadata.name for domain in site.view.domains_of(one)] == ["one-0"]
     site.api.delete(DOMAINS, "two-1", NAMESPACE)
@@ -272,7 +272,7 @@ def test_equal_templates_are_stored_once_and_sets_that_are_not_enrolled_without(
 
 def test_a_stored_domain_has_no_status() -> None:
     site = Workloads()
-    site.create_set(pod_clique_set(annotations=ENABLED), DomainKey(0, ""))
+    site.create_set(pod_clique_set(annotations=ENABLED), SetDomainKey(0, ""))
     made = site.api.get(DOMAINS, "test-pcs-0", NAMESPACE)
     nodes = [{"name": f"n{number}", "cliqueID": "a.1", "status": "Ready"} for number in range(18)]
     thin = msgspec.convert(made | {"status": {"status": "Ready", "nodes": nodes}}, ThinDomain)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gkm.api.domain_capacity import Capacity, CliqueCapacity, NodePool
+from gkm.api.domain_capacity import CliqueCapacity, DomainCapacity, NodePool
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm_operator.admission.domains.fit import Need, needs, warnings
 from support.grove.objects import Json, clique, container, scaling_group
@@ -78,26 +78,30 @@ EIGHT_GPUS_A_NODE = CliqueCapacity("a.1", (NodePool("GB200", 8, 18, 18),))
 @table(
     "capacity, expected",
     [
-        ("enough for all", Capacity((a_clique("a.1", 8),)), []),
-        ("enough in two cliques", Capacity((a_clique("a.1", 4), a_clique("a.2", 5))), []),
+        ("enough for all", DomainCapacity((a_clique("a.1", 8),)), []),
+        ("enough in two cliques", DomainCapacity((a_clique("a.1", 4), a_clique("a.2", 5))), []),
         (
             "the largest clique is too small",
-            Capacity((a_clique("a.1", 1), a_clique("a.2", 2))),
+            DomainCapacity((a_clique("a.1", 1), a_clique("a.2", 2))),
             ["needs 4 whole nodes in one clique; the largest free clique has 2 (clique a.2 with 18 nodes)"],
         ),
-        ("enough for some replicas", Capacity((a_clique("a.1", 7),)), ["enough for 1 of 2 replicas"]),
-        ("no clique", Capacity(), ["no node has an NVLink clique"]),
-        ("two products", Capacity((a_clique("a.1", 9), a_clique("a.2", 0, 9))), ["2 GPU products (GB200, GB300)"]),
+        ("enough for some replicas", DomainCapacity((a_clique("a.1", 7),)), ["enough for 1 of 2 replicas"]),
+        ("no clique", DomainCapacity(), ["no node has an NVLink clique"]),
+        (
+            "two products",
+            DomainCapacity((a_clique("a.1", 9), a_clique("a.2", 0, 9))),
+            ["2 GPU products (GB200, GB300)"],
+        ),
         (
             "free nodes without a fabric",
-            Capacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 3),)),
+            DomainCapacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 3),)),
             ["nodes without an NVLink fabric: 3"],
         ),
-        ("none of them is free", Capacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 0),)), []),
-        ("a pod of half a node", Capacity((EIGHT_GPUS_A_NODE,)), ["requests 4 of the 8 GPUs of a node"]),
+        ("none of them is free", DomainCapacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 0),)), []),
+        ("a pod of half a node", DomainCapacity((EIGHT_GPUS_A_NODE,)), ["requests 4 of the 8 GPUs of a node"]),
     ],
 )  # fmt: skip
-def test_each_shortage_is_a_warning(capacity: Capacity, expected: list[str]) -> None:
+def test_each_shortage_is_a_warning(capacity: DomainCapacity, expected: list[str]) -> None:
     found = list(warnings(FOUR, [], capacity, one_clique=False))
     assert len(found) == len(expected)
     assert all(text in warning for text, warning in zip(expected, found, strict=True))
@@ -106,23 +110,27 @@ def test_each_shortage_is_a_warning(capacity: Capacity, expected: list[str]) -> 
 @table(
     "capacity, expected",
     [
-        ("products of different cliques do not mix", Capacity((a_clique("a.1", 9), a_clique("a.2", 0, 9))), 0),
-        ("a pool is large enough", Capacity((a_clique("a.1", 9, 1),)), 0),
-        ("only both pools are, another clique has one", Capacity((a_clique("a.1", 3, 3), a_clique("a.2", 6))), 0),
-        ("no clique has a large pool", Capacity((a_clique("a.1", 3, 3), a_clique("a.2", 2, 3))), 1),
-        ("nodes without a fabric are out of reach", Capacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 3),)), 0),
+        ("products of different cliques do not mix", DomainCapacity((a_clique("a.1", 9), a_clique("a.2", 0, 9))), 0),
+        ("a pool is large enough", DomainCapacity((a_clique("a.1", 9, 1),)), 0),
+        ("only both pools are, another clique has one", DomainCapacity((a_clique("a.1", 3, 3), a_clique("a.2", 6))), 0),
+        ("no clique has a large pool", DomainCapacity((a_clique("a.1", 3, 3), a_clique("a.2", 2, 3))), 1),
+        (
+            "nodes without a fabric are out of reach",
+            DomainCapacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 3),)),
+            0,
+        ),
     ],
 )  # fmt: skip
-def test_with_an_affinity_to_one_clique_only_its_own_products_mix(capacity: Capacity, expected: int) -> None:
+def test_with_an_affinity_to_one_clique_only_its_own_products_mix(capacity: DomainCapacity, expected: int) -> None:
     found = [text for text in warnings(FOUR, [], capacity, one_clique=True) if "products" in text or "fabric" in text]
     assert len(found) == expected
 
 
 def test_a_domain_of_one_node_spans_nothing() -> None:
-    mixed = Capacity((a_clique("a.1", 9, 9),), (NodePool("H100", 8, 5, 3),))
+    mixed = DomainCapacity((a_clique("a.1", 9, 9),), (NodePool("H100", 8, 5, 3),))
     assert list(warnings([Need("", 1, 1, {"a": 4})], [], mixed, one_clique=False)) == []
 
 
 def test_a_group_is_named() -> None:
-    (found,) = warnings([Need("prefill", 1, 2, {})], [], Capacity(), one_clique=False)
+    (found,) = warnings([Need("prefill", 1, 2, {})], [], DomainCapacity(), one_clique=False)
     assert found.startswith("group 'prefill' of a replica needs 2 whole nodes")

@@ -1,7 +1,7 @@
 """Reviews of PodCliqueSets beyond Grove's tables: claims, the dialect, another operator, limits, warnings, failures."""
 
 import pytest
-from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, Capacity, CliqueCapacity, NodePool
+from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, CliqueCapacity, DomainCapacity, NodePool
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.network_settings import Network
 from gkm.kube.errors import ApiError
@@ -122,7 +122,7 @@ def test_what_the_cluster_lacks_is_a_warning_and_never_a_refusal() -> None:
     site = workloads()
     four = pod_clique_set("four", clique("worker", replicas=4), annotations=ENABLED)
     assert site.review(VALIDATE, four).warnings == ""
-    site.publish(Capacity((CliqueCapacity("a.1", (NodePool("GB200", 4, 18, 2),)),)))
+    site.publish(DomainCapacity((CliqueCapacity("a.1", (NodePool("GB200", 4, 18, 2),)),)))
     site.observe()
     found = site.review(VALIDATE, four)
     assert found.allowed
@@ -134,7 +134,7 @@ def test_what_the_cluster_lacks_is_a_warning_and_never_a_refusal() -> None:
 
 def test_an_update_is_compared_with_what_the_set_has_already() -> None:
     site = workloads()
-    site.publish(Capacity((CliqueCapacity("a.1", (NodePool("GB200", 4, 18, 4),)),)))
+    site.publish(DomainCapacity((CliqueCapacity("a.1", (NodePool("GB200", 4, 18, 4),)),)))
     site.observe()
     one, two, three = (
         pod_clique_set("n", clique("worker", 4, replicas=4), annotations=ENABLED, replicas=count) for count in (1, 2, 3)
@@ -155,7 +155,7 @@ def test_a_set_is_admitted_with_a_warning_when_what_it_needs_cannot_be_seen() ->
 @pytest.mark.parametrize("text", ["{", '{"cliques": 1}'])
 def test_an_unreadable_capacity_is_none(text: str) -> None:
     site = workloads(settings=ON)
-    site.publish(Capacity((CliqueCapacity("a.1", ()),)))
+    site.publish(DomainCapacity((CliqueCapacity("a.1", ()),)))
     site.api._objects["configmaps", "gkm-system", "gkm-domains"]["data"]["capacity"] = text
     site.observe()
     assert site.view.capacity is None

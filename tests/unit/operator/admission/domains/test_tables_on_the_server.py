@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP, PART_OF, REPLICA_INDEX
-from gkm_operator.mnnvl.required import DomainKey
+from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.objects import NAMESPACE, Json, clique, container, pod_clique_set, scaling_group
 from support.grove.tables import table
 from support.operator.served_workloads import ServedWorkloads, served_workloads
@@ -250,7 +250,7 @@ def test_p2_h_injection(
     made = pod_clique_set("coyote", template, annotations=annotations, replicas=2)
     groups = ["", "default", "workers", "encoders", "training"]
     try:
-        site.behind.create_set(made, *(DomainKey(index, name) for index in range(2) for name in groups))
+        site.behind.create_set(made, *(SetDomainKey(index, name) for index in range(2) for name in groups))
         site.behind.observe()
         found = site.ask("/podcliques", pod_clique(made, "c", replica))
         assert found.allowed
@@ -283,7 +283,7 @@ def test_p2_i_annotations_of_scaling_groups(
     metadata = {"name": "owner-0-sg", "namespace": NAMESPACE, "labels": {PART_OF: "owner", REPLICA_INDEX: "0"}}
     given = {"metadata": metadata, "spec": {"replicas": 1, "cliqueNames": ["worker"]}}
     try:
-        site.behind.create_set(made, *(DomainKey(0, name) for name in ("", "default", "training", "workers")))
+        site.behind.create_set(made, *(SetDomainKey(0, name) for name in ("", "default", "training", "workers")))
         site.behind.observe()
         found = site.ask("/podcliquescalinggroups", given)
         assert found.allowed

@@ -6,15 +6,15 @@ from threading import Event
 
 import pytest
 from gkm.templates.values import RenderingUnavailable
-from gkm_operator.admission.domains.requests import Request, UserInfo
+from gkm_operator.admission.domains.requests import DomainRequest, UserInfo
 from gkm_operator.admission.domains.view import ViewUnavailable
-from gkm_operator.admission.groups.objects import ReviewedIdentity, ReviewedMetadata
+from gkm_operator.admission.groups.objects import ClusterWideMetadata, ReviewedIdentity
 from gkm_operator.admission.groups.reviewer import InTime
 from gkm_operator.admission.review import ADMITTED, ReviewBusy, ReviewResponse
 from gkm_operator.admission.singleflight import SingleFlight
 from support.host.waiting import until
 
-Reviewed = Request[ReviewedIdentity]
+Reviewed = DomainRequest[ReviewedIdentity]
 
 
 class Scripted:
@@ -32,7 +32,7 @@ class Scripted:
 
 
 def about(name: str, user: str = "a") -> Reviewed:
-    return Request("CREATE", "", ReviewedIdentity(ReviewedMetadata(name)), user=UserInfo(user))
+    return DomainRequest("CREATE", "", ReviewedIdentity(ClusterWideMetadata(name)), user=UserInfo(user))
 
 
 def bounded(scripted: Scripted, seconds: float = 30.0, threads: int = 8, waiting: int = 8) -> InTime[ReviewedIdentity]:

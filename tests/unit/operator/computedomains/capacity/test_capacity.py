@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from gkm.api.domain_capacity import Capacity, CliqueCapacity, NodePool, parse_capacity, parse_conditions
+from gkm.api.domain_capacity import CliqueCapacity, DomainCapacity, NodePool, parse_capacity, parse_conditions
 from gkm.api.meta import Condition
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json, Resource
@@ -57,7 +57,7 @@ def test_a_node_on_which_gpus_are_used_is_not_free() -> None:
 def test_cliques_with_the_most_free_nodes_come_first_whatever_the_order_of_nodes() -> None:
     nodes = [node(f"a{number}") for number in range(3)] + [node(f"b{number}", OTHER) for number in range(4)]
     nodes += [node("plain", ""), node("odd", CLIQUE, 8)]
-    expected = Capacity(
+    expected = DomainCapacity(
         (
             CliqueCapacity(CLIQUE, (NodePool("nvidia-gb200", 4, 3, 3), NodePool("nvidia-gb200", 8, 1, 1))),
             CliqueCapacity(OTHER, (NodePool("nvidia-gb200", 4, 4, 4),)),
@@ -72,7 +72,7 @@ def test_cliques_with_the_most_free_nodes_come_first_whatever_the_order_of_nodes
 def test_nodes_without_gpus_and_without_fabric_are_no_capacity() -> None:
     bare = node("bare", "", None)
     assert not has_gpus(bare)
-    assert capacity([bare], nothing_runs) == Capacity()
+    assert capacity([bare], nothing_runs) == DomainCapacity()
 
 
 def test_the_label_of_a_node_counts_before_that_of_another_writer() -> None:
@@ -108,7 +108,7 @@ class Site:
         self.status.close()
         self.watcher.close(1.0)
 
-    def capacity(self) -> Capacity | None:
+    def capacity(self) -> DomainCapacity | None:
         written = self.api._objects.get(("configmaps", "gkm-system", "gkm-domains"))
         return parse_capacity(written["data"]["capacity"]) if written else None
 
@@ -147,7 +147,7 @@ def test_the_capacity_follows_nodes_and_pods(site: Site) -> None:
 
 def test_the_conditions_of_the_feature_are_written_beside(site: Site) -> None:
     site.start()
-    until(lambda: site.capacity() == Capacity(), "the first write")
+    until(lambda: site.capacity() == DomainCapacity(), "the first write")
     condition = Condition("DomainsAvailable", "False", "KindMissing", "install it", "2026-01-01T00:00:00Z")
     site.conditions = (condition,)
     site.status.capacity_changed()
@@ -164,7 +164,7 @@ class Clocked:
 
     def __init__(self, api: FakeApi) -> None:
         self.now = 100.0
-        self.found = Capacity()
+        self.found = DomainCapacity()
         self.leads = True
         self.report = CapacityReport(
             api,
@@ -186,7 +186,7 @@ def test_an_unchanged_capacity_is_not_written_again() -> None:
     for _ in range(3):
         clocked.report.write("gkm-domains")
     assert applied(api) == 1
-    clocked.found = Capacity((), (NodePool("p", 8, 1, 1),))
+    clocked.found = DomainCapacity((), (NodePool("p", 8, 1, 1),))
     clocked.report.write("gkm-domains")
     assert applied(api) == 2
 

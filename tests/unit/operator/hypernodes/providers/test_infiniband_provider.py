@@ -11,12 +11,12 @@ import pytest
 from gkm.api.topology_settings import TopologyProvider
 from gkm.topology.fabrics import infiniband as fabric
 from gkm.topology.fabrics.ibnetdiscover import NotASurvey
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Action, ClusterNode, Event
 from gkm_operator.hypernodes.providers import infiniband, survey_text
 from gkm_operator.hypernodes.providers.infiniband import AGAIN_SECONDS, SurveyReader
-from gkm_operator.hypernodes.providers.messages import Observed, ToChild, Written
+from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild, Written
 from gkm_operator.hypernodes.providers.polling import Known, SourceMissing
 from gkm_operator.hypernodes.providers.view import LiveView
 from gkm_operator.hypernodes.providers.written_names import ExistingNames
@@ -35,7 +35,7 @@ BOMB = b'switchguid=0x1(1)\nSwitch\t64 "S-0000000000000001"\t# "leaf"\n' + _LINE
 """178 kB compressed: its network has as many host ports as the parser takes."""
 
 
-def cluster(*observed: Observed) -> list[ClusterNode | Observed]:
+def cluster(*observed: AgentReport) -> list[ClusterNode | AgentReport]:
     """The nodes with the GUIDs of their ports, and what else agents report."""
     guids = [
         ports(name, *(adapter_guid(pod, group, number, rail) for rail in range(NETWORK.rails)))
@@ -44,20 +44,20 @@ def cluster(*observed: Observed) -> list[ClusterNode | Observed]:
     return [*map(ClusterNode, NODES), *guids, *observed]
 
 
-def message(*surveys: Observed) -> ToChild:
+def message(*surveys: AgentReport) -> ToChild:
     values = cluster(*surveys)
     nodes = [one for one in values if isinstance(one, ClusterNode)]
-    observed = [one for one in values if isinstance(one, Observed)]
+    observed = [one for one in values if isinstance(one, AgentReport)]
     return ToChild(nodes=tuple(nodes), observed=tuple(observed), synced=True)
 
 
-def known(*surveys: Observed, existing: ExistingNames | None = None) -> Known:
+def known(*surveys: AgentReport, existing: ExistingNames | None = None) -> Known:
     view = LiveView()
     view.update(message(*surveys))
     return Known(view, existing or ExistingNames(Written()))
 
 
-def groups(found: Discovery | Event) -> list[list[str]]:
+def groups(found: FabricDiscovery | Event) -> list[list[str]]:
     """The nodes of each leaf group."""
     return sorted(sorted(member.name for member in one.members) for one in found.hypernodes if one.tier_name == "leaf")
 
@@ -95,7 +95,7 @@ def test_a_survey_is_parsed_once_also_one_that_cannot_be_read(monkeypatch: pytes
     good, bad = survey("a", TEXT), survey("b", b"# no switch\n")
     with counted(monkeypatch) as seen:
         for _ in range(3):
-            assert groups(reader.read(known(good, bad, Observed("Survey", "c", good.data)))) == BY_GROUP
+            assert groups(reader.read(known(good, bad, AgentReport("Survey", "c", good.data)))) == BY_GROUP
         assert sorted(seen) == sorted([good.data, bad.data])
         reader.read(known(good))
         reader.read(known(good, bad))
@@ -117,7 +117,7 @@ def test_a_survey_is_parsed_once_also_one_that_cannot_be_read(monkeypatch: pytes
     ids=["empty", "no base64", "no text", "no gzip", "no end", "no survey", "gzip bomb", "ports bomb"],
 )
 def test_a_survey_that_cannot_be_read_is_a_fault_and_the_others_count(text: bytes, why: str) -> None:
-    bad = Observed("Survey", "bad", text)
+    bad = AgentReport("Survey", "bad", text)
     found = SurveyReader().read(known(survey("a", TEXT), bad))
     assert groups(found) == BY_GROUP
     (fault,) = found.faults
@@ -156,7 +156,7 @@ def test_surveys_that_take_too_much_memory_together_lose_the_largest(monkeypatch
     more = topology_file(cabling(Rails(pods=1, groups=3, hosts_each=40, rails=2, spines=2)))
     joined = fabric.from_subnets
 
-    def from_subnets(subnets: list[Subnet], *others: object) -> Discovery:
+    def from_subnets(subnets: list[Subnet], *others: object) -> FabricDiscovery:
         if len(subnets) > 1:
             raise MemoryError
         return joined(subnets, *others)  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ def test_a_left_out_survey_is_looked_for_once_for_the_same_surveys(monkeypatch: 
     networks: list[int] = []
     join = fabric.from_subnets
 
-    def from_subnets(subnets: list[Subnet], *others: object) -> Discovery:
+    def from_subnets(subnets: list[Subnet], *others: object) -> FabricDiscovery:
         networks.append(len(subnets))
         return join(subnets, *others)  # type: ignore[arg-type]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from gkm.topology.claims import escaped
-from gkm.topology.fabrics.network import Discovery
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.names import hypernode_name, label_value
@@ -20,8 +20,8 @@ from support.topology.provider_run import ProviderRun
 LEVELS = ("leaf", "spine", "leaf-a")
 
 
-def leaf(name: str) -> Discovery:
-    return Discovery((HyperNode(name, "leaf", (Member("Node", "n1"),)),))
+def leaf(name: str) -> FabricDiscovery:
+    return FabricDiscovery((HyperNode(name, "leaf", (Member("Node", "n1"),)),))
 
 
 class Clock:
@@ -33,7 +33,7 @@ class Clock:
         self._took = took
         self._rounds = rounds
 
-    def read(self, _known: Known) -> Discovery:
+    def read(self, _known: Known) -> FabricDiscovery:
         self.now += self._took
         return leaf("a")
 
@@ -85,7 +85,7 @@ def test_silence_of_ten_intervals_is_a_fault(seconds: float, timeout: float, sta
 def test_a_source_that_is_not_there_yet_is_reported_and_its_hypernodes_are_sent_once() -> None:
     results = iter([None, leaf("a"), leaf("a"), leaf("b")])
 
-    def read(_known: Known) -> Discovery:
+    def read(_known: Known) -> FabricDiscovery:
         result = next(results, leaf("b"))
         if result is None:
             raise SourceMissing("is away")
@@ -115,9 +115,9 @@ def test_a_source_that_is_not_there_yet_is_reported_and_its_hypernodes_are_sent_
 def test_a_source_that_is_lost_ends_the_provider_so_that_its_last_hypernodes_count_and_become_older(
     fault: Exception, why: str
 ) -> None:
-    results: Iterator[Discovery | Exception] = iter([leaf("a"), fault])
+    results: Iterator[FabricDiscovery | Exception] = iter([leaf("a"), fault])
 
-    def read(_known: Known) -> Discovery:
+    def read(_known: Known) -> FabricDiscovery:
         result = next(results)
         if isinstance(result, Exception):
             raise result
@@ -149,7 +149,7 @@ def test_a_view_that_does_not_change_is_not_read_again(monkeypatch: pytest.Monke
 def test_names_that_were_sent_exist() -> None:
     seen: list[bool] = []
 
-    def read(known: Known) -> Discovery:
+    def read(known: Known) -> FabricDiscovery:
         seen.append("a" in known.existing)
         return leaf("a")
 

@@ -11,7 +11,7 @@ from gkm.api.topology_settings import TopologyProvider
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.providers import ClusterNode, Reply
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm_operator.hypernodes.providers.session import Limits
+from gkm_operator.hypernodes.providers.session import ChildLimits
 from gkm_operator.hypernodes.providers.status import State
 from support.host.child_processes import children_of, is_gone
 from support.topology.hosted_providers import LIMITS, Cluster, Secrets, hosted, misbehaves
@@ -68,7 +68,7 @@ def test_a_provider_that_fails_is_restarted_and_its_hypernodes_count_on(
     ],
 )
 def test_a_provider_that_exceeds_a_limit_is_ended_with_its_processes(
-    tmp_path: Path, name: str, limits: Limits, reason: str
+    tmp_path: Path, name: str, limits: ChildLimits, reason: str
 ) -> None:
     with hosted(tmp_path, misbehaves(name, tmp_path), limits=limits) as running:
         failed = running.failed(name)

@@ -8,8 +8,8 @@ import pytest
 from gkm.topology.hypernodes import HyperNode, Member, MemberKind
 from gkm.topology.providers import ClusterNode, Reply
 from gkm_operator.hypernodes.providers import mailbox
-from gkm_operator.hypernodes.providers.mailbox import ClusterView, Mailbox, Value
-from gkm_operator.hypernodes.providers.messages import Key, Observed, Start, ToChild, decode_to_child
+from gkm_operator.hypernodes.providers.mailbox import Mailbox, ProvidersView, Value
+from gkm_operator.hypernodes.providers.messages import AgentReport, Key, Start, ToChild, decode_to_child
 from gkm_operator.hypernodes.providers.view import LiveView
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,22 +32,22 @@ def taken(box: Mailbox) -> Iterator[ToChild]:
 
 
 @pytest.fixture
-def cluster() -> ClusterView:
-    return ClusterView()
+def cluster() -> ProvidersView:
+    return ProvidersView()
 
 
-def test_the_first_message_is_the_start_and_the_view_follows(cluster: ClusterView) -> None:
+def test_the_first_message_is_the_start_and_the_view_follows(cluster: ProvidersView) -> None:
     cluster.publish([hypernode("a"), hypernode("b")])
     first, second = taken(Mailbox(START, cluster))
     assert first.start == START
     assert ({each.name for each in second.hypernodes}, second.synced) == ({"a", "b"}, True)
 
 
-def test_an_empty_cluster_is_synced_too(cluster: ClusterView) -> None:
+def test_an_empty_cluster_is_synced_too(cluster: ProvidersView) -> None:
     assert [message.synced for message in taken(Mailbox(START, cluster))] == [False, True]
 
 
-def test_a_child_that_does_not_read_gets_each_hypernode_once_in_its_last_state(cluster: ClusterView) -> None:
+def test_a_child_that_does_not_read_gets_each_hypernode_once_in_its_last_state(cluster: ProvidersView) -> None:
     box = Mailbox(START, cluster)
     for version in range(1000):
         cluster.publish([hypernode("a", version), hypernode("b", version)])
@@ -57,7 +57,7 @@ def test_a_child_that_does_not_read_gets_each_hypernode_once_in_its_last_state(c
     assert message.deleted == (key("b"),)
 
 
-def test_a_large_view_is_divided_into_messages(cluster: ClusterView) -> None:
+def test_a_large_view_is_divided_into_messages(cluster: ProvidersView) -> None:
     cluster.publish([hypernode(f"h{i}", members=100) for i in range(1000)])
     messages = list(taken(Mailbox(START, cluster)))[1:]
     assert len(messages) == 10
@@ -65,7 +65,7 @@ def test_a_large_view_is_divided_into_messages(cluster: ClusterView) -> None:
     assert len({each.name for message in messages for each in message.hypernodes}) == 1000
 
 
-def test_the_view_and_the_replies_have_limits(cluster: ClusterView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_and_the_replies_have_limits(cluster: ProvidersView, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailbox, "MAX_VIEW", 3)
     cluster.publish([hypernode(f"h{i}") for i in range(5)])
     box = Mailbox(START, cluster)
@@ -77,7 +77,7 @@ def test_the_view_and_the_replies_have_limits(cluster: ClusterView, monkeypatch:
     assert cluster.get(key("h3")) is None
 
 
-def test_after_stop_nothing_else_is_sent(cluster: ClusterView) -> None:
+def test_after_stop_nothing_else_is_sent(cluster: ProvidersView) -> None:
     box = Mailbox(START, cluster)
     box.reply(Reply("a", "no"))
     box.stop()
@@ -85,7 +85,7 @@ def test_after_stop_nothing_else_is_sent(cluster: ClusterView) -> None:
     assert [message.stop for message in taken(box)] == [False, True]
 
 
-def test_a_closed_mailbox_gets_nothing_and_disturbs_nothing(cluster: ClusterView) -> None:
+def test_a_closed_mailbox_gets_nothing_and_disturbs_nothing(cluster: ProvidersView) -> None:
     box = Mailbox(START, cluster)
     box.close()
     cluster.publish([hypernode("a")])
@@ -110,9 +110,9 @@ def test_readers_see_changes_until_the_view_stops() -> None:
     assert view.nodes() == ()
 
 
-def test_large_reports_are_divided_into_messages_and_go_to_their_readers_only(cluster: ClusterView) -> None:
-    cluster.publish([Observed("Survey", f"n{i}", b"x" * 1_000_000) for i in range(4)])
-    cluster.publish([Observed("Neighbors", "n0", b"{}"), ClusterNode("n0")])
+def test_large_reports_are_divided_into_messages_and_go_to_their_readers_only(cluster: ProvidersView) -> None:
+    cluster.publish([AgentReport("Survey", f"n{i}", b"x" * 1_000_000) for i in range(4)])
+    cluster.publish([AgentReport("Neighbors", "n0", b"{}"), ClusterNode("n0")])
     messages = list(taken(Mailbox(replace(START, name="infiniband"), cluster)))[1:]
     assert [len(one.observed) for one in messages] == [2, 2, 0]
     assert {one.kind for message in messages for one in message.observed} == {"Survey"}
@@ -133,14 +133,14 @@ CHANGES = st.lists(st.tuples(st.dictionaries(KEYS, st.integers(0, 3)), st.sets(K
 def value(kind: Any, name: str, version: int) -> Value:  # noqa: ANN401 -- a literal
     if kind == "HyperNode":
         return hypernode(name, version)
-    return ClusterNode(name, (str(version),)) if kind == "Node" else Observed(kind, name, str(version).encode())
+    return ClusterNode(name, (str(version),)) if kind == "Node" else AgentReport(kind, name, str(version).encode())
 
 
 @given(CHANGES, st.sampled_from(sorted(READERS)))
 def test_a_child_sees_what_was_published_and_its_provider_reads_whenever_it_reads(
     changes: list[tuple[dict[Key, int], set[Key], bool]], name: str
 ) -> None:
-    cluster, view = ClusterView(), LiveView()
+    cluster, view = ProvidersView(), LiveView()
     box = Mailbox(replace(START, name=name), cluster)
     expected: dict[Key, Value] = {}
 
@@ -159,5 +159,5 @@ def test_a_child_sees_what_was_published_and_its_provider_reads_whenever_it_read
     seen: dict[Key, Value] = {("HyperNode", each.name): each for each in view.list()}
     seen |= {("Node", each.name): each for each in view.nodes()}
     for kind in ("Ports", "Neighbors", "Survey"):
-        seen |= {(kind, of): Observed(kind, of, data) for of, data in view._observed[kind].items()}
+        seen |= {(kind, of): AgentReport(kind, of, data) for of, data in view._observed[kind].items()}
     assert seen == {key: there for key, there in expected.items() if key[0] in READERS[name]}
