@@ -1,4 +1,4 @@
-"""`gkm version`: the versions of this program and of what it runs on."""
+"""`gkm version`: the versions of this program, its interpreter and its system."""
 
 import platform
 

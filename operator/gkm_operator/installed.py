@@ -1,7 +1,7 @@
 """Reports whether the CSIDriver and both DaemonSets are there and ours: installing them is the chart's task, not ours.
 
-The leader looks once a minute. What it sees is the metric gkm_installed; a change is an Event about the ConfigMap
-gkm-config. While nothing changes, nothing is written. Whatever fails here stops nothing else.
+The leader looks once a minute. It publishes the result as the metric gkm_installed; a change is an Event about
+the ConfigMap gkm-config. While nothing changes, nothing is written. Whatever fails here stops nothing else.
 """
 
 import logging
@@ -31,7 +31,7 @@ Faults = dict[str, str]
 
 
 def faults(driver: Json | None, agent: Json | None, csi: Json | None) -> Faults:
-    """Return what is wrong with the parts of an installation; None is an object that does not exist. Pure."""
+    """Return the faults of the parts of an installation; None is an object that does not exist. Pure."""
     found = {"csidriver": f"there is no CSIDriver {DRIVER}"}
     if driver is not None:
         differences = driver_differences(driver)

@@ -33,7 +33,7 @@ class Destination(Protocol):
     """Takes one image in three idempotent steps. Bounded in time."""
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
-        """Store an image under a tag, and return its digest; what is there is not sent again. Raises GKMError."""
+        """Store an image under a tag, and return its digest; skip blobs that the registry has. Raises GKMError."""
 
     def sign(self, pinned: Reference) -> None:
         """Sign an image, unless it has a signature of the present signer. Raises GKMError."""

@@ -225,7 +225,7 @@ class _Reader:
 
 
 def _version_in(metadata: bytes) -> str:
-    """Return the version of Triton that a kernel's metadata states, empty where there is none."""
+    """Return the version of Triton that a kernel's metadata states, empty where it states no version."""
     try:
         version = msgspec.json.decode(metadata, type=_Metadata).triton_version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -28,7 +28,7 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class CaptureState(StrEnum):
-    """The states of a capture; each names what is done."""
+    """The states of a capture; each names the last completed step."""
 
     CAPTURED = "Captured"
     INSPECTED = "Inspected"

@@ -70,7 +70,7 @@ def _report(capture: KnownCapture) -> CapturedImage:
 
 
 def _time(text: str) -> str | None:
-    """Return a time of the CSI process; None if it is none, because the API would refuse the whole status."""
+    """Return a time of the CSI process; None for any other text, because the API would refuse the whole status."""
     try:
         datetime.fromisoformat(text)
     except ValueError:

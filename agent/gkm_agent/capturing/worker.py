@@ -74,7 +74,7 @@ class CaptureWorker:
             self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Stop; an upload ends at its next piece. What is cut off is done again by the next agent."""
+        """Stop; an upload ends at its next piece. The next agent does an interrupted step again."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout)

@@ -91,7 +91,7 @@ def _resource(scope: str | None) -> Resource[Any]:
 
 @contextmanager
 def api_errors(*, missing_ok: bool = False) -> Iterator[None]:
-    """Convert an ApiError to NotWritten, with the pause that the server asked for; 404 is none with `missing_ok`."""
+    """Convert an ApiError to NotWritten, with the pause that the server requires; with `missing_ok`, pass a 404."""
     try:
         yield
     except ApiError as error:

@@ -32,7 +32,7 @@ class NodeGPUs(Struct, frozen=True):
 
 
 class _Invalid(Exception):
-    """The document does not list GPUs; the message says what it holds."""
+    """The document does not list GPUs; the message names its content."""
 
 
 class _Groups(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`gkm cache list`: the caches of a cluster, and what is wrong with them."""
+"""`gkm cache list`: the caches of a cluster, and their faults."""
 
 from typing import Annotated, Any
 
@@ -73,7 +73,7 @@ def _kind(cache: Cache) -> str:
 
 
 def _cause(cache: Cache) -> Condition | None:
-    """Return the condition that says what is wrong; None if all is well."""
+    """Return the condition that states the fault of a cache; None if it has no fault."""
     for kind in ("Verified", "Ready"):
         condition = cache.status.condition(kind)
         if condition is None:

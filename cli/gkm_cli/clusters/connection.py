@@ -62,7 +62,7 @@ def connected(options: ClusterOptions, namespace: str = "") -> ClusterConnection
 
 
 def _ahead(date: str, here: datetime) -> timedelta:
-    """Return by how much a header Date is ahead of `here`; 0 if it is none."""
+    """Return by how much a header Date is ahead of `here`; 0 if it is no date."""
     try:
         there = parsedate_to_datetime(date)
     except (ValueError, TypeError, IndexError, OverflowError):

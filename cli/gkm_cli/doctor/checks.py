@@ -1,4 +1,4 @@
-"""All checks of `gkm doctor`, in their order: causes before what they cause (docs/reference/doctor.md)."""
+"""All checks of `gkm doctor`, in their order: causes before their effects (docs/reference/doctor.md)."""
 
 from gkm_cli.doctor import images
 from gkm_cli.doctor.domains import claims, cluster, compute_domains, readiness

@@ -72,7 +72,7 @@ def running(pods: Iterable[InstalledPod]) -> list[str]:
 def decide(
     references: Iterable[str], wanted: Verification, verify: Callable[[Reference, Verification], Verdict]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with images; `verify` is called with the policies that are about each."""
+    """Yield the faults of images; `verify` is called with the policies that are about each."""
     for name in references if wanted.mode != "off" else ():
         image = f"image {name}"
         try:

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def at(value: Any, *path: str) -> Any:  # noqa: ANN401 -- JSON
-    """Return the value at a path, None if there is none."""
+    """Return the value at a path, None if the path does not exist."""
     for step in path:
         if not isinstance(value, dict):
             return None
@@ -14,13 +14,13 @@ def at(value: Any, *path: str) -> Any:  # noqa: ANN401 -- JSON
 
 
 def items_at(value: object, *path: str) -> list[Any]:
-    """Return the list at a path, an empty one if there is none."""
+    """Return the list at a path, an empty one if the path holds no list."""
     found = at(value, *path)
     return found if isinstance(found, list) else []
 
 
 def text_at(value: object, *path: str) -> str:
-    """Return the text at a path, "" if there is none."""
+    """Return the text at a path, "" if the path holds no text."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 

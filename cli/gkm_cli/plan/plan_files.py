@@ -44,7 +44,7 @@ def read_spec(path: Path, where: str) -> PlanSpec:
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Turn what is wrong in a plan into a UsageError."""
+    """Turn a fault of a plan into a UsageError."""
     try:
         yield
     except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:

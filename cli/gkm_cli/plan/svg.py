@@ -38,7 +38,7 @@ _LINE, _MIN_WIDTH, _LONGEST_NAME = 14, 640.0, 80
 
 
 class _Segment(NamedTuple):
-    """A part of a cell: its class, and a line of so many pixels. All GPUs of a node are dashes of a line."""
+    """A part of a cell: its class, and a line with its length in pixels. All GPUs of a node are dashes of a line."""
 
     kind: str
     left: int
@@ -131,7 +131,7 @@ def _segments(parts: Parts, kind: str) -> Iterator[_Segment]:
 
 
 def _shares(parts: Parts) -> list[int]:
-    """Return the pixels of each part of a bar: one at least for what is not empty, and the rounding to the longest."""
+    """Return the pixels of each part of a bar: at least one unless it is empty, and the rounding to the longest."""
     found = [max(1, BAR_WIDTH * count // parts.total) if count else 0 for count in parts]
     found[found.index(max(found))] += BAR_WIDTH - sum(found)
     return found

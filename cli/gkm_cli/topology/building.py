@@ -109,7 +109,7 @@ def with_levels_of(found: Sources, settings: Topology) -> Topology:
 
 
 def _notes(found: Sources, settings: Topology, *, is_configured: bool) -> Iterator[str]:
-    """Yield what of the sources does not count, and what is assumed."""
+    """Yield the parts of the sources that do not count, and the assumptions."""
     levels = [level.name for level in settings.levels]
     ignored = sorted({hypernode.tier_name for hypernode in _hypernodes(found)} - set(levels))
     if ignored:

@@ -1,4 +1,4 @@
-"""What is free in any domain of a tree, and the state of each node for people. Pure."""
+"""The free capacity of any domain of a tree, and the state of each node for people. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -76,7 +76,7 @@ class LabelFinding(Struct, frozen=True, rename="camel"):
 
 
 class Axis(NamedTuple):
-    """A property of nodes with the keys of its labels: a level of the tree, a rack that is none, or the flavor."""
+    """A property of nodes with the keys of its labels: a level of the tree, a rack that is no rack, or the flavor."""
 
     name: str
     keys: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Trees as text: lines of branches, tables of capacity, and what is wrong with nodes."""
+"""Trees as text: lines of branches, tables of capacity, and the faults of nodes."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _MESSAGES = 3
 
 
 def render_tree(tree: Tree, outline: Outline, notes: Sequence[str]) -> None:
-    """Print the domains with their nodes, and what is wrong."""
+    """Print the domains with their nodes and faults."""
     terminal = Terminal()
     for prefix, branch in _lines(outline, ""):
         nodes = f": {_folded(tree, branch.nodes)}" if branch.nodes else ""
@@ -58,7 +58,7 @@ def render_problems(terminal: Terminal, tree: Tree, notes: Sequence[str]) -> Non
 
 
 def problems(tree: Tree) -> Iterator[str]:
-    """Yield what is wrong with the nodes and sources of a tree, in a few lines."""
+    """Yield the faults of the nodes and sources of a tree, in a few lines."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for entry in tree.quarantined:
         reasons.setdefault((entry.why.value, entry.message), []).append(entry.node)

@@ -17,7 +17,7 @@ from gkm_cli.topology.options import ShowOutput, SourceOptions
 
 
 def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, output: ShowOutput) -> None:
-    """Print the tree with what is free.
+    """Print the tree with its free capacity.
 
     Raises:
         ConfigInvalid: the configuration cannot be used.

@@ -58,7 +58,7 @@ def _print_steps(steps: Sequence[LinkResult]) -> None:
 
 
 def _grouped(steps: Sequence[LinkResult]) -> dict[tuple[State, str, str], list[str]]:
-    """Return the links with a next step, by what is printed about them."""
+    """Return the links with a next step, by the text that is printed about them."""
     found: dict[tuple[State, str, str], list[str]] = {}
     for step in steps:
         links = found.setdefault((step.state, step.detail, step.hint), []) if step.hint else []

@@ -202,14 +202,14 @@ class CacheName:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult(Generic[T_co]):
-    """What was read: a value, None for an object that does not exist, or why it could not be read."""
+    """The result of a read: a value, None for an object that does not exist, or why it could not be read."""
 
     found: T_co | None = None
     unreadable: Unreadable | None = None
 
     @property
     def value(self) -> T_co | None:
-        """Return what was read.
+        """Return the value that was read.
 
         Raises:
             Unreadable: it could not be read.

@@ -13,7 +13,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The link is broken: what is so, and what to do next."""
+    """The link is broken: the fact, and the next step."""
 
     detail: str
     hint: str

@@ -1,4 +1,4 @@
-"""ClusterRole (rbac.authorization.k8s.io/v1), reduced to what it allows."""
+"""ClusterRole (rbac.authorization.k8s.io/v1), reduced to its rules."""
 
 from msgspec import Struct
 

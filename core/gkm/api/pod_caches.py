@@ -1,4 +1,4 @@
-"""How a pod names a cache by labels, and the annotation that reports what it got (docs/how-to/caches-by-label.md)."""
+"""How a pod names a cache by labels, and the annotation that reports the additions (docs/how-to/caches-by-label.md)."""
 
 from collections.abc import Mapping
 from typing import Final

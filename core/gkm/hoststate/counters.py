@@ -50,7 +50,7 @@ class EndedLayers:
     """Private layers of volumes that had a cache and ended: those that the program left empty, those it wrote to.
 
     A kernel that the program finds in the cache writes nothing, one that the cache lacks is compiled into the layer.
-    `written_bytes` is what was in the layers at their end.
+    `written_bytes` is the size of the layers at their end.
     """
 
     empty: int = 0

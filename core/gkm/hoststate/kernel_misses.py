@@ -30,7 +30,7 @@ class MissReason(StrEnum):
 class KernelMissCounts:
     """The kernels that one program compiled: their number by reason, beside `mounted` kernels of the cache.
 
-    If not `complete`, both numbers are lower bounds: the volume exceeds what is read.
+    If not `complete`, both numbers are lower bounds: the volume exceeds the limits of a read.
     """
 
     reasons: Mapping[MissReason, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def counts(encoded: object) -> Mapping[MissReason, int]:
     """Return numbers by reason, as JSON has them.
 
     Raises:
-        ValueError: they are none.
+        ValueError: the text has another form.
     """
     if not isinstance(encoded, dict) or not all(map(_is_count, encoded.values())):
         raise ValueError("reasons: not numbers by reason")

@@ -50,7 +50,7 @@ def read_config(raw: bytes, name: str) -> ImageConfig:
 
 
 def creation_time(stated: Iterable[object]) -> datetime | None:
-    """Return the first text that is a valid time, to the second; None if there is none."""
+    """Return the first text that is a valid time, to the second; None without a valid one."""
     return next((time for text in stated if (time := _time(text)) is not None), None)
 
 

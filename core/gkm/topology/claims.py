@@ -22,7 +22,7 @@ class Claim(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what is equal in two claims of one domain."""
+        """Return the part that is equal in two claims of one domain."""
         return self.identity, self.name
 
     @property

@@ -1,4 +1,4 @@
-"""HyperNodes of other sources beside ours: what may be written, and what is reported. Pure.
+"""HyperNodes of other sources beside ours: which objects may be written, and which conflicts are reported. Pure.
 
 One invalid HyperNode makes Volcano's scheduler ignore all of them, so ours give way wherever both together would be
 invalid. Linear in the number of members, and without recursion: strangers write these objects. Names here are those of

@@ -1,8 +1,8 @@
 """The guard against mass changes: one that takes the places of many nodes must be confirmed. Pure.
 
 A provider that answers with nothing, or a list that is half empty, looks like a cluster that lost its network, and a
-forged survey like one that was cabled anew. Such a result counts only after several rounds. What is lost a little at a
-time is no less: nodes that lost their places count for WINDOW_SECONDS, or until they have them again.
+forged survey like one that was cabled anew. Such a result counts only after several rounds. Losses in small
+steps add up: nodes that lost their places count for WINDOW_SECONDS, or until they have them again.
 """
 
 import re

@@ -16,7 +16,7 @@ Place = tuple[str, ...]
 
 
 class FaultKind(StrEnum):
-    """What is wrong with a provider's HyperNodes."""
+    """The kinds of faults in a provider's HyperNodes."""
 
     DUPLICATE_NAME = "DuplicateName"
     SECOND_PARENT = "SecondParent"

@@ -44,7 +44,7 @@ def is_metadata(name: str) -> bool:
 
 
 def parse(raw: bytes) -> KernelMetadata | None:
-    """Return the metadata in a file of any author; None if it is none of Triton."""
+    """Return the metadata in a file of any author; None for a file that is not Triton's."""
     try:
         value = json.loads(raw)
         if not isinstance(value, dict) or not {"hash", "target"} <= value.keys():

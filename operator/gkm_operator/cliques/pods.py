@@ -14,7 +14,7 @@ POD_INDEX = "grove.io/podclique-pod-index"
 
 
 def pod_difference(clique: PodClique, pods: Iterable[ChildPod]) -> Difference:
-    """Return what is missing: for each index a pod of the clique's template hash that has not ended.
+    """Return the missing pods: for each index a pod of the clique's template hash that has not ended.
 
     A name is free once its pod is gone, so a replacement is created in a later pass.
     """

@@ -1,4 +1,4 @@
-"""What is reported of each part of the topology: a condition, and an Event when it changes. Pure.
+"""The report about each part of the topology: a condition, and an Event when it changes. Pure.
 
 No message has content of a provider. Names of HyperNodes, which can be those of switches, stand in details only.
 """

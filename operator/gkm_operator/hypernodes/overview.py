@@ -1,4 +1,4 @@
-"""What is known of all parts of the topology, as findings and as the report for people. Sends no request."""
+"""The state of all parts of the topology, as findings and as the report for people. Sends no request."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Overview:
     writer: HyperNodeWriter
 
     def findings(self) -> list[PartFinding]:
-        """Return what is to be reported of each part."""
+        """Return the report about each part."""
         state = self.tree.state
         reports = [source.report() for source in self.sources]
         built = state.desired is not None

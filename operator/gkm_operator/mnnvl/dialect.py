@@ -88,7 +88,7 @@ def update_problems(old: PodCliqueSet, new: PodCliqueSet, *, enabled: bool) -> I
 
 
 def invalid_group(group: str) -> str | None:
-    """Return what is wrong with a value of mnnvl-group, None if it is valid."""
+    """Return the fault of a value of mnnvl-group, None if it is valid."""
     if not group:
         return "must not be empty"
     if len(group) > MAX_GROUP_LENGTH or not _GROUP.fullmatch(group):

@@ -25,7 +25,7 @@ class ExistingDomain:
 
 @dataclass(frozen=True, slots=True)
 class DomainDifference:
-    """What is missing and what is too much.
+    """The missing and the surplus domains.
 
     `create` lists keys without any domain, `lost` the required domains that are being deleted, `release` the domains
     that no replica and group requires. `present` has the domain of each required key, the lost ones left out.

@@ -1,4 +1,4 @@
-"""What is read of the objects and pods of groups: their metadata, and little more. Pure."""
+"""The fields that are read of the objects and pods of groups: their metadata, and little more. Pure."""
 
 import re
 from collections.abc import Mapping

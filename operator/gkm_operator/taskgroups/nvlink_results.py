@@ -1,6 +1,6 @@
 """Reads the results of tests of NVLink: the messages with which the pods of a Job ended.
 
-Labels are anybody's: a pod is the Job's if the Job is its controller.
+Any user can set labels: a pod is the Job's if the Job is its controller.
 """
 
 from itertools import chain, islice

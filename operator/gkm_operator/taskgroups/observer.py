@@ -1,4 +1,4 @@
-"""What is known of a task group at one moment, for a decision about it."""
+"""The knowledge about a task group at one moment, for a decision about it."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

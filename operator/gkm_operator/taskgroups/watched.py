@@ -37,7 +37,7 @@ class WatchedGroup(TaskGroup, frozen=True, rename="camel", tag_field="kind", tag
 
     @classmethod
     def of(cls, group: TaskGroup) -> "WatchedGroup":
-        """Return a group with only what is held."""
+        """Return a group with only the fields that the index holds."""
         return cls(group.metadata, group.spec, group.status)
 
 

@@ -1,4 +1,4 @@
-"""The configuration: it can be used, its keys can be read, and what it switches on has its rights. Pure."""
+"""The configuration: it is usable, its keys are readable, and its features have their rights. Pure."""
 
 from collections.abc import Iterator
 

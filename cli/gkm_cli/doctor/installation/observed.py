@@ -84,7 +84,7 @@ class InstallationFacts:
 
 
 def number(daemon_set: Json | None, field: str) -> int:
-    """Return a count in the status of a DaemonSet; 0 if there is none."""
+    """Return a count in the status of a DaemonSet; 0 if the status lacks it."""
     value = at(daemon_set, "status", field)
     return value if isinstance(value, int) else 0
 

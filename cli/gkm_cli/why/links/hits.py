@@ -45,7 +45,7 @@ def _misses(facts: Facts) -> str:
 
 
 def _layer(facts: Facts) -> str:
-    """Say what is in the private layer: an optional reading, for which most users lack the right."""
+    """Describe the private layer: an optional reading, for which most users lack the right."""
     used = facts.layer_bytes
     if used.found is None:
         why = f" ({used.unreadable.why})" if used.unreadable else ""

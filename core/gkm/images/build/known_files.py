@@ -1,8 +1,8 @@
 """Which files of a directory a runtime writes as its cache, by their paths alone. Pure.
 
-A selection of gkm.images.build.tree for directories of which nobody says that they hold a cache and nothing else: what
-a pod left in its private layer. Whatever has another place or kind stays out, such as a home directory's files, locks,
-temporary files, and vLLM's model lists and assets.
+A selection of gkm.images.build.tree for directories that may hold more than a cache: the files that a pod left in
+its private layer. Files of another place or kind stay out, such as those of a home directory, locks, temporary files,
+and vLLM's model lists and assets.
 
 Sources: triton/runtime/cache.py (FileCacheManager: a directory for each key, base32 of a SHA-256 or its hexadecimal
 form); vllm/compilation/backends.py and gkm.images.build.vllm for `torch_compile_cache/<hash>`.

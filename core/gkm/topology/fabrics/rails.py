@@ -16,7 +16,7 @@ _VISIT, _COMPARISON = 4, 64
 
 
 class TooIrregular(ValueError):
-    """The network has so many different connections that comparing its switches would take minutes."""
+    """The network has more different connections than the limit: comparing its switches would take minutes."""
 
 
 def joined(connected: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""JSON patches (RFC 6902) that add entries to maps and lists. Pure; must never remove or replace what is there."""
+"""JSON patches (RFC 6902) that add entries to maps and lists. Pure; must never remove or replace an existing value."""
 
 from collections.abc import Iterator, Mapping
 

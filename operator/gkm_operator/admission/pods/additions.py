@@ -1,4 +1,4 @@
-"""What is added to a pod, as a JSON patch (RFC 6902) and as a report. Pure; must never remove or replace anything."""
+"""The additions to a pod, as a JSON patch (RFC 6902) and as a report. Pure; must never remove or replace anything."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -42,7 +42,7 @@ class Owned(Struct, frozen=True):
 
 
 class _OwnerAbsent(Exception):
-    """A controller does not exist any more, or is going: the garbage collector deletes what it controls."""
+    """A controller does not exist any more, or is going: the garbage collector deletes its dependents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Creates and releases single ComputeDomains, with the events about it: the same for sets and for labels.
 
-Every step tolerates a second operator and a kill before or after it: the next reconcile sees what was done.
+Every step tolerates a second operator and a kill before or after it: the next reconcile sees the result.
 """
 
 from collections.abc import Callable, Iterable, Sequence

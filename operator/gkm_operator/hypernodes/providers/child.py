@@ -86,7 +86,7 @@ def _listen(connection: ControllerConnection, provider: Provider, has_stopped: F
 
 
 def _fail(connection: ControllerConnection, error: BaseException | None) -> None:
-    """Send what has failed, and exit."""
+    """Send the failure, and exit."""
     if isinstance(error, ProviderStopped) and connection.stopped.is_set():
         return
     with suppress(OSError):

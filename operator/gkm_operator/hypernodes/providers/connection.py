@@ -58,7 +58,7 @@ class ControllerConnection:
             return self._replies.popleft() if self._replies else None
 
     def send(self, message: FromChild) -> None:
-        """Send what is no event.
+        """Send a message other than an event.
 
         Raises:
             OSError: the controllers do not listen any more.

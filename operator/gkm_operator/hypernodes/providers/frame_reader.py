@@ -37,7 +37,7 @@ class FrameReader:
         return not self._has_lock
 
     def read(self) -> bytes | None:
-        """Read what is there; return a message if it is complete. It must not have to wait.
+        """Read the available bytes; return a message if it is complete. It must not have to wait.
 
         Call `release` when the message is applied.
 

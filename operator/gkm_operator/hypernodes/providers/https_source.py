@@ -59,7 +59,7 @@ class HttpsSource:
         """Return the body at a path.
 
         Raises:
-            ProviderFailed: there is none; the message names the kind of fault.
+            ProviderFailed: the response has no body; the message names the kind of fault.
         """
         deadline = time.monotonic() + self._seconds
         with open_exchange(deadline, rules=self._rules, stall=_STALL_SECONDS) as exchange:

@@ -133,7 +133,7 @@ def _rest(counts: bool) -> str:  # noqa: FBT001 -- what the text depends on
 
 
 def _discover(known: Known, fabrics: Iterable[NodeFabric], networks: Iterable[bytes]) -> FabricDiscovery | str:
-    """Return the HyperNodes of networks, or why there are none."""
+    """Return the HyperNodes of networks, or the reason why there are no HyperNodes."""
     try:
         subnets = [msgspec.msgpack.decode(network, type=Subnet) for network in networks]
         return infiniband.from_subnets(subnets, fabrics, known.nodes, known.existing)

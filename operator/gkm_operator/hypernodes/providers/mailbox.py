@@ -126,7 +126,7 @@ class Mailbox:
         return self._stop
 
     def take(self) -> bytes | None:
-        """Return the next message, None if there is none now."""
+        """Return the next message, None if no message waits."""
         with self._lock:
             message = self._next()
             if message is None:

@@ -22,7 +22,7 @@ STOP_SECONDS = 8.0
 
 
 class InvalidMessage(ValueError):
-    """A child sent what is no message; the text names no content."""
+    """A child sent bytes that are no message; the text names no content."""
 
 
 Kind = Literal["HyperNode", "Node", "Ports", "Neighbors", "Survey"]
@@ -94,7 +94,7 @@ def decode_from_child(data: bytes) -> FromChild:
     """Return the message that a child has sent.
 
     Raises:
-        InvalidMessage: it is none, or holds more than MAX_VALUES values.
+        InvalidMessage: it has another form, or holds more than MAX_VALUES values.
     """
     # Each value and each key follows one of these characters.
     if sum(data.count(one) for one in b",:[{") > MAX_VALUES:

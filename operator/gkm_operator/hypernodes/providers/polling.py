@@ -63,7 +63,7 @@ class PollingProvider:
         self._stopped = Flag()
 
     def start(self, events: Events, replies: Replies, hypernodes: HyperNodeView) -> None:
-        """Send what is read, until `stop`."""
+        """Read and send, until `stop`."""
         view = cast("LiveView", hypernodes)  # built-in providers see all that there is
         found: FabricDiscovery | None = None
         sent: object = None

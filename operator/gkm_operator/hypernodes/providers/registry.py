@@ -28,7 +28,7 @@ def factory(name: str, path: str = "") -> ProviderFactory:
     Built-in providers come first; packages of ours win over those in `path`.
 
     Raises:
-        ProviderFailed: there is none, several packages offer it, or it cannot be imported.
+        ProviderFailed: no package or several packages offer it, or it cannot be imported.
     """
     if path:
         # Behind ours: a package of a provider must not replace what the child itself runs on.

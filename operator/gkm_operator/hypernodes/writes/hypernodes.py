@@ -63,7 +63,7 @@ class Server:
     unreadable: frozenset[str]
 
     def version(self, name: str) -> str:
-        """Return the version of an object, "" if there is none."""
+        """Return the version of an object, "" if it does not exist."""
         found = self.objects.get(name)
         return found.metadata.resource_version if found else ""
 

@@ -32,7 +32,7 @@ class TopologyWriter:
         """Create the object, or change its levels; return whether a request was necessary.
 
         Raises:
-            Blocked: the API server refuses the change, or somebody else wrote the object.
+            Blocked: the API server refuses the change, or another writer has the object.
             ApiError: the API server refuses the request, or does not respond.
         """
         metadata, spec = self.wanted["metadata"], self.wanted["spec"]
