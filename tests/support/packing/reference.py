@@ -127,6 +127,11 @@ class Programme:
         found: list[int] = []
         for part in parts:
             self.model.minimize(part)
+            if self.model.getModelStatus() in INFEASIBLE:
+                # The presolve of HiGHS 1.15.1 drops all solutions of some programmes: seed 18701 of the draws.
+                self.model.setOptionValue("presolve", "off")
+                self.model.run()
+                self.model.setOptionValue("presolve", "choose")
             status = self.model.getModelStatus()
             if status in INFEASIBLE and not found:
                 return None

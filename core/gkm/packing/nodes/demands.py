@@ -1,8 +1,12 @@
 """What the layout of a domain is made from, and what it is."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 ANY_SCOPE = frozenset({0})
+
+Costs = tuple[int, int]
+"""Spares that share a node with their group, and pairs of a group and a node that it is on."""
 
 
 class NodeSlots(NamedTuple):
@@ -20,6 +24,13 @@ class GroupDemand(NamedTuple):
     pods: int
     spares: int
     scope: int = 0
+
+
+class Choice(NamedTuple):
+    """The nodes of a group, as bits, and how many of its spares are beside it."""
+
+    nodes: int
+    beside: int
 
 
 class GroupNodes(NamedTuple):
@@ -44,7 +55,12 @@ class Numbered(NamedTuple):
     spares: list[list[int]]
 
     @property
-    def costs(self) -> tuple[int, int]:
+    def costs(self) -> Costs:
         """Return the spares that share a node with their group, and the (group, node) pairs."""
         both = zip(self.pods, self.spares, strict=True)
         return sum(at in own for own, nodes in both for at in nodes), sum(map(len, self.pods))
+
+
+def slots_of(nodes: Sequence[NodeSlots], some: int) -> int:
+    """Return the slots of some nodes, which are bits of a number."""
+    return sum(node.slots for at, node in enumerate(nodes) if some >> at & 1)

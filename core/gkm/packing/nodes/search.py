@@ -7,27 +7,20 @@ where what is decided costs as much as the best layout known, with the least tha
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gkm.packing.inventory import Integers
-from gkm.packing.nodes.demands import GroupDemand, NodeSlots, Numbered
+from gkm.packing.nodes.demands import Choice, Costs, GroupDemand, NodeSlots, Numbered, slots_of
+from gkm.packing.nodes.exact import best_choices
 
 MAX_NODES = 8
 """Sets of nodes double with each."""
-MAX_STEPS = 20_000
-"""Choices that are looked at in a domain: some 50 ms."""
-
-Costs = tuple[int, int]
-
-
-class _Choice(NamedTuple):
-    """The nodes of a group, as bits, and how many of its spares are beside it."""
-
-    nodes: int
-    beside: int
+MAX_STEPS = 5_000
+"""Choices that are looked at in a domain before the integer program is made: some 15 ms."""
+PROGRAM_STEPS = 10_000
+"""What such a program counts as."""
 
 
 def least_costs(nodes: Sequence[NodeSlots], group: GroupDemand) -> Costs:
@@ -48,13 +41,13 @@ def fewest_nodes(slots: Sequence[int], pods: int) -> int:
 
 
 class Search:
-    """A depth-first search, group by group. `steps` are those that it may take, and what is left of them after it."""
+    """A depth-first search, group by group, and the integer program where it ends early. `steps` are what it took."""
 
-    def __init__(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand], known: Costs, steps: int) -> None:
-        self.steps = steps
+    def __init__(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand], known: Costs) -> None:
+        self.steps = 0
         self._nodes, self._groups = nodes, groups
         self._sets = np.arange(1 << len(nodes))
-        self._best, self._found = known, list[_Choice]()
+        self._best, self._found = known, list[Choice]()
         self._takes = [sum(1 << at for at, node in enumerate(nodes) if one.scope in node.scopes) for one in groups]
         self._further = [(0, 0)]
         for group in reversed(groups):
@@ -70,6 +63,11 @@ class Search:
         for group, takes in zip(self._groups, self._takes, strict=True):
             free -= self._around(takes) * (group.pods + group.spares)
         self._descend(free, (0, 0), [])
+        if self.steps >= MAX_STEPS:
+            self.steps += PROGRAM_STEPS
+            solved = best_choices(self._nodes, self._groups)
+            if solved is not None and solved[0] < self._best:
+                self._best, self._found = solved
         return self._placed() if self._found else None
 
     def _around(self, nodes: int) -> NDArray[np.bool_]:
@@ -77,7 +75,7 @@ class Search:
         found: NDArray[np.bool_] = (self._sets & nodes) == nodes
         return found
 
-    def _descend(self, free: Integers, costs: Costs, chosen: list[_Choice]) -> None:
+    def _descend(self, free: Integers, costs: Costs, chosen: list[Choice]) -> None:
         number = len(chosen)
         if number == len(self._groups):
             self._best, self._found = costs, list(chosen)
@@ -88,21 +86,25 @@ class Search:
         for nodes in self._candidates(group, takes, chosen):
             for beside in range(group.spares + 1):
                 reached = costs[0] + beside, costs[1] + nodes.bit_count()
-                if self._hopeless(reached, further) or self.steps <= 0:
+                if self._hopeless(reached, further) or self.steps >= MAX_STEPS:
                     break
-                choice = _Choice(nodes, beside)
-                if number and group == self._groups[number - 1] and _size(choice) < _size(chosen[-1]):
-                    continue  # of groups that are alike the smaller choice comes first
-                self.steps -= 4
+                choice = Choice(nodes, beside)
+                if number and group == self._groups[number - 1] and self._order(choice) < self._order(chosen[-1]):
+                    continue  # groups that are alike change places without cost: these come in one order
+                self.steps += 4
                 left = relaxed - self._around(nodes) * (group.pods + beside)
                 left -= self._around(takes & ~nodes) * (group.spares - beside)
                 if left.min() >= 0:
                     self._descend(left, reached, [*chosen, choice])
 
+    def _order(self, choice: Choice) -> tuple[int, int, int, int]:
+        """Return the order in which groups that are alike have their choices, that of the search itself."""
+        return choice.nodes.bit_count(), slots_of(self._nodes, choice.nodes), choice.nodes, choice.beside
+
     def _hopeless(self, reached: Costs, further: Costs) -> bool:
         return (reached[0] + further[0], reached[1] + further[1]) >= self._best
 
-    def _candidates(self, group: GroupDemand, takes: int, chosen: Sequence[_Choice]) -> Iterator[int]:
+    def _candidates(self, group: GroupDemand, takes: int, chosen: Sequence[Choice]) -> Iterator[int]:
         """Yield sets of nodes that hold the pods of a group: few nodes first, then those with the fewest slots.
 
         Of nodes that are alike, also in what earlier groups take of them, the first ones stand for all.
@@ -121,7 +123,7 @@ class Search:
             if slots >= group.pods:
                 some = [at for count, ats in zip(counts, alike.values(), strict=True) for at in ats[:count]]
                 found.append((len(some), slots, sum(1 << at for at in some)))
-            self.steps -= 1
+            self.steps += 1
         for _, _, nodes in sorted(found):
             yield nodes
 
@@ -138,10 +140,6 @@ class Search:
         pods = [flow.place(*parts[0], whole=True) for parts in demands]
         spares = [flow.place(*parts[1]) + flow.place(*parts[2]) for parts in demands]
         return Numbered([{at: own.count(at) for at in own} for own in pods], spares)
-
-
-def _size(choice: _Choice) -> Costs:
-    return choice.nodes.bit_count(), choice.beside
 
 
 class _Flow:

@@ -36,6 +36,17 @@ def test_replans_are_valid_and_move_the_fewest_groups() -> None:
     assert found(lambda seed: loss_faults(loss_drawn(seed))) == []
 
 
+@pytest.mark.parametrize("seed", [3234, 9861, 13572])
+def test_layouts_are_the_best_where_a_search_of_limited_steps_misses_them(seed: int) -> None:
+    assert faults(drawn(seed)) == []
+
+
+def test_the_reference_finds_a_plan_that_presolve_drops() -> None:
+    best = least_costs(drawn(18701).nodes, drawn(18701).request)
+    assert best is not None
+    assert best.by(Policy.FEWEST_DOMAINS) == (0, 1, 1, 1, 24, 1)
+
+
 def node(name: str, domain: str, free: int, *scopes: str, region: str = "r") -> Node:
     return Node(name, Location(region, "c", "b", domain), free, free, frozenset(scopes))
 

@@ -46,6 +46,25 @@ def test_a_spare_is_beside_its_group_only_where_there_is_no_other_node() -> None
     assert lay_out(nodes(4), [GroupDemand(3, 1)]).shared == 1
 
 
+def test_many_groups_that_are_alike_are_on_one_node_each() -> None:
+    # A search that takes them for different groups tries their places in every order.
+    assert lay_out(nodes(9, 8, 2, 2), [GroupDemand(1, 0), *[GroupDemand(2, 0)] * 10]).pairs == 11
+
+
+def test_spares_are_apart_where_scopes_overlap_and_few_layouts_do_that() -> None:
+    kinds = [(7, {2}), (6, {0}), (4, {0, 1}), (2, {0, 2}), (1, {0, 1, 2})]
+    some = [NodeSlots(f"n{slots}", slots, 0, frozenset(scopes)) for slots, scopes in kinds]
+    groups = [
+        GroupDemand(2, 2, 0),
+        GroupDemand(2, 2, 0),
+        GroupDemand(1, 2, 0),
+        GroupDemand(2, 2, 2),
+        GroupDemand(2, 2, 2),
+    ]
+    layout = lay_out(some, groups)
+    assert (layout.shared, layout.pairs) == (2, 5)
+
+
 def test_groups_and_spares_are_laid_out_together() -> None:
     # Filled up node by node the second group is on both nodes, and its spare would be beside it.
     layout = lay_out(nodes(4, 4), [GroupDemand(3, 1), GroupDemand(3, 1)])
