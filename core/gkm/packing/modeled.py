@@ -30,8 +30,8 @@ def modeled(
     share: int = 0,
     *,
     overflow: bool,
+    limits: SearchLimits,
     feasible: bool = False,
-    limits: SearchLimits | None = None,
 ) -> Modeled | None:
     """Return the best placement that the program finds; None if the run does not fit.
 

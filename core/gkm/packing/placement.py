@@ -7,6 +7,7 @@ all groups; the best of these is the placement.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from gkm.packing.domains.steps import shape
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.modeled import modeled
-from gkm.packing.program import SearchLimits
+from gkm.packing.program import SECONDS, SearchLimits
 from gkm.packing.values import Policy, Request, Within
 
 
@@ -34,8 +35,8 @@ class Placement(NamedTuple):
     bound: int
 
 
-def place(capacity: Capacity, request: Request) -> Placement | None:
-    """Return the best placement of a run; None if it does not fit.
+def place(capacity: Capacity, request: Request, deadline: float | None = None) -> Placement | None:
+    """Return the best placement of a run; None if it does not fit. Its programs end before a deadline, all together.
 
     Raises:
         TooLargeError: neither the tables nor the model finds a placement within their limits.
@@ -43,29 +44,29 @@ def place(capacity: Capacity, request: Request) -> Placement | None:
     scope = scope_of_domains(capacity)
     if scope is None:
         # Without scopes more fits: what does not fit so needs no model.
-        return _by_model(capacity, request) if _fits_without_scopes(capacity, request) else None
+        return _by_model(capacity, request, deadline) if _fits_without_scopes(capacity, request) else None
     try:
         return _by_tables(capacity, request, scope)
     except TooLargeError:
-        return _by_model(capacity, request)
+        return _by_model(capacity, request, deadline)
 
 
-def fits(capacity: Capacity, request: Request, *, overflow: bool = True) -> bool:
-    """Return whether a run fits in the size that it asks for; without `overflow` with all spares beside their groups.
+def fits(capacity: Capacity, request: Request, deadline: float | None = None) -> bool:
+    """Return whether a run fits in the size that it asks for. Its programs end before a deadline, all together.
 
     Raises:
         TooLargeError: scopes overlap or cut through domains, and the model finds out nothing within its limits.
     """
     scope = scope_of_domains(capacity)
     if scope is None:
-        if not _fits_without_scopes(capacity, request, overflow=overflow):
+        if not _fits_without_scopes(capacity, request):
             return False
-        ways = _ways(capacity, request, overflow=overflow)
-        return any(modeled(part, request, share, overflow=away, feasible=True) for away, part, share in ways)
-    return any(
-        Offer(part, request, scope, away, share).fits()
-        for away, part, share in _ways(capacity, request, overflow=overflow)
-    )
+        until = monotonic() + SECONDS if deadline is None else deadline
+        return any(
+            modeled(part, request, share, overflow=away, limits=SearchLimits.before(until), feasible=True)
+            for away, part, share in _ways(capacity, request)
+        )
+    return any(Offer(part, request, scope, away, share).fits() for away, part, share in _ways(capacity, request))
 
 
 def figure(capacity: Capacity, policy: Policy, domains: Sequence[int]) -> int:
@@ -75,15 +76,15 @@ def figure(capacity: Capacity, policy: Policy, domains: Sequence[int]) -> int:
     return int(capacity.free[list(domains)].sum()) if policy is Policy.LEAST_WASTE else len(domains)
 
 
-def _fits_without_scopes(capacity: Capacity, request: Request, *, overflow: bool = True) -> bool:
+def _fits_without_scopes(capacity: Capacity, request: Request) -> bool:
     """Return whether a run fits on the nodes of all its scopes, whatever these give."""
-    return fits(capacity.without_scopes(), replace(request, ceilings=()), overflow=overflow)
+    return fits(capacity.without_scopes(), replace(request, ceilings=()))
 
 
-def _ways(capacity: Capacity, request: Request, *, overflow: bool = True) -> Iterator[tuple[bool, Capacity, int]]:
+def _ways(capacity: Capacity, request: Request) -> Iterator[tuple[bool, Capacity, int]]:
     """Yield the ways to place a run: with spares elsewhere or not, in which area, in which shares (0 for any)."""
     parts, shares = list(_areas(capacity, request)), _shares(capacity, request)
-    for away in (False, True) if overflow and request.spares and request.may_spread else (False,):
+    for away in (False, True) if request.spares and request.may_spread else (False,):
         for part in parts:
             for share in shares:
                 yield away, part, share
@@ -132,7 +133,8 @@ def _by_tables(capacity: Capacity, request: Request, scope: Integers) -> Placeme
     return None if best is None else best[2]
 
 
-def _by_model(capacity: Capacity, request: Request) -> Placement | None:
+def _by_model(capacity: Capacity, request: Request, deadline: float | None) -> Placement | None:
+    until = monotonic() + SECONDS if deadline is None else deadline
     best: tuple[tuple[int, ...], list[int], Placement] | None = None
     bounds: list[int] = []
     unknown: TooLargeError | None = None
@@ -140,7 +142,7 @@ def _by_model(capacity: Capacity, request: Request) -> Placement | None:
         if away and best is not None and not best[0][0]:
             break
         try:
-            found = modeled(part, request, share, overflow=away, limits=SearchLimits())
+            found = modeled(part, request, share, overflow=away, limits=SearchLimits.before(until))
         except TooLargeError as error:
             unknown = error
             continue

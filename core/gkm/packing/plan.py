@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import lcm
+from time import monotonic
 
 from gkm.packing.collecting import uncollected
 from gkm.packing.domains.capacity import Capacity, capacity
@@ -11,6 +12,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.levels import binding
 from gkm.packing.nodes.assembly import assemble
 from gkm.packing.placement import figure, fits, place
+from gkm.packing.program import SECONDS
 from gkm.packing.self_check import verify
 from gkm.packing.values import Distance, Group, Metrics, Node, Plan, Policy, Refusal, Request
 
@@ -27,14 +29,16 @@ def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version:
     """
     with uncollected():
         inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
+        start = monotonic()
         offer = capacity(inventory, request)
-        sized = _largest_size(offer, request)
-        planned = None if sized is None else _planned(offer, request, sized, inventory_version)
+        # A size that was found in half of the time leaves as much for its placement.
+        sized = _largest_size(offer, request, start + SECONDS / 2)
+        planned = None if sized is None else _planned(offer, request, sized, inventory_version, start + SECONDS)
         return planned or _refusal(offer, request)
 
 
-def _planned(offer: Capacity, request: Request, sized: Request, inventory_version: str) -> Plan | None:
-    placement = place(offer, sized)
+def _planned(offer: Capacity, request: Request, sized: Request, inventory_version: str, deadline: float) -> Plan | None:
+    placement = place(offer, sized, deadline)
     if placement is None:
         return None
     groups = assemble(placement.capacity, sized, placement.chosen)
@@ -76,13 +80,13 @@ def metrics(
     return Metrics(len(places), blocks, stranded, pristine, elsewhere, least, reached - beside - least)
 
 
-def _largest_size(offer: Capacity, request: Request) -> Request | None:
+def _largest_size(offer: Capacity, request: Request, deadline: float) -> Request | None:
     """Return the request in the largest of its sizes that fits."""
 
     def sized(smaller: int) -> Request:
         return replace(request, gpus=request.gpus - smaller * step)
 
-    if fits(offer, request):
+    if fits(offer, request, deadline):
         return request
     malleability = request.malleability
     if malleability is None:
@@ -90,7 +94,7 @@ def _largest_size(offer: Capacity, request: Request) -> Request | None:
     # Sizes that do not divide into pods are none of a run.
     step = lcm(malleability.step_gpus, request.pod_gpus)
     count = (request.gpus - malleability.min_gpus) // step
-    smaller = _fewest(1, count, sized, offer)
+    smaller = _fewest(1, count, sized, offer, deadline)
     return None if smaller is None else sized(smaller)
 
 
@@ -101,19 +105,19 @@ def _largest_groups(offer: Capacity, request: Request) -> int:
     def sized(fewer: int) -> Request:
         return replace(request, gpus=(most - fewer) * request.group_gpus)
 
-    fewer = _fewest(0, most - 1, sized, offer)
+    fewer = _fewest(0, most - 1, sized, offer, monotonic() + SECONDS)
     return 0 if fewer is None else most - fewer
 
 
-def _fewest(first: int, last: int, sized: Callable[[int], Request], offer: Capacity) -> int | None:
+def _fewest(first: int, last: int, sized: Callable[[int], Request], offer: Capacity, deadline: float) -> int | None:
     """Return the first number of a range for which a run fits, which is the smaller the larger the number.
 
     A smaller run fits where a larger does, unless it is balanced: then one size after another is tried.
     """
-    found = _first_true(first, last, lambda number: fits(offer, replace(sized(number), balanced=False)))
+    found = _first_true(first, last, lambda number: fits(offer, replace(sized(number), balanced=False), deadline))
     if found is None or not sized(found).balanced:
         return found
-    return next((number for number in range(found, last + 1) if fits(offer, sized(number))), None)
+    return next((number for number in range(found, last + 1) if fits(offer, sized(number), deadline)), None)
 
 
 def _first_true(first: int, last: int, holds: Callable[[int], bool]) -> int | None:

@@ -27,8 +27,11 @@ Terms = Mapping[int, int]
 
 Integers = NDArray[np.int64]
 
+SECONDS = 10.0
+"""What all programs of one plan may take together: the last resort on a slow machine."""
 UNBOUNDED = 1 << 40
 """A bound that never binds."""
+_SMALLER = "ask for larger groups, a smaller run or fewer scopes with ceilings"
 _TOLERANCE = 1e-4
 """How far a bound of HiGHS may be above the whole number that it stands for."""
 _OPTIONS: Mapping[str, bool | int | float] = {
@@ -46,7 +49,19 @@ class SearchLimits:
     """How far one objective is searched, in search nodes, and all of them together, in seconds."""
 
     nodes: int = 20_000
-    seconds: float = 10.0
+    seconds: float = SECONDS
+
+    @classmethod
+    def before(cls, deadline: float) -> "SearchLimits":
+        """Return the limits of a program that ends before a time of the monotonic clock.
+
+        Raises:
+            TooLargeError: it has passed.
+        """
+        seconds = deadline - monotonic()
+        if seconds <= 0:
+            raise TooLargeError(f"its integer programs were not solved within {SECONDS:.0f} seconds; {_SMALLER}")
+        return cls(seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +210,7 @@ class _Search:
             if self.values is None:
                 raise TooLargeError(
                     f"a model of {count} variables and {len(self._rows)} conditions was not solved within its limits; "
-                    "ask for larger groups, a smaller run or fewer scopes with ceilings"
+                    + _SMALLER
                 )
             return False
         self.values = found.tolist()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.model import CostPart, Key, PlacementModel, place
-from gkm.packing.program import Solution, Terms, weighted
+from gkm.packing.program import SearchLimits, Solution, Terms, weighted
 from gkm.packing.replanning.remains import Remains, SurvivingGroup
 from gkm.packing.values import Group, Request
 
@@ -39,13 +39,15 @@ class Assignment:
     proven: bool
 
 
-def assign(offer: Capacity, request: Request, what: Remains, *, any_way: bool = False) -> Assignment | None:
+def assign(
+    offer: Capacity, request: Request, what: Remains, deadline: float, *, any_way: bool = False
+) -> Assignment | None:
     """Return the assignment that moves the fewest groups, then pods, lacks the fewest spares and costs least.
 
     None where the touched groups do not fit beside the untouched. With `any_way` the first one that fits will do.
 
     Raises:
-        TooLargeError: the limits of the search end it before the first solution.
+        TooLargeError: the limits of the search, or the deadline, end it before the first solution.
     """
     model = place(
         offer,
@@ -63,7 +65,7 @@ def assign(offer: Capacity, request: Request, what: Remains, *, any_way: bool = 
     columns.stay()
     _ceilings(request, model)
     objectives = [] if any_way else [*columns.moves(), *_costs(request, model), *columns.spares(), *_keys(model)]
-    solution = model.program.solve(objectives)
+    solution = model.program.solve(objectives, SearchLimits.before(deadline))
     return None if solution is None else columns.assignment(request, solution)
 
 

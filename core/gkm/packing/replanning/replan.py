@@ -9,12 +9,14 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import lcm
+from time import monotonic
 
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
+from gkm.packing.program import SECONDS
 from gkm.packing.replanning.dealing import deal
 from gkm.packing.replanning.model import Assignment, assign, matched
 from gkm.packing.replanning.placed import Placed
@@ -40,7 +42,7 @@ def replan(
         InvalidPlanError: the planner broke its own rules.
     """
     inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
-    task = _Task(capacity(inventory, request), request, previous, inventory_version)
+    task = _Task(capacity(inventory, request), request, previous, inventory_version, monotonic() + SECONDS)
     proven = True
     try:
         found = task.beside_untouched(request) or task.with_untouched_released()
@@ -64,11 +66,12 @@ class _Task:
     request: Request
     previous: Standing
     version: str
+    deadline: float
 
     def beside_untouched(self, sized: Request) -> Replanned | None:
         """Return the plan in which untouched groups stay as they are; None where the others do not fit beside them."""
         what = self._remains(sized)
-        chosen = None if what is None else assign(self.offer, sized, what)
+        chosen = None if what is None else assign(self.offer, sized, what, self.deadline)
         return None if what is None or chosen is None else self._answer(sized, what, chosen)
 
     def with_untouched_released(self) -> Replanned | None:
@@ -82,7 +85,7 @@ class _Task:
         if what is None or not freed:
             return None
         what = released(what, freed)
-        chosen = assign(self.offer, self.request, what)
+        chosen = assign(self.offer, self.request, what, self.deadline)
         return None if chosen is None else self._answer(self.request, what, chosen, freed=True)
 
     def smaller(self) -> Replanned | None:
@@ -99,7 +102,7 @@ class _Task:
         def fits(gpus: int, *, balanced: bool = False) -> bool:
             sized = replace(self.request, gpus=gpus, balanced=balanced)
             what = self._remains(sized)
-            return what is not None and assign(self.offer, sized, what, any_way=True) is not None
+            return what is not None and assign(self.offer, sized, what, self.deadline, any_way=True) is not None
 
         # A smaller run fits wherever a larger does: False and then True. With equal shares some sizes fit.
         at = bisect_left(sizes, 1, key=fits)

@@ -91,7 +91,8 @@ def _repairs(repaired: Sequence[Repair], after: Mapping[int, Group]) -> Iterator
         spares = f", {repair.spares} of its pods to spares" if repair.spares else ""
         lost = f"gives up {_shares(repair.lost)}" if repair.lost else "gives up nothing"
         taken = f"takes {_shares(repair.taken)}" if repair.taken else "takes nothing instead"
-        yield f"group {repair.group} stays in domain {after[repair.group].place.domain}: it {lost} and {taken}{spares}"
+        domain = "/".join(after[repair.group].place)
+        yield f"group {repair.group} stays in domain {domain}: it {lost} and {taken}{spares}"
 
 
 def _paid_otherwise(kept: Sequence[int], before: Mapping[int, Group], after: Mapping[int, Group]) -> Iterator[str]:

@@ -57,6 +57,14 @@ def ready(found: Replanned, index: int) -> list[tuple[str, Distance]]:
 TWO_OF_TWO = Request(gpus=32, pod_gpus=8, group_gpus=16)
 
 
+def test_a_repair_names_the_domain_with_its_cluster_since_clusters_may_share_names() -> None:
+    nodes = domain("1a", 8, 8, 8)
+    found = again(
+        without(nodes, "1a-1"), (group(0, "1a", "1a-0", "1a-1"),), Request(gpus=16, pod_gpus=8, group_gpus=16)
+    )
+    assert "group 0 stays in domain r/c/1/a: it gives up 8 GPUs of 1a-1 and takes 8 GPUs of 1a-2" in found.reasons
+
+
 def test_nothing_lost_nothing_changed() -> None:
     nodes = [*domain("1a", 8, 8, 8), *domain("1b", 8, 8)]
     made = plan(nodes, TWO_OF_TWO, "v1")
