@@ -3,50 +3,24 @@
 Columns count, for each domain and each scope that has nodes there, the whole groups, the short last group, the spares
 in the domain of their group (colocated) and the groups of which a spare is elsewhere. A scope takes slots of the kinds
 of nodes that it includes: a domain in which scopes overlap is a transport problem, whose rows keep it exact. Spares
-that leave their domain (overflow spares) take slots of their scope anywhere; `nodes` decides which. What a plan costs,
-how many groups it places, what a scope gives and which nodes are freed are sums of columns, and each can be the
-objective.
+that leave their domain (overflow spares) take slots of their scope anywhere; `nodes` decides which. The parts of a
+plan's cost are sums of columns, and the objectives.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.objective import ORDERS, CostPart
 from gkm.packing.domains.steps import Shape, shape
 from gkm.packing.program import Program, Solution, Terms, weighted
-from gkm.packing.values import Policy, Request
+from gkm.packing.values import Ceiling, Policy, Request
 
-__all__ = ("CostPart", "Gains", "Key", "PlacementModel", "order_of_costs", "place")
+__all__ = ("Key", "PlacementModel", "place")
 
 Key = tuple[int, int]
 """A domain and a scope, or a domain and a kind of nodes, each by number."""
-Gains = Mapping[Key, Mapping[int, int]]
-"""By domain and kind of nodes: how many nodes give how many slots more when they are freed."""
-
-
-class CostPart(StrEnum):
-    """A part of the cost of a plan (docs/design/calculus.md, Objective)."""
-
-    SPARES_ELSEWHERE = "spares elsewhere"
-    DOMAINS = "domains"
-    BLOCKS = "blocks"
-    CLUSTERS = "clusters"
-    REGIONS = "regions"
-    STRANDED = "stranded GPUs"
-
-
-_FIRST = {
-    Policy.FEWEST_DOMAINS: (CostPart.DOMAINS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.STRANDED, CostPart.BLOCKS),
-    Policy.FEWEST_BLOCKS: (CostPart.BLOCKS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.STRANDED),
-    Policy.LEAST_WASTE: (CostPart.STRANDED, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.BLOCKS),
-}
-
-
-def order_of_costs(policy: Policy) -> tuple[CostPart, ...]:
-    """Return the parts of the cost in the order in which a policy compares them."""
-    return (CostPart.SPARES_ELSEWHERE, *_FIRST[policy])
 
 
 @dataclass(slots=True)
@@ -54,8 +28,8 @@ class PlacementModel:
     """The program, its columns by domain and scope, and the sums that can be objectives.
 
     `overflow` has, for each scope, the spares that leave; `lacking` those that no slot is found for, where spares may
-    lack. `freed` counts nodes by domain, kind and the slots that each gives. `flows` has, by domain, kind and scope,
-    the slots that the groups of a scope take of a kind, colocated spares included.
+    lack. `flows` has, by domain, kind and scope, the slots that the groups of a scope take of a kind, colocated spares
+    included.
     """
 
     program: Program
@@ -66,7 +40,6 @@ class PlacementModel:
     leaving: dict[Key, int] = field(default_factory=dict)
     overflow: dict[int, Terms] = field(default_factory=dict)
     lacking: dict[int, int] = field(default_factory=dict)
-    freed: dict[tuple[int, int, int], int] = field(default_factory=dict)
     used: dict[CostPart, dict[int, int]] = field(default_factory=dict)
     free: dict[int, int] = field(default_factory=dict)
     flows: dict[tuple[int, int, int], Terms] = field(default_factory=dict)
@@ -81,24 +54,30 @@ class PlacementModel:
 
     def costs(self, policy: Policy) -> list[Terms]:
         """Return the objectives of a policy, in order."""
-        return [self.cost(part) for part in order_of_costs(policy)]
+        return [self.cost(part) for part in ORDERS[policy]]
 
-    def groups(self, scope: int | None = None) -> dict[int, int]:
-        """Return the number of groups of a scope, or of all, the short one included."""
+    def groups(self, scope: int | None = None, domain: int | None = None) -> dict[int, int]:
+        """Return the number of groups of a scope, of a domain or of all, the short one included."""
         return {
             column: 1
             for columns in (self.whole, self.short)
-            for (_, of), column in columns.items()
-            if scope is None or of == scope
+            for (at, of), column in columns.items()
+            if scope in {None, of} and domain in {None, at}
         }
 
     def pods(self, scope: int) -> dict[int, int]:
-        """Return the pods of a scope, all spares of its groups included, lacking or not."""
+        """Return the pods of a scope, spares of its groups included that do not lack."""
         unit = self.size.pods + self.size.spares
         return weighted(
             (unit, {column: 1 for (_, of), column in self.whole.items() if of == scope}),
             (unit - self.size.missing, {column: 1 for (_, of), column in self.short.items() if of == scope}),
+            (-1, {column: 1 for of, column in self.lacking.items() if of == scope}),
         )
+
+    def limit(self, ceilings: Sequence[Ceiling], pod_gpus: int) -> None:
+        """Limit each scope to its ceiling; spares that lack take nothing of it."""
+        for scope, ceiling in enumerate(ceilings):
+            self.program.row(self.pods(scope), most=ceiling.gpus // pod_gpus)
 
     def count(self, solution: Solution, columns: Mapping[Key, int], key: Key) -> int:
         """Return the value of a column that may be absent."""
@@ -110,31 +89,26 @@ def place(
     request: Request,
     *,
     leave: bool,
-    at_most: bool = False,
     may_lack: bool = False,
-    gains: Gains | None = None,
-    ceilings: Sequence[int] | None = None,
+    limited: bool = True,
     among: Collection[int] | None = None,
 ) -> PlacementModel:
     """Return the program that places the groups of a request.
 
-    With `leave` spares may be in other domains than their groups. With `at_most` any number of whole groups up to the
-    request's is a solution (and the short one may be absent); with `may_lack` any number of spares. `gains` are
-    nodes that may be freed. `ceilings` replace those of the request, in pods. Domains that are not `among` these take
-    no groups; spares may overflow to them.
+    With `leave` spares may be in other domains than their groups; with `may_lack` any number of them may lack.
+    Without `limited` the caller adds the ceilings. Domains that are not `among` these take no groups; spares may
+    overflow to them.
     """
-    builder = _Builder(capacity, request, leave=leave, may_lack=may_lack, gains=gains or {})
-    return builder.build(at_most=at_most, ceilings=ceilings, among=among)
+    return _Builder(capacity, request, leave=leave, may_lack=may_lack).build(among, limited=limited)
 
 
 class _Builder:
     """Adds columns and rows, domain by domain, and then those of the whole run."""
 
-    def __init__(self, capacity: Capacity, request: Request, *, leave: bool, may_lack: bool, gains: Gains) -> None:
+    def __init__(self, capacity: Capacity, request: Request, *, leave: bool, may_lack: bool) -> None:
         self.capacity = capacity
         self.request = request
         self.may_lack = may_lack
-        self.gains = gains
         self.model = PlacementModel(Program(), shape(request))
         # Spares that stay are part of their group; those that may leave or lack have columns of their own.
         self.apart = bool(request.spares) and (leave or may_lack)
@@ -148,7 +122,7 @@ class _Builder:
         self.slots = capacity.slots.tolist()
         self.most_whole = request.groups - (self.model.size.missing > 0)
 
-    def build(self, *, at_most: bool, ceilings: Sequence[int] | None, among: Collection[int] | None) -> PlacementModel:
+    def build(self, among: Collection[int] | None, *, limited: bool) -> PlacementModel:
         model, program, request = self.model, self.model.program, self.request
         domains = [
             number
@@ -156,18 +130,15 @@ class _Builder:
             if self._domain(number, takes_groups=among is None or number in among)
         ]
         self._levels(domains)
-        program.row(
-            dict.fromkeys(model.whole.values(), 1), least=0 if at_most else self.most_whole, most=self.most_whole
-        )
+        program.row(dict.fromkeys(model.whole.values(), 1), least=self.most_whole, most=self.most_whole)
         if model.size.missing:
-            program.row(dict.fromkeys(model.short.values(), 1), least=0 if at_most else 1, most=1)
+            program.row(dict.fromkeys(model.short.values(), 1), least=1, most=1)
         if not request.may_spread:
             program.row(dict.fromkeys(model.used[CostPart.DOMAINS].values(), 1), most=1)
         if self.areas:
             program.row(dict.fromkeys(self.areas.values(), 1), most=1)
-        given = [ceiling.gpus // request.pod_gpus for ceiling in request.ceilings] if ceilings is None else ceilings
-        for scope, most in enumerate(given):
-            program.row(model.pods(scope), most=most)
+        if limited:
+            model.limit(request.ceilings, request.pod_gpus)
         if self.apart:
             self._spares()
         return model
@@ -180,13 +151,9 @@ class _Builder:
             self.totals[kind] += slots
             if self.request.within:
                 self.of_areas[kind][self.request.within.area(self.capacity.inventory.places[domain])] += slots
-            for gain, count in self.gains.get((domain, kind), {}).items():
-                column = self.model.program.column(count)
-                self.model.freed[domain, kind, gain] = column
-                self.taken[kind][column] = -gain
         needs: dict[int, Terms] = {}
         for scope in sorted({scope for kind in offered for scope in kinds[kind]} if takes_groups else ()):
-            reachable = sum(self._most_slots(domain, kind) for kind in offered if scope in kinds[kind])
+            reachable = sum(slots for kind, slots in offered.items() if scope in kinds[kind])
             if need := self._groups(domain, scope, reachable):
                 needs[scope] = need
         if not needs:
@@ -195,17 +162,12 @@ class _Builder:
         used = self.model.program.column(1)
         self.model.used.setdefault(CostPart.DOMAINS, {})[domain] = used
         self.model.free[domain] = int(self.capacity.free[domain])
-        reachable = sum(self._most_slots(domain, kind) for kind in offered)
-        self._within(used, domain, reachable)
+        self._within(used, domain, sum(offered.values()))
         return True
 
     def _offered(self, domain: int) -> dict[int, int]:
         """Return the slots of a domain by kind of nodes, those of kinds without any left out."""
-        return {kind: slots for kind, slots in enumerate(self.slots[domain]) if self._most_slots(domain, kind)}
-
-    def _most_slots(self, domain: int, kind: int) -> int:
-        freed = self.gains.get((domain, kind), {})
-        return int(self.slots[domain][kind]) + sum(gain * count for gain, count in freed.items())
+        return {kind: slots for kind, slots in enumerate(self.slots[domain]) if slots}
 
     def _groups(self, domain: int, scope: int, slots: int) -> Terms:
         """Add the columns of a scope in a domain; return how many slots they need there."""
@@ -240,7 +202,7 @@ class _Builder:
         flows: dict[Key, Terms] = {}
         for kind, scopes in takers.items():
             for scope in scopes:
-                column = program.column(self._most_slots(domain, kind)) if shared else 0
+                column = program.column(offered[kind]) if shared else 0
                 flows[kind, scope] = {column: 1} if shared else needs[scope]
                 self.model.flows[domain, kind, scope] = flows[kind, scope]
         if shared:
@@ -249,8 +211,7 @@ class _Builder:
                 program.row(weighted((1, need), *parts), least=0, most=0)
         for kind, slots in offered.items():
             used = weighted(*((1, flow) for (of, _), flow in flows.items() if of == kind))
-            freed = {column: gain for (at, of, gain), column in self.model.freed.items() if (at, of) == (domain, kind)}
-            program.row(weighted((1, used), (-1, freed)), most=slots)
+            program.row(used, most=slots)
             for column, weight in used.items():
                 self.taken[kind][column] = self.taken[kind].get(column, 0) + weight
 
@@ -294,7 +255,7 @@ class _Builder:
                 away = weighted((1, away), (-1, {model.lacking[scope]: 1}))
             here = [kind for kind, scopes in enumerate(kinds) if scope in scopes] if self.leave else []
             for kind in here:
-                flows[kind, scope] = program.column(sum(self.totals) + self._gained())
+                flows[kind, scope] = program.column(sum(self.totals))
             program.row(weighted((1, away), *((-1, {flows[kind, scope]: 1}) for kind in here)), least=0, most=0)
         for kind, total in enumerate(self.totals):
             guests = {column: 1 for (of, _), column in flows.items() if of == kind}
@@ -302,6 +263,3 @@ class _Builder:
             if guests:
                 terms = weighted((1, guests), (1, self.taken[kind]), (1, areas))
                 program.row(terms, most=0 if areas else total)
-
-    def _gained(self) -> int:
-        return sum(gain * count for freed in self.gains.values() for gain, count in freed.items())

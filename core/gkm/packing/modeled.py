@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.choosing import WHOLE, Chosen
-from gkm.packing.model import CostPart, PlacementModel, place
+from gkm.packing.domains.objective import CostPart
+from gkm.packing.model import PlacementModel, place
 from gkm.packing.program import SearchLimits, Solution
 from gkm.packing.values import Request
 
@@ -44,13 +45,7 @@ def modeled(
     used = model.used[CostPart.DOMAINS]
     if share and request.may_spread:
         for domain, column in used.items():
-            here = {
-                at: 1
-                for columns in (model.whole, model.short)
-                for (number, _), at in columns.items()
-                if number == domain
-            }
-            model.program.row({**here, column: -share}, least=0, most=0)
+            model.program.row({**model.groups(domain=domain), column: -share}, least=0, most=0)
     keys = {column: domain for domain, column in used.items()}
     costs = [] if feasible else model.costs(request.policy)
     solution = model.program.solve(costs if feasible else [*costs, keys], limits)

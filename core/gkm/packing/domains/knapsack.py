@@ -26,7 +26,10 @@ MAX_STEPS = 300_000_000
 """Cells of all options together: about a second."""
 DOMAIN_AREA = -1
 
-# int64, or Python's integers where 64 bits do not suffice (objective.py).
+INT64_BITS = 62
+"""A sum of costs takes 62 bits at most: the sum that stands for "impossible" and one more cost stay within int64."""
+
+# int64, or Python's integers where 64 bits do not suffice.
 Table = NDArray[Any]
 Cell = tuple[int, ...]
 
@@ -102,7 +105,7 @@ def solve(problem: Problem) -> Tables:
             f"{shown} groups over {len(problem.options)} domains are more than can be planned exactly; ask for larger "
             "groups, a smaller run or fewer scopes with ceilings"
         )
-    kind: Any = np.int64 if problem.impossible <= 1 << 62 else object
+    kind: Any = np.int64 if problem.impossible <= 1 << INT64_BITS else object
     last = np.full(problem.shape, problem.impossible, dtype=kind)
     last[(0,) * len(problem.shape)] = 0
     filled = _fill(problem, problem.parts, last)

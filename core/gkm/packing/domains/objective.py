@@ -6,12 +6,30 @@ at the first field in which they differ. What a plan pays once for a region, a c
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from gkm.packing.values import Policy
 
-INT64_BITS = 62
-"""A sum of costs takes 62 bits at most: the sum that stands for "impossible" and one more cost stay within int64."""
+
+class CostPart(StrEnum):
+    """A part of the cost of a plan, by its name in `CostLimits` (calculus.md, Objective)."""
+
+    SPARES_ELSEWHERE = "spares"
+    DOMAINS = "domains"
+    BLOCKS = "blocks"
+    CLUSTERS = "clusters"
+    REGIONS = "regions"
+    STRANDED = "gpus"
+
+
+_FIRST = {
+    Policy.FEWEST_DOMAINS: (CostPart.DOMAINS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.STRANDED, CostPart.BLOCKS),
+    Policy.FEWEST_BLOCKS: (CostPart.BLOCKS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.STRANDED),
+    Policy.LEAST_WASTE: (CostPart.STRANDED, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.BLOCKS),
+}
+ORDERS = {policy: (CostPart.SPARES_ELSEWHERE, *parts) for policy, parts in _FIRST.items()}
+"""The parts of the cost in the order in which a policy compares them."""
 
 
 class CostLimits(NamedTuple):
@@ -29,7 +47,7 @@ class CostLimits(NamedTuple):
 class Objective:
     """What one of each costs. The sum of a whole plan is below `impossible`. `first` is the cost after spares.
 
-    `fits_int64` is False where that takes more than 62 bits: then Python's integers do it, exact at any size, slowly.
+    Where `impossible` takes more than 62 bits, sums are Python's integers: exact at any size, and slow (knapsack.py).
     """
 
     spare: int
@@ -41,33 +59,21 @@ class Objective:
     first: int
     impossible: int
 
-    @property
-    def fits_int64(self) -> bool:
-        """Return whether every sum of a plan is an int64."""
-        return self.impossible <= 1 << INT64_BITS
-
-
-ORDERS: dict[Policy, tuple[str, ...]] = {
-    Policy.FEWEST_DOMAINS: ("spares", "domains", "regions", "clusters", "gpus", "blocks"),
-    Policy.FEWEST_BLOCKS: ("spares", "blocks", "regions", "clusters", "domains", "gpus"),
-    Policy.LEAST_WASTE: ("spares", "gpus", "regions", "clusters", "domains", "blocks"),
-}
-
 
 def objective(policy: Policy, limits: CostLimits) -> Objective:
     """Return costs whose sums compare as the policy does, as long as no part of a sum exceeds its limit."""
-    weights: dict[str, int] = {}
+    weights: dict[CostPart, int] = {}
     shift = 0
     for part in reversed(ORDERS[policy]):
         weights[part] = 1 << shift
         shift += int(getattr(limits, part)).bit_length()
     return Objective(
-        weights["spares"],
-        weights["domains"],
-        weights["gpus"],
-        weights["blocks"],
-        weights["clusters"],
-        weights["regions"],
+        spare=weights[CostPart.SPARES_ELSEWHERE],
+        domain=weights[CostPart.DOMAINS],
+        gpu=weights[CostPart.STRANDED],
+        block=weights[CostPart.BLOCKS],
+        cluster=weights[CostPart.CLUSTERS],
+        region=weights[CostPart.REGIONS],
         first=weights[ORDERS[policy][1]],
         impossible=1 << shift,
     )

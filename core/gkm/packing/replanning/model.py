@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.model import CostPart, Key, PlacementModel, place
+from gkm.packing.domains.objective import CostPart
+from gkm.packing.model import Key, PlacementModel, place
 from gkm.packing.program import SearchLimits, Solution, Terms, weighted
 from gkm.packing.replanning.remains import Remains, SurvivingGroup
 from gkm.packing.values import Group, Request
@@ -54,7 +55,7 @@ def assign(
         request,
         leave=True,
         may_lack=what.lenient,
-        ceilings=(),
+        limited=False,
         among=_relevant(offer, request, what),
     )
     if request.balanced and request.may_spread:
@@ -63,8 +64,18 @@ def assign(
     if not columns.fixed():
         return None
     columns.stay()
-    _ceilings(request, model)
-    objectives = [] if any_way else [*columns.moves(), *_costs(request, model), *columns.spares(), *_keys(model)]
+    model.limit(request.ceilings, request.pod_gpus)
+    objectives = (
+        []
+        if any_way
+        else [
+            *columns.moves(),
+            dict.fromkeys(model.lacking.values(), 1),
+            *model.costs(request.policy),
+            *columns.spares(),
+            *_keys(model),
+        ]
+    )
     solution = model.program.solve(objectives, SearchLimits.before(deadline))
     return None if solution is None else columns.assignment(request, solution)
 
@@ -140,26 +151,9 @@ def _balance(offer: Capacity, request: Request, model: PlacementModel) -> None:
     program.row(dict.fromkeys(shares.values(), 1), least=1, most=1)
     share = {column: -share for share, column in shares.items()}
     for domain, used in model.used[CostPart.DOMAINS].items():
-        groups = {
-            column: 1 for columns in (model.whole, model.short) for (at, _), column in columns.items() if at == domain
-        }
+        groups = model.groups(domain=domain)
         program.row({**groups, **share}, most=0)
         program.row({**groups, **share, used: -most}, least=-most)
-
-
-def _ceilings(request: Request, model: PlacementModel) -> None:
-    """Limit each scope to its ceiling; spares that lack take nothing of it."""
-    for scope, ceiling in enumerate(request.ceilings):
-        lacking = {model.lacking[scope]: -1} if scope in model.lacking else {}
-        model.program.row({**model.pods(scope), **lacking}, most=ceiling.gpus // request.pod_gpus)
-
-
-def _costs(request: Request, model: PlacementModel) -> list[Terms]:
-    """Return the spares that lack, and the costs of the policy."""
-    return [
-        dict.fromkeys(model.lacking.values(), 1),
-        *model.costs(request.policy),
-    ]
 
 
 def _keys(model: PlacementModel) -> list[Terms]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from gkm.packing.domains.knapsack import INT64_BITS
 from gkm.packing.domains.objective import CostLimits, Objective, objective
 from gkm.packing.values import Policy
 from hypothesis import given
@@ -40,4 +41,4 @@ def test_sums_compare_as_their_parts_do_one_after_another(
 @pytest.mark.parametrize(("bits", "fits"), [(10, True), (11, False)])
 def test_more_than_62_bits_are_left_to_integers_of_any_size(bits: int, fits: bool) -> None:  # noqa: FBT001
     most = (1 << bits) - 1
-    assert objective(Policy.LEAST_WASTE, CostLimits(*[most] * 6)).fits_int64 is fits
+    assert (objective(Policy.LEAST_WASTE, CostLimits(*[most] * 6)).impossible <= 1 << INT64_BITS) is fits
