@@ -20,7 +20,7 @@ from gkm.topology.quarantine import Quarantined
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan.options import PlanOptions
 from gkm_cli.plan.runs import ParsedRun
-from gkm_cli.plan.snapshot import SurveyedCluster, shares
+from gkm_cli.plan.snapshot import SurveyedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _queued(run: ParsedRun, usable: Usable) -> Queued:
 
 
 def _shares(admitted: Iterable[Admitted]) -> Iterable[Share]:
-    return shares(group for one in admitted for group in one.plan.groups)
+    return (share for one in admitted for group in one.plan.groups for share in group.shares)
 
 
 def _refused(run: ParsedRun, rejected: Rejected, usable: Usable, batch: Batch, options: PlanOptions) -> RefusedRun:

@@ -68,7 +68,7 @@ def parse(found: ParsedObject, default: str, override: Policy | None) -> ParsedR
     if override:
         run = msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, policy=override.value))
     try:
-        request, demand = asked.request(run.spec, default), asked.demand(run.spec)
+        request, demand = asked.request(run.spec, run.spec.policy or default), asked.demand(run.spec)
     except ValueError as error:
         raise UsageError(f"{where}: {error}", "correct its spec") from error
     if fault := next(_label_faults(run.spec), None):

@@ -1,13 +1,13 @@
 """The nodes and used GPUs of a cluster, surveyed once for all runs; from files."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gkm.api.topology_settings import Topology
 from gkm.packing.inventory_of import Usable, inventory_of
-from gkm.packing.values import Group, Share
+from gkm.packing.values import Group
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.survey import TopologySurvey, survey_nodes
 from gkm.topology.usage import Usage
@@ -41,8 +41,8 @@ class SurveyedCluster:
     def with_freed_gpus(self, groups: Iterable[Group]) -> "SurveyedCluster":
         """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""
         freed: Counter[str] = Counter()
-        for node, count in shares(groups):
-            freed[node] += count
+        for share in (share for group in groups for share in group.shares):
+            freed[share.node] += share.gpus
         gpus = {node: used - min(used, freed[node]) for node, used in self.usage.gpus.items()}
         return replace(self, usage=replace(self.usage, gpus=gpus))
 
@@ -62,10 +62,3 @@ def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> Sur
     known.update(surveyed.bare, (entry.node for entry in surveyed.quarantined))
     used = read_usage(pods)
     return SurveyedCluster(surveyed, used, unlisted_node_notes(used, known))
-
-
-def shares(groups: Iterable[Group]) -> Iterator[Share]:
-    """Yield the GPUs that groups and their spares take of nodes."""
-    for group in groups:
-        yield from group.nodes
-        yield from (Share(spare.node, spare.gpus) for spare in group.spares)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gkm.api.plans import PlanRequest
 from gkm.api.runs import RunSelector, RunSpec
 from gkm.api.topology_settings import MixGroup
 from gkm.packing.mix import GroupKind
@@ -25,24 +26,24 @@ def demand(spec: RunSpec) -> NodeDemand:
     return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations)
 
 
-def request(spec: RunSpec, policy: str) -> Request:
-    """Return the sizes of a run; `policy` is that of runs that name none.
+def request(asked: RunSpec | PlanRequest, policy: str) -> Request:
+    """Return the sizes of a run, as its author or its plan has them.
 
     Raises:
         ValueError: its sizes do not divide, in one sentence.
     """
-    malleable = spec.malleability
+    malleable, within = asked.malleability, asked.within
     return Request(
-        gpus=spec.gpus,
-        pod_gpus=spec.gpus_per_pod,
-        group_gpus=spec.group_gpus or spec.gpus_per_pod,
-        spares=spec.spares,
-        may_spread=spec.allow_cross_group_spread and spec.within != "domain",
-        policy=Policy(spec.policy or policy),
-        ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in spec.scopes),
+        gpus=asked.gpus,
+        pod_gpus=asked.gpus_per_pod,
+        group_gpus=asked.group_gpus or asked.gpus_per_pod,
+        spares=asked.spares,
+        may_spread=asked.allow_cross_group_spread and within != "domain",
+        policy=Policy(policy),
+        ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in asked.scopes),
         malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
-        within=Within(spec.within) if spec.within and spec.within != "domain" else None,
-        balanced=spec.balanced,
+        within=Within(within) if within and within != "domain" else None,
+        balanced=asked.balanced,
     )
 
 

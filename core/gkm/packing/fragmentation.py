@@ -4,7 +4,7 @@ FGD ("Beware of Fragmentation", USENIX ATC 2023) measures the GPUs of a node; he
 a group is in one (docs/design/calculus.md, Fragmentation).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.mix import GroupKind, InvalidMixError, checked
-from gkm.packing.values import Plan, Share
+from gkm.packing.values import Plan
 
 __all__ = ("DECIMALS", "Fragmentation", "GroupKind", "InvalidMixError", "Row", "fragmentation")
 
@@ -73,7 +73,7 @@ def fragmentation(inventory: Inventory, mix: Sequence[GroupKind], plan: Plan | N
         InvalidInventoryError: the plan takes what the inventory does not have: it was made for another one.
     """
     kinds = checked(mix)
-    left = inventory if plan is None else inventory.taking(_taken(plan))
+    left = inventory if plan is None else inventory.taking(share for group in plan.groups for share in group.shares)
     if not left.nodes:
         return Fragmentation(0.0, 0, 0, (), (), (), ())
     weight = sum(kind.weight for kind in kinds)
@@ -87,12 +87,6 @@ def fragmentation(inventory: Inventory, mix: Sequence[GroupKind], plan: Plan | N
     domains, blocks, clusters, regions = levels
     unusable = _rounded(sums.unusable.sum(keepdims=True), weight)[0]
     return Fragmentation(unusable, int(sums.free.sum()), int(sums.largest.max()), regions, clusters, blocks, domains)
-
-
-def _taken(plan: Plan) -> Iterator[Share]:
-    for group in plan.groups:
-        yield from group.nodes
-        yield from (Share(spare.node, spare.gpus) for spare in group.spares)
 
 
 def _by_domain(inventory: Inventory, kinds: Sequence[GroupKind]) -> _Sums:

@@ -82,6 +82,11 @@ class Inventory:
             free[number] -= gpus
         return replace(self, nodes=tuple(nodes), free=free)
 
+    @property
+    def domain_of(self) -> Integers:
+        """Return the number of each node's domain."""
+        return np.repeat(np.arange(len(self.places)), np.diff(self.starts))
+
     def in_domain(self, domain: int) -> range:
         """Return the indices of a domain's nodes."""
         return range(int(self.starts[domain]), int(self.starts[domain + 1]))

@@ -150,7 +150,7 @@ class _Builder:
         for kind, slots in offered.items():
             self.totals[kind] += slots
             if self.request.within:
-                self.of_areas[kind][self.request.within.area(self.capacity.inventory.places[domain])] += slots
+                self.of_areas[kind][self.capacity.inventory.places[domain][: self.request.within.depth]] += slots
         needs: dict[int, Terms] = {}
         for scope in sorted({scope for kind in offered for scope in kinds[kind]} if takes_groups else ()):
             reachable = sum(slots for kind, slots in offered.items() if scope in kinds[kind])

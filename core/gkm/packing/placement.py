@@ -3,8 +3,12 @@
 Spares lie elsewhere than with their groups only where the run does not fit otherwise. A run within one area is placed
 in each area alone, a balanced one with each share of groups that divides it, one that may not spread with a share of
 all groups; the best of these is the placement.
+
+After the costs of the policy the program prefers earlier keys. Domains that are alike (same block, same slots for each
+kind of nodes, same free GPUs) are then renumbered, so that of these the first are used, with the most groups.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -14,13 +18,17 @@ import numpy as np
 
 from gkm.packing.domains.apart import Offer, scope_of_domains
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.choosing import Chosen, choose, objective_of
+from gkm.packing.domains.choosing import WHOLE, Chosen, choose, objective_of
+from gkm.packing.domains.objective import CostPart
 from gkm.packing.domains.steps import shape
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
-from gkm.packing.modeled import modeled
-from gkm.packing.program import SECONDS, SearchLimits
+from gkm.packing.model import PlacementModel
+from gkm.packing.model import place as placement_model
+from gkm.packing.program import SECONDS, SearchLimits, Solution
 from gkm.packing.values import Policy, Request, Within
+
+_Kind = tuple[int, tuple[int, ...], int]
 
 
 class Placement(NamedTuple):
@@ -63,7 +71,7 @@ def fits(capacity: Capacity, request: Request, deadline: float | None = None) ->
             return False
         until = monotonic() + SECONDS if deadline is None else deadline
         return any(
-            modeled(part, request, share, overflow=away, limits=SearchLimits.before(until), feasible=True)
+            _modeled(part, request, share, overflow=away, limits=SearchLimits.before(until), feasible=True)
             for away, part, share in _ways(capacity, request)
         )
     return any(Offer(part, request, scope, away, share).fits() for away, part, share in _ways(capacity, request))
@@ -142,7 +150,7 @@ def _by_model(capacity: Capacity, request: Request, deadline: float | None) -> P
         if away and best is not None and not best[0][0]:
             break
         try:
-            found = modeled(part, request, share, overflow=away, limits=SearchLimits.before(until))
+            found = _modeled(part, request, share, overflow=away, limits=SearchLimits.before(until))
         except TooLargeError as error:
             unknown = error
             continue
@@ -157,3 +165,69 @@ def _by_model(capacity: Capacity, request: Request, deadline: float | None) -> P
             raise unknown
         return None
     return best[2]._replace(bound=0 if unknown is not None else min(bounds))
+
+
+class _Modeled(NamedTuple):
+    """What domains take, the costs in the order of the policy, and a bound of the cost after spares."""
+
+    chosen: list[Chosen]
+    cost: tuple[int, ...]
+    bound: int
+
+
+def _modeled(
+    capacity: Capacity,
+    request: Request,
+    share: int = 0,
+    *,
+    overflow: bool,
+    limits: SearchLimits,
+    feasible: bool = False,
+) -> _Modeled | None:
+    """Return the best placement that the program finds; None if the run does not fit.
+
+    With a `share` each domain takes so many groups or none. A `feasible` placement is any one.
+
+    Raises:
+        TooLargeError: the limits end the search before the first placement.
+    """
+    model = placement_model(capacity, request, leave=overflow)
+    used = model.used[CostPart.DOMAINS]
+    if share and request.may_spread:
+        for domain, column in used.items():
+            model.program.row({**model.groups(domain=domain), column: -share}, least=0, most=0)
+    keys = {column: domain for domain, column in used.items()}
+    costs = [] if feasible else model.costs(request.policy)
+    solution = model.program.solve(costs if feasible else [*costs, keys], limits)
+    if solution is None:
+        return None
+    chosen = _renumbered(capacity, _chosen(model, solution, max(1, len(request.ceilings))))
+    return _Modeled(chosen, solution.reached[: len(costs)], solution.bounds[1] if costs else 0)
+
+
+def _chosen(model: PlacementModel, solution: Solution, scopes: int) -> list[Chosen]:
+    found: list[Chosen] = []
+    for domain in sorted(model.used[CostPart.DOMAINS]):
+        short = [model.count(solution, model.short, (domain, scope)) for scope in range(scopes)]
+        groups = [model.count(solution, model.whole, (domain, scope)) + short[scope] for scope in range(scopes)]
+        away = tuple([model.count(solution, model.leaving, (domain, scope)) for scope in range(scopes)])
+        if any(groups):
+            at = short.index(1) if any(short) else WHOLE
+            found.append(Chosen(domain, tuple(groups), at, away if model.leaving else ()))
+    return found
+
+
+def _renumbered(capacity: Capacity, chosen: list[Chosen]) -> list[Chosen]:
+    alike: dict[_Kind, list[int]] = defaultdict(list)
+    slots, free, blocks = capacity.slots.tolist(), capacity.free.tolist(), capacity.inventory.blocks.tolist()
+    kinds = [(blocks[domain], tuple(slots[domain]), free[domain]) for domain in range(len(slots))]
+    for domain, kind in enumerate(kinds):
+        alike[kind].append(domain)
+    of_kind: dict[_Kind, list[Chosen]] = defaultdict(list)
+    for item in chosen:
+        of_kind[kinds[item.domain]].append(item)
+    found: list[Chosen] = []
+    for kind, items in of_kind.items():
+        items.sort(key=lambda item: (-sum(item.groups), [-count for count in item.groups], item.short != WHOLE, item))
+        found += [item._replace(domain=domain) for item, domain in zip(items, alike[kind], strict=False)]
+    return sorted(found)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import lcm
 from time import monotonic
 
 from gkm.packing.collecting import uncollected
@@ -84,17 +83,11 @@ def _largest_size(offer: Capacity, request: Request, deadline: float) -> Request
     """Return the request in the largest of its sizes that fits."""
 
     def sized(smaller: int) -> Request:
-        return replace(request, gpus=request.gpus - smaller * step)
+        return replace(request, gpus=request.gpus - smaller * request.size_step)
 
     if fits(offer, request, deadline):
         return request
-    malleability = request.malleability
-    if malleability is None:
-        return None
-    # Sizes that do not divide into pods are none of a run.
-    step = lcm(malleability.step_gpus, request.pod_gpus)
-    count = (request.gpus - malleability.min_gpus) // step
-    smaller = _fewest(1, count, sized, offer, deadline)
+    smaller = _fewest(1, request.size_steps, sized, offer, deadline)
     return None if smaller is None else sized(smaller)
 
 

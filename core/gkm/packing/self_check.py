@@ -111,7 +111,7 @@ def _misplaced(request: Request, group: Group, node: Node, place: Location, gpus
 
 def _apart(request: Request, groups: Sequence[Group]) -> Iterator[str]:
     """Yield where a run lies in several areas that has to stay in one, or has unequal shares and has to have equal."""
-    depth = 4 if not request.may_spread else request.within.depth if request.within else 0
+    depth = request.depth
     used = Counter(group.place for group in groups)
     areas = {place[:depth] for place in used} | {one.place[:depth] for group in groups for one in group.spares}
     if len(areas) > 1:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import lcm
 from typing import NamedTuple
 
 from gkm.topology.locations import Location
@@ -63,10 +64,6 @@ class Within(StrEnum):
     def depth(self) -> int:
         """Return how many names of their places all domains of an area share."""
         return {Within.BLOCK: 3, Within.CLUSTER: 2}.get(self, 1)
-
-    def area(self, place: Location) -> tuple[str, ...]:
-        """Return the names of the area that a place is in."""
-        return place[: self.depth]
 
 
 MAX_GPUS = 10**9
@@ -159,6 +156,23 @@ class Request:
         """Return the pods of the last group."""
         return (self.gpus - (self.groups - 1) * self.group_gpus) // self.pod_gpus
 
+    @property
+    def depth(self) -> int:
+        """Return how many names of their places all domains of the run share: 4 where it may not spread, 0 for any."""
+        if not self.may_spread:
+            return 4
+        return self.within.depth if self.within else 0
+
+    @property
+    def size_step(self) -> int:
+        """Return the GPUs between two sizes that the run may have: whole pods."""
+        return lcm(self.malleability.step_gpus, self.pod_gpus) if self.malleability else self.pod_gpus
+
+    @property
+    def size_steps(self) -> int:
+        """Return how many smaller sizes the run may have."""
+        return max(0, (self.gpus - self.malleability.min_gpus) // self.size_step) if self.malleability else 0
+
 
 class Share(NamedTuple):
     """GPUs of one node."""
@@ -201,6 +215,11 @@ class Group:
     scope: str
     nodes: tuple[Share, ...]
     spares: tuple[Spare, ...] = ()
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Return the GPUs that the group and its spares take of nodes; a node may come several times."""
+        return (*self.nodes, *(Share(spare.node, spare.gpus) for spare in self.spares))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,20 +19,8 @@ from gkm.api.plans import (
     SpareShare,
 )
 from gkm.api.runs import MAX_GPUS, RunMalleability
-from gkm.packing.values import (
-    Ceiling,
-    Distance,
-    Group,
-    Location,
-    Malleability,
-    Metrics,
-    Plan,
-    Policy,
-    Request,
-    Share,
-    Spare,
-    Within,
-)
+from gkm.packing.asked import request
+from gkm.packing.values import Distance, Group, Location, Plan, Request, Share, Spare
 
 if TYPE_CHECKING:  # it imports numpy
     from gkm.packing.fragmentation import Fragmentation, Row
@@ -67,7 +56,7 @@ def written(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = N
             scopes=[PlanScope(ceiling.scope, ceiling.gpus) for ceiling in asked.ceilings],
         ),
         groups=[_written(alike) for alike in _runs(plan.groups)],
-        metrics=_metrics(plan.metrics, fragmentation),
+        metrics=PlanMetrics(**asdict(plan.metrics), fragmentation=fragmentation),
     )
 
 
@@ -95,20 +84,8 @@ def request_of(spec: PlanSpec) -> Request:
     Raises:
         PlanUnreadable: its sizes do not divide.
     """
-    asked, malleable = spec.request, spec.request.malleability
     try:
-        return Request(
-            gpus=asked.gpus,
-            pod_gpus=asked.gpus_per_pod,
-            group_gpus=asked.group_gpus,
-            spares=asked.spares,
-            may_spread=asked.allow_cross_group_spread and asked.within != "domain",
-            policy=Policy(spec.policy),
-            ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in asked.scopes),
-            malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
-            within=Within(asked.within) if asked.within and asked.within != "domain" else None,
-            balanced=asked.balanced,
-        )
+        return request(spec.request, spec.policy)
     except ValueError as error:
         raise PlanUnreadable(f"request: {error}") from error
 
@@ -146,10 +123,8 @@ def held(spec: PlanSpec) -> Counter[str]:
     """
     taken: Counter[str] = Counter()
     for group in groups_of(spec):
-        for share in group.nodes:
+        for share in group.shares:
             taken[share.node] += share.gpus
-        for spare in group.spares:
-            taken[spare.node] += spare.gpus
     return taken
 
 
@@ -266,16 +241,3 @@ def _place(text: str) -> Location:
     if len(parts) != len(Location._fields):
         raise ValueError(f"{text[:80]!a} is no region/cluster/block/domain")
     return Location(*parts)
-
-
-def _metrics(metrics: Metrics, fragmentation: PlanFragmentation | None) -> PlanMetrics:
-    return PlanMetrics(
-        domains=metrics.domains,
-        lower_bound=metrics.lower_bound,
-        gap=metrics.gap,
-        stranded_gpus=metrics.stranded_gpus,
-        blocks=metrics.blocks,
-        pristine_domains=metrics.pristine_domains,
-        spares_elsewhere=metrics.spares_elsewhere,
-        fragmentation=fragmentation,
-    )

@@ -60,7 +60,7 @@ def a_draft(
     one: WatchedRun, stock: FreeGpus, *, number: int = 1, former: PlanRecord | None = None, why: str = ""
 ) -> PlanDraft:
     """Return the plan of a run."""
-    asked_for = request(one.spec, "fewest-domains")
+    asked_for = request(one.spec, one.spec.policy or "fewest-domains")
     found = find_plan(stock, asked_for, former.groups if former else ())
     assert isinstance(found, FoundPlan)
     made = make_draft(one, found, stock, Packing(), PlanOccasion(number, NOW, why, former))

@@ -1,7 +1,6 @@
 """What each run asks of domains at least, whatever else is planned (calculus.md, Several runs)."""
 
-from dataclasses import dataclass
-from math import lcm
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity
@@ -49,8 +48,8 @@ def demand(offer: Capacity, request: Request) -> Demand:
     if request.malleability is None:
         return Demand(largest, _items(request, largest))
     group = request.group_gpus
-    step = lcm(request.malleability.step_gpus, request.pod_gpus)
-    smallest = largest - max(0, largest - request.malleability.min_gpus) // step * step
+    step = request.size_step
+    smallest = largest - replace(request, gpus=largest).size_steps * step
     if smallest == largest:
         return Demand(largest, _items(request, largest))
     # Pods of a last group that is short are given for nothing, so that the sizes between are steps of whole groups.

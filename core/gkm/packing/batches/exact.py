@@ -8,7 +8,6 @@ is all there is to nodes: whatever the counts allow can be placed, the largest p
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import lcm
 
 from gkm.packing.batches.instance import Instance
 from gkm.packing.batches.relaxation import Relaxation
@@ -135,10 +134,7 @@ class _Builder:
         """Add a run that is admitted in one of its sizes, or not, with its groups by domain and scope."""
         program, pod, group = self.program, request.pod_gpus, request.group_pods
         admitted, pods = self.admitted[run], request.gpus // pod
-        step, count = 0, 0
-        if request.malleability:
-            step = lcm(request.malleability.step_gpus, pod) // pod
-            count = max(0, (request.gpus - request.malleability.min_gpus) // (step * pod))
+        step, count = request.size_step // pod, request.size_steps
         smaller = program.column(count)
         program.row({smaller: 1, admitted: -count}, most=0)
         size = weighted((pods, {admitted: 1}), (-step, {smaller: 1}))

@@ -1,6 +1,6 @@
 """The instance of a batch: its runs, their nodes, and what earlier runs leave of these."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gkm.packing.batches.values import MAX_RUNS, InvalidBatchError, Queued
@@ -91,7 +91,7 @@ class Remaining:
 
     def take(self, plan: Plan) -> None:
         """Give a plan its nodes."""
-        self._taken += taken(plan)
+        self._taken += [share for group in plan.groups for share in group.shares]
 
     def of_run(self, run: int) -> Inventory:
         """Return what a run may still use. An inventory is brought up to date when it is asked for, and not before."""
@@ -102,10 +102,3 @@ class Remaining:
             self._inventories[number] = inventory.taking(here)
         self._seen[number] = len(self._taken)
         return self._inventories[number]
-
-
-def taken(plan: Plan) -> Iterator[Share]:
-    """Yield the GPUs that the groups and spares of a plan take, by node."""
-    for group in plan.groups:
-        yield from group.nodes
-        yield from (Share(spare.node, spare.gpus) for spare in group.spares)

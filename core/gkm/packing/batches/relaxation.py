@@ -58,7 +58,7 @@ def _mask(whole: Inventory, offer: Capacity) -> NDArray[np.bool_]:
 
 def _sites(whole: Inventory, masks: Sequence[NDArray[np.bool_]]) -> list[Site]:
     """Return all nodes with all runs, and each set of nodes that runs may use with the runs that have no others."""
-    domains = np.repeat(np.arange(len(whole.places)), np.diff(whole.starts))
+    domains = whole.domain_of
     distinct = {mask.tobytes(): mask for mask in masks}
     everything = np.ones(len(whole.nodes), dtype=np.bool_)
     distinct.pop(everything.tobytes(), None)

@@ -33,12 +33,6 @@ class Capacity:
         total: Integers = self.slots.sum(axis=1)
         return total
 
-    def scope_slots(self, scopes: frozenset[int]) -> Integers:
-        """Return the slots of each domain that at least one of these scopes takes."""
-        columns = [number for number, kind in enumerate(self.kinds) if kind & scopes]
-        taken: Integers = self.slots[:, columns].sum(axis=1)
-        return taken
-
     def restricted(self, domains: NDArray[np.bool_]) -> "Capacity":
         """Return what only these domains offer."""
         nodes = np.repeat(domains, np.diff(self.inventory.starts))
@@ -64,8 +58,7 @@ def capacity(inventory: Inventory, request: Request) -> Capacity:
     kinds, node_kinds = _kinds(inventory, request)
     usable = node_kinds >= 0
     slots = np.where(usable, inventory.free // request.pod_gpus, 0)
-    domains = len(inventory.places)
-    domain_of = np.repeat(np.arange(domains), np.diff(inventory.starts)) if domains else np.zeros(0, dtype=np.int64)
+    domains, domain_of = len(inventory.places), inventory.domain_of
     table = np.zeros((domains, max(1, len(kinds))), dtype=np.int64)
     np.add.at(table, (domain_of[usable], node_kinds[usable]), slots[usable])
     free = np.zeros(domains, dtype=np.int64)

@@ -4,25 +4,20 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from math import lcm
 from time import monotonic
 from typing import NamedTuple
-
-import numpy as np
 
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.program import SearchLimits, Solution, Terms
 from gkm.packing.refusals.pools import Gains, Pools, Sizes, pools
-from gkm.packing.values import Request, Within
+from gkm.packing.values import Request
 
 SECONDS = 2.0
 MAX_PARTS = 200
 """Areas that are tried one after another for a run that stays within one."""
 _NODES = 2_000
-_NAMES = {None: 0, Within.REGION: 1, Within.CLUSTER: 2, Within.BLOCK: 3}
-"""How many names of a place the domains of an area share."""
 
 
 class Found(NamedTuple):
@@ -35,13 +30,7 @@ class Found(NamedTuple):
 
 def smallest(request: Request) -> Request:
     """Return a run of the smallest size that a malleable one may have, else the request itself."""
-    malleability = request.malleability
-    if malleability is None:
-        return request
-    # A size is a whole number of pods.
-    step = lcm(malleability.step_gpus, request.pod_gpus)
-    steps = max(0, (request.gpus - malleability.min_gpus) // step)
-    return replace(request, gpus=request.gpus - steps * step, malleability=None)
+    return replace(request, gpus=request.gpus - request.size_steps * request.size_step, malleability=None)
 
 
 @dataclass(slots=True)
@@ -101,7 +90,7 @@ class RefusalSearch:
         """Return the nodes of which freeing makes slots; of equal ones those with fewest GPUs in use come first."""
         pod, found = self.request.pod_gpus, Gains()
         nodes, kinds = self.inventory.nodes, self.offer.node_kinds.tolist()
-        domains = np.repeat(np.arange(len(self.inventory.places)), np.diff(self.inventory.starts)).tolist()
+        domains = self.inventory.domain_of.tolist()
         for number, (node, kind, domain) in enumerate(zip(nodes, kinds, domains, strict=True)):
             gain = node.total // pod - node.free // pod
             if gain and kind >= 0:
@@ -154,7 +143,7 @@ class RefusalSearch:
         slots, kinds = self.offer.slots.tolist(), range(len(self.offer.kinds))
         areas: dict[tuple[str, ...], list[int]] = {}
         for domain, place in enumerate(self.inventory.places):
-            areas.setdefault(place[: _NAMES[request.within] if request.may_spread else 4], []).append(domain)
+            areas.setdefault(place[: request.depth], []).append(domain)
         parts: list[tuple[int, int, list[int]]] = []
         for domains in areas.values():
             each = (gains.get((domain, kind), []) for domain in domains for kind in kinds)

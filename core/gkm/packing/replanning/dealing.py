@@ -96,11 +96,8 @@ def _limits(request: Request, groups: Sequence[Placed], most: Mapping[int, int])
 
 def _in_area(offer: Capacity, request: Request, groups: Sequence[Placed], left: Mapping[str, int]) -> dict[str, int]:
     """Return the slots that are left for spares: none outside the area that the run stays in."""
-    within = request.within
-    if within is None:
-        return dict(left)
-    area = within.area(groups[0].place)
-    return {node.name: left[node.name] if within.area(node.place) == area else 0 for node in offer.inventory.nodes}
+    depth, area = request.depth, groups[0].place[: request.depth]
+    return {node.name: left[node.name] if node.place[:depth] == area else 0 for node in offer.inventory.nodes}
 
 
 class _Nodes:

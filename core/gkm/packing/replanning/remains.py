@@ -194,18 +194,11 @@ class _Claims:
             if spare.gpus == self._request.pod_gpus and spare.place in self._domains
         ]
         for spare in sorted(ready, key=lambda spare: _NEAREST_FIRST.index(spare.distance)):
-            if not self._in_area(spare.place, group.place):
-                continue
+            if spare.place[: self._request.depth] != group.place[: self._request.depth]:
+                continue  # a run that stays in one area has no spare outside of it
             if self._left(spare.node, spare.place, member.scope) > 0:
                 self._taken[spare.node] += 1
                 yield spare
-
-    def _in_area(self, one: Location, other: Location) -> bool:
-        """Return whether a run may have a group in one domain and its spare in the other."""
-        if not self._request.may_spread:
-            return one == other
-        within = self._request.within
-        return within is None or within.area(one) == within.area(other)
 
     def _left(self, name: str, place: Location, scope: int) -> int:
         """Return the unclaimed slots of a node; 0 if it is in another domain than it was, or not in the scope."""

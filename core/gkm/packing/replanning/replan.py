@@ -8,7 +8,6 @@ becomes smaller, any other is refused.
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import lcm
 from time import monotonic
 
 from gkm.packing.domains.capacity import Capacity, capacity
@@ -79,8 +78,7 @@ class _Task:
         what = self._remains(self.request)
         # In one scope groups of one size are interchangeable: a touched one can move wherever an untouched one can, so
         # that only the short one, which fits where no whole one does, may have to make way.
-        together = not self.request.may_spread or self.request.within is not None or self.request.balanced
-        alike = len(self.request.ceilings) <= 1 and not together
+        alike = len(self.request.ceilings) <= 1 and not self.request.depth and not self.request.balanced
         freed = [] if what is None else [one for one in what.untouched if not alike or one.index == what.short]
         if what is None or not freed:
             return None
@@ -90,14 +88,11 @@ class _Task:
 
     def smaller(self) -> Replanned | None:
         """Return the largest smaller size of a malleable run that keeps what stands; None if there is none."""
-        malleability = self.request.malleability
-        if malleability is None:
-            return None
-        step = lcm(malleability.step_gpus, self.request.pod_gpus)
+        step, steps = self.request.size_step, self.request.size_steps
         # What is larger than all slots together need not be tried, and may be far more.
         most = int(self.offer.domain_slots.sum()) * self.request.pod_gpus
         first = max(1, -(-(self.request.gpus - most) // step))
-        sizes = range(self.request.gpus - first * step, malleability.min_gpus - 1, -step)
+        sizes = range(self.request.gpus - first * step, self.request.gpus - steps * step - 1, -step)
 
         def fits(gpus: int, *, balanced: bool = False) -> bool:
             sized = replace(self.request, gpus=gpus, balanced=balanced)

@@ -133,9 +133,8 @@ class SpareSlots:
         offer = self.offer
         slots = np.array([left[node.name] for node in offer.inventory.nodes], dtype=np.int64)
         slots[offer.node_kinds < 0] = 0
-        domain_of = np.repeat(np.arange(len(offer.inventory.places)), np.diff(offer.inventory.starts))
         table = np.zeros_like(offer.slots)
-        np.add.at(table, (domain_of, np.maximum(offer.node_kinds, 0)), slots)
+        np.add.at(table, (offer.inventory.domain_of, np.maximum(offer.node_kinds, 0)), slots)
         return replace(offer, node_slots=slots, slots=table)
 
 

@@ -42,7 +42,7 @@ class FoundPlan:
 def sizes(run: WatchedRun, settings: Packing) -> Request | Unfit:
     """Return the numbers that a run requests, or why they are invalid, which the rules of the CRD prevent."""
     try:
-        return request_of(run.spec, settings.policy)
+        return request_of(run.spec, run.spec.policy or settings.policy)
     except ValueError as error:
         return Unfit(PlanReason.INVALID_REQUEST, str(error))
 

@@ -40,9 +40,11 @@ def test_nodes_that_no_scope_of_the_run_takes_offer_nothing() -> None:
     request = Request(gpus=1, pod_gpus=1, group_gpus=1, ceilings=(Ceiling("a", 9), Ceiling("b", 9)))
     offer = capacity(Inventory.from_nodes(nodes), request)
     assert offer.free.tolist() == [9]
-    assert offer.scope_slots(frozenset({0})).tolist() == [6]
-    assert offer.scope_slots(frozenset({1})).tolist() == [5]
-    assert offer.scope_slots(frozenset({0, 1})).tolist() == [9]
+    assert dict(zip(offer.kinds, offer.slots[0].tolist(), strict=True)) == {
+        frozenset({0}): 4,
+        frozenset({1}): 3,
+        frozenset({0, 1}): 2,
+    }
 
 
 def test_an_inventory_without_nodes_offers_nothing() -> None:
