@@ -40,7 +40,7 @@ def read(tables: Tables, starts: Iterable[Cell]) -> list[Taken]:
     cells = np.unique(np.ravel_multi_index(tuple(np.array(list(starts)).T), tables.problem.shape)).astype(np.int64)
     found: list[_Steps] = []
     ends = _forward(tables, tables.filled, cells, found)
-    _prune(found, ends)
+    _prune(found, ends, prod(tables.problem.shape))
     return _chosen(tables, found)
 
 
@@ -86,11 +86,14 @@ def _left(option: DomainOption, cells: Integers, shape: Cell) -> tuple[Integers,
     return np.where(due, left - (1 + option.axis) * size, 0), due
 
 
-def _prune(found: list[_Steps], ends: Integers) -> None:
+def _prune(found: list[_Steps], ends: Integers, cells: int) -> None:
     """Drop steps from which the domains after them, all of which are used, cannot follow."""
+    reached = np.zeros(cells, dtype=np.bool_)
     for number in range(len(found) - 1, -1, -1):
         steps = found[number]
-        follow = np.isin(steps.after, ends)
+        reached[ends] = True
+        follow = reached[steps.after]
+        reached[ends] = False
         found[number] = _Steps(steps.domain, steps.before[follow], steps.option[follow], steps.after[follow])
         ends = found[number].before
 
