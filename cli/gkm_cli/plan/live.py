@@ -13,7 +13,7 @@ from gkm.api.runs import RUN_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
-from gkm.packing.written import PlanUnreadable, held
+from gkm.packing.written import PlanUnreadable, gpus_by_node
 from gkm.topology import pods
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason
@@ -129,7 +129,7 @@ def _reserved(
             expires = plan.spec.expires_at
             if expires is not None and datetime.fromisoformat(expires).astimezone(UTC) <= now:
                 continue
-            claims = held(plan.spec)
+            claims = gpus_by_node(plan.spec)
         except (PlanUnreadable, ValueError, OverflowError):
             continue  # as for the controllers, it reserves nothing
         claims.subtract(by_run.get(run, {}))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from gkm.api.grammar import count_of
 from gkm.api.plans import PlanSpec
-from gkm.packing.replanning.values import Standing
+from gkm.packing.replanning.values import FormerPlan
 from gkm.packing.written import PlanUnreadable, groups_of
 
 from gkm_cli.inputs import files
@@ -19,7 +19,7 @@ MAX_BYTES = 64 << 20
 _HINT = "give a PlacementPlan (kubectl get placementplan NAME -o json), or the output of `gkm plan -o json` for one run"
 
 
-def read(path: Path) -> Standing:
+def read(path: Path) -> FormerPlan:
     """Return the present plan of a run, the file of --standing.
 
     Raises:
@@ -28,7 +28,7 @@ def read(path: Path) -> Standing:
     """
     where = f"--standing {files.name(path)}"
     with readable(where):
-        return Standing(groups_of(read_spec(path, where)))
+        return FormerPlan(groups_of(read_spec(path, where)))
 
 
 def read_spec(path: Path, where: str) -> PlanSpec:

@@ -10,7 +10,7 @@ from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.inventory_of import Usable
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Plan, Refusal
@@ -46,7 +46,7 @@ class RunDecision:
 
 
 def decide(
-    run: ParsedRun, snapshot: SurveyedCluster, mix: Sequence[GroupKind], previous: Standing | None, *, explains: bool
+    run: ParsedRun, snapshot: SurveyedCluster, mix: Sequence[GroupKind], previous: FormerPlan | None, *, explains: bool
 ) -> RunDecision:
     """Return the result for a run; `previous` is its present plan.
 
@@ -68,7 +68,7 @@ def decide(
 
 
 def _outcome(
-    run: ParsedRun, usable: Usable, inventory: Inventory, previous: Standing | None
+    run: ParsedRun, usable: Usable, inventory: Inventory, previous: FormerPlan | None
 ) -> tuple[Plan | Refusal, Replanned | None]:
     if previous is None:
         return plan(inventory, run.request, usable.version), None

@@ -17,7 +17,7 @@ from gkm.packing.domains.steps import Shape, shape
 from gkm.packing.program import Program, Solution, Terms, weighted
 from gkm.packing.values import Ceiling, Policy, Request
 
-__all__ = ("Key", "PlacementModel", "place")
+__all__ = ("Key", "PlacementModel", "placement_model")
 
 Key = tuple[int, int]
 """A domain and a scope, or a domain and a kind of nodes, each by number."""
@@ -84,7 +84,7 @@ class PlacementModel:
         return solution.values[columns[key]] if key in columns else 0
 
 
-def place(
+def placement_model(
     capacity: Capacity,
     request: Request,
     *,

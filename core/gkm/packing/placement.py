@@ -16,15 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.apart import Offer, scope_of_domains
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.choosing import WHOLE, Chosen, choose, objective_of
 from gkm.packing.domains.objective import CostPart
+from gkm.packing.domains.offers import Offer, scope_of_domains
 from gkm.packing.domains.steps import shape
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
-from gkm.packing.model import PlacementModel
-from gkm.packing.model import place as placement_model
+from gkm.packing.model import PlacementModel, placement_model
 from gkm.packing.program import SECONDS, SearchLimits, Solution
 from gkm.packing.values import Policy, Request, Within
 
@@ -43,7 +42,7 @@ class Placement(NamedTuple):
     bound: int
 
 
-def place(capacity: Capacity, request: Request, deadline: float | None = None) -> Placement | None:
+def best_placement(capacity: Capacity, request: Request, deadline: float | None = None) -> Placement | None:
     """Return the best placement of a run; None if it does not fit. Its programs end before a deadline, all together.
 
     Raises:

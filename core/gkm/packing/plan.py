@@ -10,7 +10,7 @@ from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
 from gkm.packing.levels import binding
 from gkm.packing.nodes.assembly import assemble
-from gkm.packing.placement import figure, fits, place
+from gkm.packing.placement import best_placement, figure, fits
 from gkm.packing.program import SECONDS
 from gkm.packing.self_check import verify
 from gkm.packing.values import Distance, Group, Metrics, Node, Plan, Policy, Refusal, Request
@@ -37,7 +37,7 @@ def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version:
 
 
 def _planned(offer: Capacity, request: Request, sized: Request, inventory_version: str, deadline: float) -> Plan | None:
-    placement = place(offer, sized, deadline)
+    placement = best_placement(offer, sized, deadline)
     if placement is None:
         return None
     groups = assemble(placement.capacity, sized, placement.chosen)
@@ -67,7 +67,7 @@ def metrics(
     elsewhere = sum(any(spare.distance is not Distance.DOMAIN for spare in group.spares) for group in groups)
     reached = figure(offer, request.policy, domains)
     if bound is None:
-        scratch = place(offer, request)
+        scratch = best_placement(offer, request)
         bound = reached if scratch is None else min(reached, scratch.bound)
     beside = taken if request.policy is Policy.LEAST_WASTE else 0
     pristine = sum(

@@ -96,7 +96,7 @@ def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> st
     if used == 1:
         return held
     fewer = used - 1
-    most = _held_by(fewer, _capacities(offer, answer, sized, blocks=blocks))
+    most = _most_groups(fewer, _capacities(offer, answer, sized, blocks=blocks))
     # Spares that leave, and ceilings, can ask for more domains than the groups alone: then these figures prove nothing.
     if metrics.gap or most >= sized.groups:
         return f"{held}; fewer cannot, once scopes and spares are taken into account"
@@ -120,7 +120,7 @@ def _capacities(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) 
     return counted[0], counted[1]
 
 
-def _held_by(count: int, capacities: tuple[Integers, Integers]) -> int:
+def _most_groups(count: int, capacities: tuple[Integers, Integers]) -> int:
     """Return the most groups that so many of them hold, one of the groups short."""
     whole, extra = capacities
     order = np.argsort(-whole, kind="stable")

@@ -52,7 +52,7 @@ def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -
         scopes[group.scope] += given
     yield from _exceeded(inventory, request, taken, scopes)
     yield from _elsewhere(inventory, request, groups)
-    yield from _apart(request, groups)
+    yield from _areas(request, groups)
 
 
 def _sizes(request: Request, groups: Sequence[Group]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _misplaced(request: Request, group: Group, node: Node, place: Location, gpus
     return ""
 
 
-def _apart(request: Request, groups: Sequence[Group]) -> Iterator[str]:
+def _areas(request: Request, groups: Sequence[Group]) -> Iterator[str]:
     """Yield where a run lies in several areas that has to stay in one, or has unequal shares and has to have equal."""
     depth = request.depth
     used = Counter(group.place for group in groups)

@@ -115,7 +115,7 @@ def groups_of(spec: PlanSpec) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def held(spec: PlanSpec) -> Counter[str]:
+def gpus_by_node(spec: PlanSpec) -> Counter[str]:
     """Return the GPUs that a plan takes of each node, spares included.
 
     Raises:
@@ -219,7 +219,7 @@ def _read(written: PlannedGroup, request: PlanRequest, most_spares: int) -> Iter
         if sum(share.gpus for share in shares) != written.gpus:
             raise ValueError(f"its nodes give {sum(share.gpus for share in shares)} GPUs, and it has {written.gpus}")
         standing = tuple(
-            Spare(name, pod_gpus, _place(share.domain), Distance(share.distance))
+            Spare(name, pod_gpus, _location(share.domain), Distance(share.distance))
             for share, dealt in spares
             for name in dealt[number]
             for _ in range(share.gpus // pod_gpus)
@@ -236,7 +236,7 @@ def _dealt(text: str, count: int, most: int) -> list[tuple[str, ...]]:
     return [names[number * each : (number + 1) * each] for number in range(count)]
 
 
-def _place(text: str) -> Location:
+def _location(text: str) -> Location:
     parts = text.split("/")
     if len(parts) != len(Location._fields):
         raise ValueError(f"{text[:80]!a} is no region/cluster/block/domain")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gkm.packing.errors import TooLargeError
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import Distance, Group, Location, Node, Request, Share, Spare
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ def group(index: int, *shares: tuple[str, int], place: Location = HERE) -> Group
 
 
 def again(some: list[Node], former: tuple[Group, ...], request: Request) -> Replanned:
-    found = replan(some, Standing(former), request, "v2")
+    found = replan(some, FormerPlan(former), request, "v2")
     assert isinstance(found, Replanned), found
     assert [problem for problem in problems(some, request, found.plan) if _hard(problem)] == []
     return found
@@ -63,7 +63,7 @@ def test_whatever_a_former_plan_says_the_answer_can_be_carried_out(
 ) -> None:
     (known, request), former = some
     try:
-        answer = replan(known, Standing(former), request, "v2")
+        answer = replan(known, FormerPlan(former), request, "v2")
     except TooLargeError as error:
         assert "too" in str(error)
         return
@@ -73,7 +73,7 @@ def test_whatever_a_former_plan_says_the_answer_can_be_carried_out(
         assert sorted(told) == [one.index for one in answer.plan.groups if one.index in {old.index for old in former}]
     shuffled = list(known)
     chance.shuffle(shuffled)
-    assert replan(shuffled, Standing(former), request, "v2") == answer
+    assert replan(shuffled, FormerPlan(former), request, "v2") == answer
 
 
 def test_groups_on_nodes_that_are_gone_are_placed_anew() -> None:
@@ -123,4 +123,4 @@ def test_a_group_of_a_scope_that_the_run_does_not_name_any_more_stays_on_its_nod
 @pytest.mark.parametrize("gpus", [True, 8.0, float("nan")])
 def test_what_is_no_whole_number_of_gpus_is_refused(gpus: Any) -> None:  # noqa: ANN401 -- as JSON could say it
     with pytest.raises(ValueError, match="impossible number of GPUs"):
-        Standing((Group(0, 8, HERE, "", (Share("a-0", gpus),)),))
+        FormerPlan((Group(0, 8, HERE, "", (Share("a-0", gpus),)),))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import Plan, Policy, Refusal
 from support.packing.draws import Draw
 from support.packing.draws_losses import Loss
@@ -90,7 +90,7 @@ def _former(costs: Costs, policy: Policy) -> tuple[int, ...]:
 def loss_faults(loss: Loss) -> list[Fault]:
     """Return what is wrong with the re-plan of a run."""
     try:
-        answer = replan(loss.nodes, Standing(loss.former), loss.request, VERSION)
+        answer = replan(loss.nodes, FormerPlan(loss.former), loss.request, VERSION)
     except Exception as error:  # noqa: BLE001 whatever the planner raises is a fault with a name
         return [_raised(error)]
     fewest = fewest_moves(loss)

@@ -49,7 +49,7 @@ def plan_batch(
 def _batch(instance: Instance, relaxed: Relaxation, packer: Packer, packed: Packed, bounds: Bounds) -> Batch:
     # What was left out is planned last: its refusal describes what is left in the end.
     refusals = {run: packer.add(packed, run) for run in range(len(instance.runs)) if run not in packed.plans}
-    reached = _reached(instance, relaxed, packed, bounds.given(packed.gpus))
+    reached = _reached(instance, relaxed, packed, bounds.conditional(packed.gpus))
     objective, bound = sum(one.admitted for one in reached), sum(one.bound for one in reached)
     return Batch(
         admitted=tuple(

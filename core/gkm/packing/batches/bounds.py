@@ -49,7 +49,7 @@ class Bounds:
         self._optimum = optimum
         self.cut_short |= optimum.cut_short
 
-    def given(self, reached: Sequence[int]) -> tuple[int, ...]:
+    def conditional(self, reached: Sequence[int]) -> tuple[int, ...]:
         """Return the most GPUs of each level where the higher ones have what they reached."""
         bounds = [self._most(level, reached[:level]).bound for level in range(len(self.relaxed.levels))]
         if self._optimum is not None:

@@ -33,7 +33,7 @@ class Cut:
         return sum(self.base) / max(1, self.capacity)
 
 
-class Site(NamedTuple):
+class NodeSet(NamedTuple):
     """Free GPUs of nodes and the numbers of their domains, and the runs that may use no others."""
 
     free: Integers
@@ -49,18 +49,18 @@ class _Function(NamedTuple):
     below: int
 
 
-def cuts(sites: Sequence[Site], demands: Sequence[Demand], pods: Sequence[int]) -> tuple[Cut, ...]:
+def cuts(node_sets: Sequence[NodeSet], demands: Sequence[Demand], pods: Sequence[int]) -> tuple[Cut, ...]:
     """Return the rows that may bind, the tightest first. `pods` has the GPUs of each run's pods."""
-    found = {cut for site in sites for cut in _of_site(site, demands, pods)}
+    found = {cut for node_set in node_sets for cut in _of_node_set(node_set, demands, pods)}
     return tuple(sorted(found, key=lambda cut: (-cut.tightness, cut.capacity, cut.base, cut.step))[:MAX_CUTS])
 
 
-def _of_site(site: Site, demands: Sequence[Demand], pods: Sequence[int]) -> Iterator[Cut]:
-    for pod in sorted({1} | {pods[run] for run in site.runs}):
-        slots = np.bincount(site.domains, weights=site.free // pod).astype(np.int64)
+def _of_node_set(node_set: NodeSet, demands: Sequence[Demand], pods: Sequence[int]) -> Iterator[Cut]:
+    for pod in sorted({1} | {pods[run] for run in node_set.runs}):
+        slots = np.bincount(node_set.domains, weights=node_set.free // pod).astype(np.int64)
         sizes, counts = np.unique(slots[slots > 0], return_counts=True)
         # A pod of this run takes so many slots of that size of one node, whatever else is on the node.
-        scale = [gpus // pod if run in site.runs else 0 for run, gpus in enumerate(pods)]
+        scale = [gpus // pod if run in node_set.runs else 0 for run, gpus in enumerate(pods)]
         for function in _functions(demands, scale):
             cut = _cut(function, demands, scale, int(_value(function, sizes) @ counts))
             if cut is not None:

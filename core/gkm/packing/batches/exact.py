@@ -44,7 +44,7 @@ class Exact:
 def exact(instance: Instance, relaxed: Relaxation, seconds: float) -> Exact | None:
     """Return the best batch, None where the batch is too large for it."""
     runs = [run for level in relaxed.levels for run in level]
-    if not 1 <= len(runs) <= MAX_RUNS or len(instance.whole.places) > MAX_DOMAINS:
+    if not 1 <= len(runs) <= MAX_RUNS or len(instance.union.places) > MAX_DOMAINS:
         return None
     builder = _Builder(instance, relaxed, runs)
     objectives = [weighted(*((-1, builder.gpus[run]) for run in level)) for level in relaxed.levels]
@@ -63,7 +63,7 @@ class _Builder:
 
     def __init__(self, instance: Instance, relaxed: Relaxation, runs: Sequence[int]) -> None:
         self.program = Program()
-        self.instance, self.whole = instance, instance.whole
+        self.instance, self.nodes = instance, instance.union
         self.requests = {run: instance.runs[run].request for run in runs}
         self.admitted = {run: self.program.column(1) for run in runs}
         self.gpus: dict[int, Terms] = {}
@@ -109,13 +109,13 @@ class _Builder:
                 else:
                     takers[node.name].add((run, 0))
         found: dict[_Class, list[int]] = defaultdict(list)
-        for domain in range(len(self.whole.places)):
-            for number in self.whole.in_domain(domain):
-                found[domain, frozenset(takers[self.whole.nodes[number].name])].append(number)
+        for domain in range(len(self.nodes.places)):
+            for number in self.nodes.in_domain(domain):
+                found[domain, frozenset(takers[self.nodes.nodes[number].name])].append(number)
         return found
 
     def _slots(self, of: _Class, gpus: int) -> int:
-        return sum(self.whole.nodes[number].free // gpus for number in self.classes[of])
+        return sum(self.nodes.nodes[number].free // gpus for number in self.classes[of])
 
     def _share(self, items: _Items, copies: Mapping[int, int]) -> None:
         """Add items that several runs may have, by domain."""
@@ -165,14 +165,14 @@ class _Builder:
             given = weighted(*((1, need) for (_, of), need in needs.items() if of == scope))
             program.row(given, most=ceiling.gpus // pod)
         if not request.may_spread:
-            self._one_domain(needs)
+            self._single_domain(needs)
 
-    def _one_domain(self, needs: Mapping[tuple[int, int], Terms]) -> None:
+    def _single_domain(self, needs: Mapping[tuple[int, int], Terms]) -> None:
         used: dict[int, int] = {}
         for domain in sorted({domain for domain, _ in needs}):
             column = self.program.column(1)
             here = weighted(*((1, need) for (of, _), need in needs.items() if of == domain))
-            most = sum(self.whole.nodes[number].free for number in self.whole.in_domain(domain))
+            most = sum(self.nodes.nodes[number].free for number in self.nodes.in_domain(domain))
             self.program.row(weighted((1, here), (-most, {column: 1})), most=0)
             used[column] = 1
         self.program.row(used, most=1)
@@ -197,14 +197,14 @@ class _Builder:
 
     def shares(self, solved: Solution) -> dict[int, list[Share]] | None:
         """Return the GPUs of each node that a solution gives to each run, None where pods do not fit so."""
-        left = [node.free for node in self.whole.nodes]
+        left = [node.free for node in self.nodes.nodes]
         # The pods of the items of each domain, each by its node.
         placed: dict[tuple[_Items, int], list[Share]] = defaultdict(list)
         for (of, items), terms in sorted(self.flows.items(), key=lambda one: -one[0][1][1]):
             gpus, pods = items[1], solved.of(terms)
             for number in self.classes[of]:
                 here = min(pods, left[number] // gpus)
-                placed[items, of[0]] += [Share(self.whole.nodes[number].name, gpus)] * here
+                placed[items, of[0]] += [Share(self.nodes.nodes[number].name, gpus)] * here
                 left[number] -= here * gpus
                 pods -= here
             if pods:

@@ -17,7 +17,7 @@ class Instance:
     uses: tuple[int, ...]
 
     @property
-    def whole(self) -> Inventory:
+    def union(self) -> Inventory:
         """Return all nodes that any run may use, each once."""
         used = sorted(set(self.uses))
         if len(used) == 1:

@@ -16,7 +16,7 @@ def best_order(relaxed: Relaxation, packer: Packer, suggested: frozenset[int], g
         TooLargeError: a run is too large to be planned: which one.
     """
     first, *others = _orders(relaxed, packer, suggested)
-    found = packer.whole(first)
+    found = packer.pack_fully(first)
     for number, order in enumerate(others):
         if number < _MORE or found.gpus != tuple(goal):
             tried = packer.pack(order)

@@ -60,7 +60,7 @@ class Packer:
     cut_short: bool = False
 
     @property
-    def goes_on(self) -> bool:
+    def has_time(self) -> bool:
         """Return whether there is time for one more plan."""
         if self.steps > MAX_STEPS:
             return False
@@ -71,7 +71,7 @@ class Packer:
         """Return a batch without runs, to which they are added."""
         return Packed(Remaining(self.instance), self.levels)
 
-    def whole(self, order: Sequence[int]) -> Packed:
+    def pack_fully(self, order: Sequence[int]) -> Packed:
         """Return the plans of an order, however long it takes.
 
         Raises:
@@ -90,7 +90,7 @@ class Packer:
         """
         packed = self.empty()
         for run in order:
-            if not self.goes_on:
+            if not self.has_time:
                 return None
             self.add(packed, run)
         return packed

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gkm.packing.batches.cuts import Cut, Site, cuts
+from gkm.packing.batches.cuts import Cut, NodeSet, cuts
 from gkm.packing.batches.demand import Demand, demand
 from gkm.packing.batches.instance import Instance
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.inventory import Inventory
 
-_MAX_SITES = 16
+_MAX_NODE_SETS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def relaxation(instance: Instance) -> Relaxation:
     Raises:
         TooLargeError: a run and its inventory are together too large to be solved exactly.
     """
-    whole = instance.whole
+    whole = instance.union
     demands: list[Demand] = []
     masks: list[NDArray[np.bool_]] = []
     for run, use in zip(instance.runs, instance.uses, strict=True):
@@ -44,7 +44,7 @@ def relaxation(instance: Instance) -> Relaxation:
         for priority in priorities
     )
     pods = [run.request.pod_gpus for run in instance.runs]
-    return Relaxation(tuple(demands), cuts(_sites(whole, masks), demands, pods), priorities, levels)
+    return Relaxation(tuple(demands), cuts(_node_sets(whole, masks), demands, pods), priorities, levels)
 
 
 def _mask(whole: Inventory, offer: Capacity) -> NDArray[np.bool_]:
@@ -56,7 +56,7 @@ def _mask(whole: Inventory, offer: Capacity) -> NDArray[np.bool_]:
     return mask
 
 
-def _sites(whole: Inventory, masks: Sequence[NDArray[np.bool_]]) -> list[Site]:
+def _node_sets(whole: Inventory, masks: Sequence[NDArray[np.bool_]]) -> list[NodeSet]:
     """Return all nodes with all runs, and each set of nodes that runs may use with the runs that have no others."""
     domains = whole.domain_of
     distinct = {mask.tobytes(): mask for mask in masks}
@@ -67,8 +67,8 @@ def _sites(whole: Inventory, masks: Sequence[NDArray[np.bool_]]) -> list[Site]:
         for key, wide in distinct.items()
     }
     # Those that most runs compete for; names of runs decide between equals, for the order of nodes must not.
-    keys = sorted(within, key=lambda key: (-len(within[key]), sorted(within[key])))[:_MAX_SITES]
+    keys = sorted(within, key=lambda key: (-len(within[key]), sorted(within[key])))[:_MAX_NODE_SETS]
     return [
-        Site(whole.free, domains, frozenset(range(len(masks)))),
-        *(Site(whole.free[distinct[key]], domains[distinct[key]], within[key]) for key in keys),
+        NodeSet(whole.free, domains, frozenset(range(len(masks)))),
+        *(NodeSet(whole.free[distinct[key]], domains[distinct[key]], within[key]) for key in keys),
     ]

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.apart import Offer
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.fixing import Fixed, fixing
 from gkm.packing.domains.knapsack import Cell, DomainOption, Problem, Tables, solve
 from gkm.packing.domains.objective import CostLimits, Objective, objective
+from gkm.packing.domains.offers import Offer
 from gkm.packing.domains.traceback import read
-from gkm.packing.domains.tree import Alike, AreaLevel, Part, tree
+from gkm.packing.domains.tree import AreaLevel, Part, Symmetry, tree
 from gkm.packing.values import Request
 
 WHOLE = -1
@@ -92,7 +92,7 @@ class _Search:
 
     def __init__(self, offer: Offer, weights: Objective, binding: Sequence[int]) -> None:
         self.offer, self.weights = offer, weights
-        self.domains = np.flatnonzero((offer.whole > 0) | ((offer.beside >= 0) & (offer.short > 0)))
+        self.domains = np.flatnonzero((offer.capacities > 0) | ((offer.beside >= 0) & (offer.short > 0)))
         axes = np.full(len(offer.pods), len(binding), dtype=np.int64)
         axes[list(binding)] = np.arange(len(binding))
         self.axis = axes[offer.scope[self.domains]]
@@ -157,7 +157,7 @@ class _Search:
         options = [known[kind] for kind in kinds]
         here = [number for number, offered in enumerate(options) if offered]
         forced = frozenset(number for number in here if some.least[number])
-        parts = self._tree(here, Alike(kinds, self._most(options, extra), extra + 1, forced))
+        parts = self._tree(here, Symmetry(kinds, self._most(options, extra), extra + 1, forced))
         return Problem(options, parts, sizes, weights.impossible, self.offer.short > 0, forced)
 
     def _most(self, options: Sequence[Sequence[DomainOption]], extra: int) -> list[int]:
@@ -167,7 +167,7 @@ class _Search:
         largest = [max((option.groups for option in offered), default=1) for offered in options]
         return [-(-extra // max(1, groups)) + 1 for groups in largest]
 
-    def _tree(self, here: Sequence[int], alike: Alike) -> tuple[Part, ...]:
+    def _tree(self, here: Sequence[int], alike: Symmetry) -> tuple[Part, ...]:
         inventory, weights = self.offer.capacity.inventory, self.weights
         numbers = inventory.regions, inventory.clusters, inventory.blocks
         costs = weights.region, weights.cluster, weights.block

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.apart import Offer
+from gkm.packing.domains.offers import Offer
 from gkm.packing.domains.prices import Allowed, Prices, PricingInstance, Steps, prices
 from gkm.packing.domains.steps import Step, steps
 from gkm.packing.inventory import Integers
@@ -82,7 +82,7 @@ class Fixing:
             np.maximum.at(left, of[some], allowed.left[some])
         price = priced.axis[self.axis]
         # The short group takes the place of a whole one in one domain, whichever that is.
-        least = self.offer.whole[self.domains] - left[self.area] // np.maximum(price, 1) - self.offer.short
+        least = self.offer.capacities[self.domains] - left[self.area] // np.maximum(price, 1) - self.offer.short
         least = np.where(aside[self.area] | (price == 0), 0, np.maximum(least, 0))
         nothing: list[Step] = []
         found = [
@@ -153,7 +153,7 @@ def _of_blocks(
     """Return blocks as areas: each is left aside, or used with all that its domains hold."""
     areas = int(area.max(initial=-1)) + 1
     held = np.zeros((areas, len(limits)), dtype=np.int64)
-    np.add.at(held, (area, axis), offer.whole[domains])
+    np.add.at(held, (area, axis), offer.capacities[domains])
     some = np.flatnonzero(held.any(axis=1))
     of = np.concatenate((np.arange(areas), some))
     order = np.argsort(of, kind="stable")
@@ -165,7 +165,7 @@ def _of_blocks(
     # The short group lies where that costs the fewest whole ones: none, or one of its axis.
     fits = offer.beside[domains] >= 0
     lost = np.full_like(held, _NOWHERE)
-    np.minimum.at(lost, (area[fits], axis[fits]), (offer.whole - offer.beside)[domains][fits])
+    np.minimum.at(lost, (area[fits], axis[fits]), (offer.capacities - offer.beside)[domains][fits])
     at, on = np.nonzero(lost < _NOWHERE)
     beside = held[at]
     beside[np.arange(len(at)), on] -= lost[at, on]

@@ -16,7 +16,7 @@ from gkm.packing.domains.knapsack import DOMAIN_AREA, Cell, DomainOption, Filled
 from gkm.packing.inventory import Integers
 
 
-class Taken(NamedTuple):
+class DomainChoice(NamedTuple):
     """What a used domain takes: whole groups, their axis, and whether the short last group is there beside them."""
 
     domain: int
@@ -34,7 +34,7 @@ class _Steps(NamedTuple):
     after: Integers
 
 
-def read(tables: Tables, starts: Iterable[Cell]) -> list[Taken]:
+def read(tables: Tables, starts: Iterable[Cell]) -> list[DomainChoice]:
     """Return what each used domain takes, in order, from one of some cells that cost equally little."""
     # Cells are numbered as they lie in memory; there are often hundreds from which a domain can go on.
     cells = np.unique(np.ravel_multi_index(tuple(np.array(list(starts)).T), tables.problem.shape)).astype(np.int64)
@@ -64,7 +64,7 @@ def _steps(tables: Tables, part: Filled, cells: Integers) -> _Steps:
     here, follow = part.here.reshape(-1)[cells], part.follow.reshape(-1)
     before, option, after = [], [], []
     for number, offered in enumerate(tables.problem.options[part.domain]):
-        left, allowed = _left(offered, cells, shape)
+        left, allowed = _successors(offered, cells, shape)
         taken = np.flatnonzero((here == follow[left] + (offered.cost + part.extra)) & allowed)
         before.append(cells[taken])
         option.append(np.full(len(taken), number))
@@ -74,7 +74,7 @@ def _steps(tables: Tables, part: Filled, cells: Integers) -> _Steps:
     return _Steps(part.domain, np.concatenate(before), np.concatenate(option), np.concatenate(after))
 
 
-def _left(option: DomainOption, cells: Integers, shape: Cell) -> tuple[Integers, Integers]:
+def _successors(option: DomainOption, cells: Integers, shape: Cell) -> tuple[Integers, Integers]:
     """Return the cells to which an option leads, and whether it can be taken: the short group only where it is due."""
     stride = prod(shape[2 + option.axis :])
     counted = cells // stride % shape[1 + option.axis]
@@ -98,9 +98,9 @@ def _prune(found: list[_Steps], ends: Integers, cells: int) -> None:
         ends = found[number].before
 
 
-def _chosen(tables: Tables, found: Sequence[_Steps]) -> list[Taken]:
+def _chosen(tables: Tables, found: Sequence[_Steps]) -> list[DomainChoice]:
     shape = tables.problem.shape
-    taken: list[Taken] = []
+    taken: list[DomainChoice] = []
     at: int | None = None
     for domain, before, option, after in found:
         options = tables.problem.options[domain]
@@ -110,7 +110,7 @@ def _chosen(tables: Tables, found: Sequence[_Steps]) -> list[Taken]:
             stride, size = prod(shape[2 + chosen.axis :]), shape[1 + chosen.axis]
             groups = int(before[index]) // stride % size - int(after[index]) // stride % size
             preference = groups + chosen.short, not chosen.short, int(before[index]), int(after[index])
-            choices.append((preference, Taken(domain, groups, chosen.axis, chosen.short)))
+            choices.append((preference, DomainChoice(domain, groups, chosen.axis, chosen.short)))
         preference, step = max(choices)
         taken.append(step)
         at = preference[-1]

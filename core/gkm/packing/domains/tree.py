@@ -27,7 +27,7 @@ class AreaLevel(NamedTuple):
     cost: int
 
 
-class Alike(NamedTuple):
+class Symmetry(NamedTuple):
     """What is needed of things that are alike: the kind of each domain, and the most of its kind in one block.
 
     No more than `areas` are needed of areas that are alike. Domains that are `forced` are all needed.
@@ -39,13 +39,13 @@ class Alike(NamedTuple):
     forced: frozenset[int] = frozenset()
 
 
-def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Alike | None = None) -> tuple[Part, ...]:
+def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry | None = None) -> tuple[Part, ...]:
     """Return the tree of some domains, whose keys rise; `levels` from the top down, without the domains."""
     return _parts(domains, levels, alike)[0]
 
 
 def _parts(
-    domains: Sequence[int], levels: Sequence[AreaLevel], alike: Alike | None
+    domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry | None
 ) -> tuple[tuple[Part, ...], Hashable, bool]:
     """Return parts, what they are alike in, and whether one of them is forced."""
     if not levels:
@@ -70,7 +70,7 @@ def _area(cost: int, parts: tuple[Part, ...]) -> Area:
     return Area(cost, parts)
 
 
-def _enough(domains: Sequence[int], alike: Alike | None) -> tuple[tuple[Part, ...], Hashable, bool]:
+def _enough(domains: Sequence[int], alike: Symmetry | None) -> tuple[tuple[Part, ...], Hashable, bool]:
     if alike is None:
         return tuple(domains), None, False
     used: Counter[Hashable] = Counter()

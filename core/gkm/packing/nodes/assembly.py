@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.choosing import Chosen
 from gkm.packing.nodes.demands import GroupDemand, GroupNodes, NodeSlots
-from gkm.packing.nodes.guests import Departure, Guests, place_guests
+from gkm.packing.nodes.guests import Departure, Guests, assign_guests
 from gkm.packing.nodes.layout import Layouts
 from gkm.packing.values import Distance, Group, Request, Share, Spare
 
@@ -85,7 +85,7 @@ def _guests(capacity: Capacity, parts: Sequence[_Part]) -> list[list[Guests]]:
     stays: dict[int, dict[int, int]] = {}
     for part in parts:
         stays.setdefault(part.domain, {})[part.scope] = sum(part.pods) + part.stay
-    placed = place_guests(capacity, stays, [Departure(part.domain, part.scope, part.leave) for part in parts])
+    placed = assign_guests(capacity, stays, [Departure(part.domain, part.scope, part.leave) for part in parts])
     lacking = sum(part.leave for part in parts) - sum(guest.spares for some in placed for guest in some)
     if lacking:
         raise AssertionError(f"{lacking} spares find no slot, though the choice of domains fits")

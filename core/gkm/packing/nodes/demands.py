@@ -26,7 +26,7 @@ class GroupDemand(NamedTuple):
     scope: int = 0
 
 
-class Choice(NamedTuple):
+class NodeChoice(NamedTuple):
     """The nodes of a group, as bits, and how many of its spares are beside it."""
 
     nodes: int

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gkm.packing.errors import TooLargeError
-from gkm.packing.nodes.demands import Choice, Costs, GroupDemand, NodeSlots, slots_of
+from gkm.packing.nodes.demands import Costs, GroupDemand, NodeChoice, NodeSlots, slots_of
 from gkm.packing.program import Program, SearchLimits, weighted
 
 _LIMITS = SearchLimits(2_000)
 
 
-def best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[Costs, list[Choice]] | None:
+def best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[Costs, list[NodeChoice]] | None:
     """Return what groups cost at least, the nodes of each, and the spares beside it; None if limits end the search."""
     program, counted = Program(), Counter(groups)
-    columns: dict[GroupDemand, dict[Choice, int]] = {}
+    columns: dict[GroupDemand, dict[NodeChoice, int]] = {}
     needs: dict[int, dict[int, int]] = {}
     for group, count in counted.items():
         takes = sum(1 << at for at, node in enumerate(nodes) if group.scope in node.scopes)
@@ -52,9 +52,9 @@ def best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> t
     return (solution.reached[0], solution.reached[1]), [next(chosen[group]) for group in groups]
 
 
-def _choices(nodes: Sequence[NodeSlots], group: GroupDemand, takes: int) -> Iterator[Choice]:
+def _choices(nodes: Sequence[NodeSlots], group: GroupDemand, takes: int) -> Iterator[NodeChoice]:
     """Yield sets of nodes that hold the pods of a group and the spares beside it: those that cost least come first."""
     some = [of for of in range(1 << len(nodes)) if of & ~takes == 0 and of.bit_count() <= group.pods]
     holding = [of for of in some if slots_of(nodes, of) >= group.pods]
     for of in sorted(holding, key=lambda of: (of.bit_count(), slots_of(nodes, of), of)):
-        yield from (Choice(of, beside) for beside in range(group.spares * (of > 0) + 1))
+        yield from (NodeChoice(of, beside) for beside in range(group.spares * (of > 0) + 1))

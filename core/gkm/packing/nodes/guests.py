@@ -35,7 +35,7 @@ class Guests(NamedTuple):
     spares: int
 
 
-def place_guests(
+def assign_guests(
     capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]
 ) -> list[list[Guests]]:
     """Return where the spares of each departure are, nearest first. `stays` are slots that a domain must give.
@@ -108,11 +108,11 @@ class _FreeSlots(Protocol):
 
 def _free_slots(capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]) -> _FreeSlots:
     if all(len(kind) == 1 for kind in capacity.kinds):
-        return _OfOneScope(capacity, stays)
-    return _OfSeveral(capacity, stays, departures)
+        return _DisjointScopes(capacity, stays)
+    return _OverlappingScopes(capacity, stays, departures)
 
 
-class _OfOneScope:
+class _DisjointScopes:
     """Free slots where no node is in several scopes: a scope's are its own."""
 
     def __init__(self, capacity: Capacity, stays: Mapping[int, Demand]) -> None:
@@ -128,7 +128,7 @@ class _OfOneScope:
         self._slots[scope][domain] -= count
 
 
-class _OfSeveral:
+class _OverlappingScopes:
     """Free slots where scopes overlap, by Hall's theorem (`slack`).
 
     For every choice of scopes the spares that still leave must be no more than all domains together have for it. What

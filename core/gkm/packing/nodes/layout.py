@@ -29,8 +29,8 @@ class Layouts:
         rows = sorted([(-node.slots, node.rest, node.name, node) for node in nodes if node.slots])
         ordered = [row[-1] for row in rows]
         if ordered and ordered[0].slots == 1 and len({group.scope for group in groups}) == 1:
-            return _one_after_another(ordered, groups)
-        found = self._alike(ordered, groups)
+            return _sequential(ordered, groups)
+        found = self._cached(ordered, groups)
         names = [node.name for node in ordered]
         placed = [
             GroupNodes(tuple([(names[at], count) for at, count in own.items()]), tuple([names[at] for at in spares]))
@@ -38,7 +38,7 @@ class Layouts:
         ]
         return DomainLayout(tuple(placed), *found.costs)
 
-    def _alike(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
+    def _cached(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
         if len(nodes) > MAX_NODES:
             return lay_out_greedily(nodes, groups)
         alike = tuple([node[1:] for node in nodes]), tuple(groups)
@@ -62,7 +62,7 @@ def _bound(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[i
     return sum(shared for shared, _ in each), max(used, sum(pairs for _, pairs in each))
 
 
-def _one_after_another(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
+def _sequential(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
     """Return the layout where every node has one slot: no group has part of a node, no spare is beside its group."""
     names = iter([node.name for node in nodes])
     pods = [tuple([(name, 1) for name in islice(names, group.pods)]) for group in groups]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gkm.packing.inventory import Integers
-from gkm.packing.nodes.demands import Choice, Costs, GroupDemand, NodeSlots, Numbered, slots_of
+from gkm.packing.nodes.demands import Costs, GroupDemand, NodeChoice, NodeSlots, Numbered, slots_of
 from gkm.packing.nodes.exact import best_choices
 
 MAX_NODES = 8
@@ -47,7 +47,7 @@ class Search:
         self.steps = 0
         self._nodes, self._groups = nodes, groups
         self._sets = np.arange(1 << len(nodes))
-        self._best, self._found = known, list[Choice]()
+        self._best, self._found = known, list[NodeChoice]()
         self._takes = [sum(1 << at for at, node in enumerate(nodes) if one.scope in node.scopes) for one in groups]
         self._further = [(0, 0)]
         for group in reversed(groups):
@@ -68,14 +68,14 @@ class Search:
             solved = best_choices(self._nodes, self._groups)
             if solved is not None and solved[0] < self._best:
                 self._best, self._found = solved
-        return self._placed() if self._found else None
+        return self._as_layout() if self._found else None
 
     def _around(self, nodes: int) -> NDArray[np.bool_]:
         """Return which sets contain all of some nodes: what may take only these is confined to each of the sets."""
         found: NDArray[np.bool_] = (self._sets & nodes) == nodes
         return found
 
-    def _descend(self, free: Integers, costs: Costs, chosen: list[Choice]) -> None:
+    def _descend(self, free: Integers, costs: Costs, chosen: list[NodeChoice]) -> None:
         number = len(chosen)
         if number == len(self._groups):
             self._best, self._found = costs, list(chosen)
@@ -88,7 +88,7 @@ class Search:
                 reached = costs[0] + beside, costs[1] + nodes.bit_count()
                 if self._hopeless(reached, further) or self.steps >= MAX_STEPS:
                     break
-                choice = Choice(nodes, beside)
+                choice = NodeChoice(nodes, beside)
                 if number and group == self._groups[number - 1] and self._order(choice) < self._order(chosen[-1]):
                     continue  # groups that are alike change places without cost: these come in one order
                 self.steps += 4
@@ -97,14 +97,14 @@ class Search:
                 if left.min() >= 0:
                     self._descend(left, reached, [*chosen, choice])
 
-    def _order(self, choice: Choice) -> tuple[int, int, int, int]:
+    def _order(self, choice: NodeChoice) -> tuple[int, int, int, int]:
         """Return the order in which groups that are alike have their choices, that of the search itself."""
         return choice.nodes.bit_count(), slots_of(self._nodes, choice.nodes), choice.nodes, choice.beside
 
     def _hopeless(self, reached: Costs, further: Costs) -> bool:
         return (reached[0] + further[0], reached[1] + further[1]) >= self._best
 
-    def _candidates(self, group: GroupDemand, takes: int, chosen: Sequence[Choice]) -> Iterator[int]:
+    def _candidates(self, group: GroupDemand, takes: int, chosen: Sequence[NodeChoice]) -> Iterator[int]:
         """Yield sets of nodes that hold the pods of a group: few nodes first, then those with the fewest slots.
 
         Of nodes that are alike, also in what earlier groups take of them, the first ones stand for all.
@@ -127,7 +127,7 @@ class Search:
         for _, _, nodes in sorted(found):
             yield nodes
 
-    def _placed(self) -> Numbered:
+    def _as_layout(self) -> Numbered:
         """Return a layout with the choices that were found: pods fill whole nodes first, spares take the tightest."""
         flow = _Flow(self._nodes, self._sets)
         demands = []
@@ -137,8 +137,8 @@ class Search:
         for parts in demands:
             for nodes, count in parts:
                 flow.demand(nodes, count)
-        pods = [flow.place(*parts[0], whole=True) for parts in demands]
-        spares = [flow.place(*parts[1]) + flow.place(*parts[2]) for parts in demands]
+        pods = [flow.assign(*parts[0], whole=True) for parts in demands]
+        spares = [flow.assign(*parts[1]) + flow.assign(*parts[2]) for parts in demands]
         return Numbered([{at: own.count(at) for at in own} for own in pods], spares)
 
 
@@ -156,7 +156,7 @@ class _Flow:
         """Add pods that some nodes take."""
         self._free -= ((self._sets & nodes) == nodes) * count
 
-    def place(self, nodes: int, count: int, *, whole: bool = False) -> list[int]:
+    def assign(self, nodes: int, count: int, *, whole: bool = False) -> list[int]:
         """Return the node of each of so many pods that were demanded."""
         placed: list[int] = []
         while len(placed) < count:

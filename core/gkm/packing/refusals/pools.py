@@ -82,7 +82,7 @@ class Pools:
         """Return a sum over all scopes."""
         return weighted(*((1, terms) for terms in sums))
 
-    def given(self, scope: int, request: Request) -> dict[int, int]:
+    def pods_and_spares(self, scope: int, request: Request) -> dict[int, int]:
         """Return the pods and spares of a scope."""
         groups = weighted((1, self.whole[scope]), (1, self.short[scope]))
         return weighted((request.group_pods, self.whole[scope]), (1, self.pods[scope]), (request.spares, groups))
@@ -131,7 +131,7 @@ class _Builder:
             program.row(both, most=sizes.pods)
         for scope, most in enumerate(ceilings):
             if most is not None:
-                program.row(model.given(scope, self.request), most=most)
+                program.row(model.pods_and_spares(scope, self.request), most=most)
         return model
 
     def _divided(self, domains: Sequence[int]) -> tuple[dict[int, list[int]], list[tuple[int, list[int]]]]:

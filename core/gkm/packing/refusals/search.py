@@ -75,7 +75,10 @@ class RefusalSearch:
         given: list[int | None] = list(self._ceilings())
         given[scope] = None
         return self._least(
-            self.request, Sizes.of(self.request), lambda model: [model.given(scope, self.request)], ceilings=given
+            self.request,
+            Sizes.of(self.request),
+            lambda model: [model.pods_and_spares(scope, self.request)],
+            ceilings=given,
         )
 
     def fewest_nodes(self) -> Found | None:

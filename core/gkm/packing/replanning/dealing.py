@@ -11,8 +11,8 @@ from heapq import heapify, heappop, heappush
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.demands import GroupDemand, NodeSlots
 from gkm.packing.nodes.layout import lay_out
+from gkm.packing.replanning.groups import NewGroup
 from gkm.packing.replanning.model import Assignment
-from gkm.packing.replanning.placed import Placed
 from gkm.packing.replanning.remains import Remains
 from gkm.packing.replanning.spares import SpareSlots
 from gkm.packing.values import Distance, Request, Spare
@@ -20,9 +20,9 @@ from gkm.packing.values import Distance, Request, Spare
 __all__ = ("deal",)
 
 
-def deal(offer: Capacity, request: Request, what: Remains, chosen: Assignment) -> list[Placed]:
+def deal(offer: Capacity, request: Request, what: Remains, chosen: Assignment) -> list[NewGroup]:
     """Return all groups in the order of their numbers, with the nodes of their pods and spares."""
-    groups = _placed(offer, request, what, chosen)
+    groups = _assigned_groups(offer, request, what, chosen)
     nodes = _Nodes(offer, chosen, groups)
     cells = [nodes.cell(domain, scope) for domain, scope in sorted({(group.domain, group.scope) for group in groups})]
     for cell in cells:
@@ -34,11 +34,11 @@ def deal(offer: Capacity, request: Request, what: Remains, chosen: Assignment) -
     spares = SpareSlots(offer, groups, _in_area(offer, request, groups, nodes.left))
     if request.may_spread:
         spares.overflow(request.pod_gpus, limits)
-    spares.set_apart()
+    spares.separate()
     return groups
 
 
-def _placed(offer: Capacity, request: Request, what: Remains, chosen: Assignment) -> list[Placed]:
+def _assigned_groups(offer: Capacity, request: Request, what: Remains, chosen: Assignment) -> list[NewGroup]:
     """Return the groups where the assignment has them, with the pods that keep their slots."""
     places = offer.inventory.places
     found = []
@@ -50,7 +50,7 @@ def _placed(offer: Capacity, request: Request, what: Remains, chosen: Assignment
                 nodes = _keeping(offer, nodes, chosen.stays[member.index])
             key = member.domain, member.scope
             found.append(
-                Placed(member.index, member.pods, *key, places[member.domain], nodes, member, list(member.spares))
+                NewGroup(member.index, member.pods, *key, places[member.domain], nodes, member, list(member.spares))
             )
             counts[key] -= member.index != what.short
     staying = {group.index for group in found}
@@ -58,9 +58,9 @@ def _placed(offer: Capacity, request: Request, what: Remains, chosen: Assignment
     for (domain, scope), count in sorted(counts.items()):
         for _ in range(count):
             index = next(waiting)
-            found.append(Placed(index, request.group_pods, domain, scope, places[domain], Counter()))
+            found.append(NewGroup(index, request.group_pods, domain, scope, places[domain], Counter()))
     if chosen.short and what.short not in staying:
-        found.append(Placed(what.short, request.last_pods, *chosen.short, places[chosen.short[0]], Counter()))
+        found.append(NewGroup(what.short, request.last_pods, *chosen.short, places[chosen.short[0]], Counter()))
     return sorted(found, key=lambda group: group.index)
 
 
@@ -76,7 +76,7 @@ def _keeping(offer: Capacity, nodes: Counter[str], kinds: Mapping[int, int]) -> 
     return found
 
 
-def _limits(request: Request, groups: Sequence[Placed], most: Mapping[int, int]) -> dict[int, int]:
+def _limits(request: Request, groups: Sequence[NewGroup], most: Mapping[int, int]) -> dict[int, int]:
     """Return how many spares each group has: those that stand first, then one for each that has the fewest."""
     left = Counter(most)
     found: dict[int, int] = {}
@@ -94,7 +94,7 @@ def _limits(request: Request, groups: Sequence[Placed], most: Mapping[int, int])
     return found
 
 
-def _in_area(offer: Capacity, request: Request, groups: Sequence[Placed], left: Mapping[str, int]) -> dict[str, int]:
+def _in_area(offer: Capacity, request: Request, groups: Sequence[NewGroup], left: Mapping[str, int]) -> dict[str, int]:
     """Return the slots that are left for spares: none outside the area that the run stays in."""
     depth, area = request.depth, groups[0].place[: request.depth]
     return {node.name: left[node.name] if node.place[:depth] == area else 0 for node in offer.inventory.nodes}
@@ -103,14 +103,14 @@ def _in_area(offer: Capacity, request: Request, groups: Sequence[Placed], left: 
 class _Nodes:
     """The slots that pods and spares leave on every node."""
 
-    def __init__(self, offer: Capacity, chosen: Assignment, groups: Sequence[Placed]) -> None:
+    def __init__(self, offer: Capacity, chosen: Assignment, groups: Sequence[NewGroup]) -> None:
         self.offer = offer
         self.chosen = chosen
         self.groups = groups
         self.left: dict[str, int] = dict(zip(offer.inventory.numbers, offer.node_slots.tolist(), strict=True))
-        self.ready: dict[str, list[Placed]] = {}
+        self.ready: dict[str, list[NewGroup]] = {}
         self._splits: dict[int, dict[int, dict[str, int]]] = {}
-        self._by_cell: dict[tuple[int, int], list[Placed]] = {}
+        self._by_cell: dict[tuple[int, int], list[NewGroup]] = {}
         for group in groups:
             self._by_cell.setdefault((group.domain, group.scope), []).append(group)
             for name, pods in group.nodes.items():
@@ -178,7 +178,7 @@ class _Nodes:
 class _Cell:
     """The groups of one scope in one domain, and the slots for their pods and colocated spares."""
 
-    def __init__(self, nodes: _Nodes, groups: Sequence[Placed], slots: dict[str, int], most: int | None) -> None:
+    def __init__(self, nodes: _Nodes, groups: Sequence[NewGroup], slots: dict[str, int], most: int | None) -> None:
         self._nodes = nodes
         self._groups = groups
         self._slots = slots
@@ -192,7 +192,7 @@ class _Cell:
                 self._from_spare(group, group, spare.node)
         for group in waiting:
             while group.need and (name := self._best(group)) is not None:
-                self._give(group, name, min(group.need, self._free(name)))
+                self._assign(group, name, min(group.need, self._free(name)))
         for group in waiting:
             owners = {owner.index: owner for name in self._slots for owner in self._nodes.ready.get(name, ())}
             for index in sorted(owners, reverse=True):
@@ -219,7 +219,7 @@ class _Cell:
         layout = lay_out(seats, [GroupDemand(group.need, ready) for group in coming])
         for group, seated in zip(coming, layout.groups, strict=True):
             for name, pods in seated.pods:
-                self._give(group, name, pods)
+                self._assign(group, name, pods)
 
     def colocate(self, pod_gpus: int, limits: Mapping[int, int]) -> None:
         """Place the spares that are in the domain of their group, so that as many groups as can be have all of theirs.
@@ -245,11 +245,11 @@ class _Cell:
                 free = [name for name, count in self._slots.items() if count > 0]
                 self._ready(group, min(free, key=lambda name: self._order(group, name)), pod_gpus)
 
-    def _order(self, group: Placed, name: str) -> tuple[object, ...]:
+    def _order(self, group: NewGroup, name: str) -> tuple[object, ...]:
         """Return the order in which a spare takes nodes: apart from its group, where no spare stands, the tightest."""
         return name in group.nodes, self._nodes.free(name) <= 0, self._slots[name], name
 
-    def _ready(self, group: Placed, name: str, pod_gpus: int) -> bool:
+    def _ready(self, group: NewGroup, name: str, pod_gpus: int) -> bool:
         """Place a spare on a node; return whether it has a slot there."""
         if self._slots.get(name, 0) <= 0:
             return False
@@ -261,7 +261,7 @@ class _Cell:
     def _free(self, name: str) -> int:
         return min(self._slots[name], self._nodes.free(name))
 
-    def _best(self, group: Placed) -> str | None:
+    def _best(self, group: NewGroup) -> str | None:
         """Return the free node for more pods of a group: one that it is on, one that they fill, else the tightest."""
         free = {name: count for name in self._slots if (count := self._free(name))}
         order = {
@@ -270,15 +270,15 @@ class _Cell:
         }
         return min(order, key=order.__getitem__, default=None)
 
-    def _from_spare(self, group: Placed, owner: Placed, name: str) -> None:
+    def _from_spare(self, group: NewGroup, owner: NewGroup, name: str) -> None:
         """Let a pod take the slot of a spare, if the pod needs one and the slot is the scope's."""
         if group.need and self._slots.get(name, 0) > 0 and owner in self._nodes.ready.get(name, ()):
             owner.take_spare(name)
             self._nodes.ready[name].remove(owner)
-            self._give(group, name, 1)
+            self._assign(group, name, 1)
             group.from_spares += 1
 
-    def _give(self, group: Placed, name: str, pods: int) -> None:
+    def _assign(self, group: NewGroup, name: str, pods: int) -> None:
         group.nodes[name] += pods
         self._slots[name] -= pods
         self._nodes.take(name, pods)

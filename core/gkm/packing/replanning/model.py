@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.objective import CostPart
-from gkm.packing.model import Key, PlacementModel, place
+from gkm.packing.model import Key, PlacementModel, placement_model
 from gkm.packing.program import SearchLimits, Solution, Terms, weighted
 from gkm.packing.replanning.remains import Remains, SurvivingGroup
 from gkm.packing.values import Group, Request
@@ -50,7 +50,7 @@ def assign(
     Raises:
         TooLargeError: the limits of the search, or the deadline, end it before the first solution.
     """
-    model = place(
+    model = placement_model(
         offer,
         request,
         leave=True,

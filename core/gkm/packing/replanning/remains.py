@@ -165,7 +165,7 @@ class _Claims:
         if domain is None or scope is None or any(gpus % self._request.pod_gpus for _, gpus in group.nodes):
             return None
         wanted = {name: gpus // self._request.pod_gpus for name, gpus in sorted(group.nodes)}
-        found = {name: min(count, self._left(name, group.place, scope)) for name, count in wanted.items()}
+        found = {name: min(count, self._unclaimed(name, group.place, scope)) for name, count in wanted.items()}
         stands: dict[str, int] = {}
         for name, count in found.items():
             if stay := min(count, pods - sum(stands.values())):
@@ -196,11 +196,11 @@ class _Claims:
         for spare in sorted(ready, key=lambda spare: _NEAREST_FIRST.index(spare.distance)):
             if spare.place[: self._request.depth] != group.place[: self._request.depth]:
                 continue  # a run that stays in one area has no spare outside of it
-            if self._left(spare.node, spare.place, member.scope) > 0:
+            if self._unclaimed(spare.node, spare.place, member.scope) > 0:
                 self._taken[spare.node] += 1
                 yield spare
 
-    def _left(self, name: str, place: Location, scope: int) -> int:
+    def _unclaimed(self, name: str, place: Location, scope: int) -> int:
         """Return the unclaimed slots of a node; 0 if it is in another domain than it was, or not in the scope."""
         number = self._offer.inventory.numbers.get(name)
         if number is None or self._offer.inventory.nodes[number].place != place:

@@ -17,17 +17,17 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.program import SECONDS
 from gkm.packing.replanning.dealing import deal
+from gkm.packing.replanning.groups import NewGroup
 from gkm.packing.replanning.model import Assignment, assign, matched
-from gkm.packing.replanning.placed import Placed
 from gkm.packing.replanning.remains import Remains, released, remains
 from gkm.packing.replanning.result import cost, replanned
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.self_check import verify
 from gkm.packing.values import Group, Node, Plan, Refusal, Request, Share
 
 
 def replan(
-    nodes: Iterable[Node] | Inventory, previous: Standing, request: Request, inventory_version: str
+    nodes: Iterable[Node] | Inventory, previous: FormerPlan, request: Request, inventory_version: str
 ) -> Replanned | Refusal:
     """Return a plan for a run that has one, which moves the fewest groups and touches none that can stay as it is.
 
@@ -63,7 +63,7 @@ class _Task:
 
     offer: Capacity
     request: Request
-    previous: Standing
+    previous: FormerPlan
     version: str
     deadline: float
 
@@ -71,7 +71,7 @@ class _Task:
         """Return the plan in which untouched groups stay as they are; None where the others do not fit beside them."""
         what = self._remains(sized)
         chosen = None if what is None else assign(self.offer, sized, what, self.deadline)
-        return None if what is None or chosen is None else self._answer(sized, what, chosen)
+        return None if what is None or chosen is None else self._result(sized, what, chosen)
 
     def with_untouched_released(self) -> Replanned | None:
         """Return the plan with the fewest moves where untouched groups may move as well; None where nothing fits."""
@@ -84,7 +84,7 @@ class _Task:
             return None
         what = released(what, freed)
         chosen = assign(self.offer, self.request, what, self.deadline)
-        return None if chosen is None else self._answer(self.request, what, chosen, freed=True)
+        return None if chosen is None else self._result(self.request, what, chosen, freed=True)
 
     def smaller(self) -> Replanned | None:
         """Return the largest smaller size of a malleable run that keeps what stands; None if there is none."""
@@ -111,7 +111,7 @@ class _Task:
         what = self._remains(sized)
         if what is not None:
             what = released(what, what.untouched)
-            found = self._answer(sized, what, matched(self.offer, sized, what, fresh.groups, proven=proven))
+            found = self._result(sized, what, matched(self.offer, sized, what, fresh.groups, proven=proven))
             if found is not None:
                 return found
         return replanned(self.previous, fresh, sized.spares, {}, proven=proven, freed=False)
@@ -123,7 +123,7 @@ class _Task:
         what = remains(self.offer, sized, self.previous.groups, self.request.groups)
         return what if what.untouched or what.touched else None
 
-    def _answer(self, sized: Request, what: Remains, chosen: Assignment, *, freed: bool = False) -> Replanned | None:
+    def _result(self, sized: Request, what: Remains, chosen: Assignment, *, freed: bool = False) -> Replanned | None:
         """Return the plan of an assignment; None where its spares find no slots, and may not be lacking."""
         placed = deal(self.offer, sized, what, chosen)
         if not what.lenient and any(len(group.spares) < sized.spares for group in placed):
@@ -142,7 +142,7 @@ class _Task:
         return replanned(self.previous, made, sized.spares, stays, proven=chosen.proven, freed=freed)
 
 
-def _group(request: Request, group: Placed) -> Group:
+def _group(request: Request, group: NewGroup) -> Group:
     scope = request.ceilings[group.scope].scope if request.ceilings else ""
     shares = tuple(Share(name, pods * request.pod_gpus) for name, pods in sorted(group.nodes.items()))
     return Group(group.index, group.pods * request.pod_gpus, group.place, scope, shares, tuple(group.spares))

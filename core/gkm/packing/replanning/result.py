@@ -8,7 +8,7 @@ from itertools import islice
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.plan import metrics
-from gkm.packing.replanning.values import Repair, Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Repair, Replanned
 from gkm.packing.values import Group, Metrics, Plan, Policy, Request, Share
 
 __all__ = ("cost", "replanned")
@@ -37,7 +37,7 @@ def cost(offer: Capacity, request: Request, groups: Sequence[Group]) -> Metrics:
 
 
 def replanned(
-    previous: Standing, made: Plan, spares: int, stays: Mapping[int, int], *, proven: bool, freed: bool
+    previous: FormerPlan, made: Plan, spares: int, stays: Mapping[int, int], *, proven: bool, freed: bool
 ) -> Replanned:
     """Return the plan and what became of each group of the former one.
 

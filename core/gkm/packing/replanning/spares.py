@@ -8,9 +8,9 @@ import numpy as np
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.demands import GroupDemand, NodeSlots
-from gkm.packing.nodes.guests import Departure, place_guests
+from gkm.packing.nodes.guests import Departure, assign_guests
 from gkm.packing.nodes.layout import lay_out
-from gkm.packing.replanning.placed import Placed
+from gkm.packing.replanning.groups import NewGroup
 from gkm.packing.values import Location, Spare
 
 __all__ = ("SpareSlots",)
@@ -19,7 +19,7 @@ __all__ = ("SpareSlots",)
 class SpareSlots:
     """The slots that pods and colocated spares leave on every node, and the groups whose spares take them."""
 
-    def __init__(self, offer: Capacity, groups: Sequence[Placed], left: dict[str, int]) -> None:
+    def __init__(self, offer: Capacity, groups: Sequence[NewGroup], left: dict[str, int]) -> None:
         self.offer = offer
         self.groups = groups
         self.left = left
@@ -31,15 +31,15 @@ class SpareSlots:
         if not any(lacking.values()):
             return
         # Where scopes overlap one that stands may have the only slot of another: then all are placed anew.
-        if not self._placed_around(standing, lacking, pod_gpus):
-            self._placed_around([], lacking, pod_gpus)
+        if not self._assigned_around(standing, lacking, pod_gpus):
+            self._assigned_around([], lacking, pod_gpus)
 
-    def _placed_around(
-        self, standing: Sequence[tuple[Placed, Spare]], lacking: Mapping[int, int], pod_gpus: int
+    def _assigned_around(
+        self, standing: Sequence[tuple[NewGroup, Spare]], lacking: Mapping[int, int], pod_gpus: int
     ) -> bool:
         """Place the spares beside some that stay; return whether all found a slot, and change nothing else."""
         left, rest = Counter(self.left), Counter(lacking)
-        stays: list[tuple[Placed, Spare]] = []
+        stays: list[tuple[NewGroup, Spare]] = []
         for group, spare in standing:
             if rest[group.index] > 0 and left[spare.node] > 0:
                 left[spare.node] -= 1
@@ -48,7 +48,7 @@ class SpareSlots:
         leaving = [group for group in self.groups for _ in range(rest[group.index])]
         departures = [Departure(*home, count) for home, count in Counter((g.domain, g.scope) for g in leaving).items()]
         offer = self._offer_of(left)
-        placed = place_guests(offer, {group.domain: {} for group in self.groups}, departures)
+        placed = assign_guests(offer, {group.domain: {} for group in self.groups}, departures)
         if sum(guests.spares for some in placed for guests in some) < len(leaving):
             return False
         hosted: dict[int, Counter[int]] = {}
@@ -79,15 +79,15 @@ class SpareSlots:
             self.left[spare.node] -= 1
         return True
 
-    def set_apart(self) -> None:
+    def separate(self) -> None:
         """Move spares of changed groups off the nodes of their pods: to a free slot, or to that of another spare."""
         # Each change leaves fewer spares beside their group, and may make way for another one.
-        while self._set_some_apart():
+        while self._separated_some():
             pass
 
-    def _set_some_apart(self) -> bool:
+    def _separated_some(self) -> bool:
         inventory = self.offer.inventory
-        by_place: dict[Location, list[tuple[Placed, int]]] = {}
+        by_place: dict[Location, list[tuple[NewGroup, int]]] = {}
         for group in self.groups:
             for at, spare in enumerate(group.spares):
                 by_place.setdefault(spare.place, []).append((group, at))
@@ -100,7 +100,7 @@ class SpareSlots:
                     free = [
                         name
                         for name in here
-                        if self.left[name] > 0 and name not in group.nodes and self._takes(group, name)
+                        if self.left[name] > 0 and name not in group.nodes and self._in_scope(group, name)
                     ]
                     if free:
                         self.left[spare.node] += 1
@@ -111,19 +111,19 @@ class SpareSlots:
                         changed = True
         return changed
 
-    def _swapped(self, group: Placed, at: int, others: Sequence[tuple[Placed, int]]) -> bool:
+    def _swapped(self, group: NewGroup, at: int, others: Sequence[tuple[NewGroup, int]]) -> bool:
         """Exchange a spare's node with that of another spare, if fewer share a node with their group then."""
         node = group.spares[at].node
         for other, number in others:
             there = other.spares[number].node
             shared = (there in group.nodes) + (node in other.nodes)
-            if shared < 1 + (there in other.nodes) and self._takes(group, there) and self._takes(other, node):
+            if shared < 1 + (there in other.nodes) and self._in_scope(group, there) and self._in_scope(other, node):
                 group.spares[at] = replace(group.spares[at], node=there)
                 other.spares[number] = replace(other.spares[number], node=node)
                 return True
         return False
 
-    def _takes(self, group: Placed, name: str) -> bool:
+    def _in_scope(self, group: NewGroup, name: str) -> bool:
         """Return whether a node is in the scope of a group."""
         kind = int(self.offer.node_kinds[self.offer.inventory.numbers[name]])
         return kind >= 0 and group.scope in self.offer.kinds[kind]

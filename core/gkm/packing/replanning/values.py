@@ -6,7 +6,7 @@ from gkm.packing.values import MAX_GPUS, Group, Plan, Share
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FormerPlan:
     """The groups of the former plan, in the order of their numbers. Numbers may be missing."""
 
     groups: tuple[Group, ...]

@@ -14,7 +14,7 @@ from gkm.hoststate.logs import fields
 from gkm.packing.asked import kinds
 from gkm.packing.asked import request as request_of
 from gkm.packing.errors import TooLargeError
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import Group, Plan, Refusal, Request
 from gkm.packing.written import fragmentation_written, written
 from gkm.topology.labels import flavor
@@ -64,10 +64,10 @@ def find_plan(free: FreeGpus, request: Request, former: Sequence[Group] = ()) ->
     return FoundPlan(found_again.plan, found_again.reasons) if isinstance(found_again, Replanned) else found_again
 
 
-def _current_placement(former: Sequence[Group]) -> Standing | None:
+def _current_placement(former: Sequence[Group]) -> FormerPlan | None:
     """Return the groups of a former plan, None if they are no valid placement."""
     try:
-        return Standing(tuple(former)) if former else None
+        return FormerPlan(tuple(former)) if former else None
     except ValueError as error:
         _LOG.warning("former plan ignored", extra=fields(why=str(error)))
         return None

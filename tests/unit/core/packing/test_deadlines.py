@@ -7,7 +7,7 @@ from gkm.packing import placement
 from gkm.packing.domains.capacity import capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
-from gkm.packing.placement import fits, place
+from gkm.packing.placement import best_placement, fits
 from gkm.packing.plan import plan
 from gkm.packing.program import SearchLimits
 from gkm.packing.values import Ceiling, Location, Node, Plan, Request, Within
@@ -47,18 +47,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.mark.parametrize("request_", [IN_SHARES, IN_AREAS], ids=["balanced", "within"])
 def test_programs_share_one_deadline(clock: Clock, request_: Request) -> None:
     offer = capacity(Inventory.from_nodes(NODES), request_)
-    assert place(offer, request_, 6.0) is not None
+    assert best_placement(offer, request_, 6.0) is not None
     assert clock.given == [6.0, 2.0]
 
 
 def test_a_placement_that_was_cut_short_claims_no_bound(clock: Clock) -> None:
     offer = capacity(Inventory.from_nodes(NODES), IN_SHARES)
-    found = place(offer, IN_SHARES, 6.0)
+    found = best_placement(offer, IN_SHARES, 6.0)
     assert found is not None
     assert (found.bound, len(clock.given) > 1) == (0, True)
 
 
-@pytest.mark.parametrize("planned", [fits, place])
+@pytest.mark.parametrize("planned", [fits, best_placement])
 def test_a_deadline_that_has_passed_is_an_error(clock: Clock, planned: object) -> None:
     offer = capacity(Inventory.from_nodes(NODES), IN_SHARES)
     clock.now = 7.0

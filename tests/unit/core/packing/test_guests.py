@@ -5,7 +5,7 @@ from itertools import product
 
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.inventory import Inventory
-from gkm.packing.nodes.guests import Departure, Guests, distance_between, place_guests
+from gkm.packing.nodes.guests import Departure, Guests, assign_guests, distance_between
 from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Distance, Location, Node, Plan, Request
 from hypothesis import assume, given, settings
@@ -24,7 +24,7 @@ def offer_of(*nodes: Node, scopes: Sequence[str] = ()) -> Capacity:
 def test_a_level_is_left_only_when_it_is_full() -> None:
     offer = offer_of(*[Node(f"n{n}", at, 1, 1) for n, at in enumerate([HOME, BLOCK, CLUSTER, REGION, WORLD])])
     home = offer.inventory.places.index(HOME)
-    (placed,) = place_guests(offer, {home: {0: 1}}, [Departure(home, 0, 4)])
+    (placed,) = assign_guests(offer, {home: {0: 1}}, [Departure(home, 0, 4)])
     assert [(offer.inventory.places[guest.domain], guest.distance) for guest in placed] == [
         (BLOCK, Distance.BLOCK),
         (CLUSTER, Distance.CLUSTER),
@@ -38,7 +38,7 @@ def test_the_rack_of_the_group_comes_before_the_rest_of_its_block() -> None:
     nodes = [Node("a", first, 8, 8), Node("b", HOME, 8, 8, rack="r1")]
     for rack, expected in (("r1", ("c", Distance.RACK)), ("", ("a", Distance.BLOCK)), ("r2", ("a", Distance.BLOCK))):
         tree = [*nodes, Node("c", mine, 8, 8, rack=rack)]
-        placed = place_guests(offer_of(*tree), {1: {0: 8}}, [Departure(1, 0, 1)])
+        placed = assign_guests(offer_of(*tree), {1: {0: 8}}, [Departure(1, 0, 1)])
         guest = placed[0][0]
         assert (tree[guest.domain].name, guest.distance) == expected
 
@@ -58,7 +58,7 @@ def test_racks_of_two_clusters_that_share_a_name_are_two() -> None:
 def test_what_is_left_in_used_domains_goes_first() -> None:
     used = HOME._replace(domain="d3")
     offer = offer_of(Node("a", HOME, 1, 1), Node("b", BLOCK, 1, 1), Node("c", used, 2, 2))
-    placed = place_guests(offer, {0: {0: 1}, 2: {0: 1}}, [Departure(0, 0, 1)])
+    placed = assign_guests(offer, {0: {0: 1}, 2: {0: 1}}, [Departure(0, 0, 1)])
     assert placed == [[Guests(2, Distance.BLOCK, 1)]]
 
 
@@ -69,7 +69,7 @@ def test_spares_leave_the_slots_that_others_cannot_do_without() -> None:
         Node("home", HOME, 2, 2, both), Node("near", BLOCK, 1, 1, both), Node("far", CLUSTER, 1, 1, one),
         scopes=("s0", "s1"),
     )  # fmt: skip
-    placed = place_guests(offer, {0: {0: 1, 1: 1}}, [Departure(0, 0, 1), Departure(0, 1, 1)])
+    placed = assign_guests(offer, {0: {0: 1, 1: 1}}, [Departure(0, 0, 1), Departure(0, 1, 1)])
     assert placed == [[Guests(2, Distance.CLUSTER, 1)], [Guests(1, Distance.BLOCK, 1)]]
 
 
@@ -138,7 +138,7 @@ def test_without_overlap_as_many_spares_as_can_be_are_within_each_level(
 ) -> None:
     possible = levels_possible(*case)
     assume(possible)
-    assert counted(place_guests(*case)) == max(possible)
+    assert counted(assign_guests(*case)) == max(possible)
 
 
 @settings(max_examples=300, deadline=None)
@@ -148,4 +148,4 @@ def test_with_overlap_all_spares_that_fit_are_placed_within_levels_that_are_poss
 ) -> None:
     possible = levels_possible(*case)
     assume(possible)
-    assert counted(place_guests(*case)) in possible
+    assert counted(assign_guests(*case)) in possible

@@ -3,7 +3,7 @@
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Repair, Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Repair, Replanned
 from gkm.packing.values import (
     Ceiling,
     Distance,
@@ -39,7 +39,7 @@ def group(index: int, name: str, *nodes: str, spares: tuple[str, ...] = (), scop
 
 
 def again(nodes: list[Node], former: tuple[Group, ...], request: Request) -> Replanned:
-    found = replan(nodes, Standing(former), request, "v2")
+    found = replan(nodes, FormerPlan(former), request, "v2")
     assert isinstance(found, Replanned), found
     return found
 
@@ -215,21 +215,21 @@ def test_a_malleable_run_that_became_smaller_grows_again_around_what_stands() ->
 def test_what_does_not_fit_at_all_is_refused_as_a_plan_is() -> None:
     nodes = domain("1a", 8)
     former = (group(0, "1a", "1a-0", "1a-1"),)
-    found = replan(nodes, Standing(former), Request(16, 8, 16), "v2")
+    found = replan(nodes, FormerPlan(former), Request(16, 8, 16), "v2")
     assert isinstance(found, Refusal)
     assert found == plan(nodes, Request(16, 8, 16), "v2")
 
 
 def test_what_is_far_larger_than_the_cluster_is_refused_without_being_counted_out() -> None:
     former = (group(0, "1a", "1a-0"),)
-    found = replan(domain("1a", 8), Standing(former), Request(8 * 10**8, 8, 8), "v2")
+    found = replan(domain("1a", 8), FormerPlan(former), Request(8 * 10**8, 8, 8), "v2")
     assert isinstance(found, Refusal)
     smaller = again(domain("1a", 8), former, Request(8 * 10**8, 8, 8, malleability=Malleability(8, 8)))
     assert (smaller.plan.gpus, smaller.kept) == (8, (0,))
 
 
 def test_where_there_are_no_nodes_any_more_the_run_is_refused() -> None:
-    assert isinstance(replan([], Standing((group(0, "1a", "1a-0"),)), Request(8, 8, 8), "v2"), Refusal)
+    assert isinstance(replan([], FormerPlan((group(0, "1a", "1a-0"),)), Request(8, 8, 8), "v2"), Refusal)
 
 
 def test_a_run_without_a_former_plan_is_planned_as_any_other() -> None:
@@ -281,4 +281,4 @@ def test_pods_of_another_size_all_move() -> None:
 )
 def test_what_no_plan_can_be_is_refused(groups: tuple[Group, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Standing(groups)
+        FormerPlan(groups)

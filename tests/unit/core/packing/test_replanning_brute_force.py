@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import Ceiling, Group, Location, Malleability, Node, Plan, Refusal, Request, Share, Within
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
@@ -79,7 +79,7 @@ def judge(loss: Loss) -> Replanned | None:
     """Return the plan, None where the run was refused; both as they must be."""
     nodes, former, request = loss
     fewest = Search(nodes, former, request).fewest_moved()
-    answer = replan(nodes, Standing(former), request, "v2")
+    answer = replan(nodes, FormerPlan(former), request, "v2")
     if fewest is None:
         released = Search(nodes, former, request, released=True).fewest_moved()
         if released is None:
@@ -138,7 +138,7 @@ def test_a_malleable_run_that_must_be_smaller_keeps_what_stands_and_as_much_as_f
         # Its full size comes before all moves and all spares: no run is smaller that could be whole.
         judge((nodes, former, flexible))
         return
-    answer = replan(nodes, Standing(former), flexible, "v2")
+    answer = replan(nodes, FormerPlan(former), flexible, "v2")
     search = Search(nodes, former, request)
     expected = search.smaller()
     if expected is None:
@@ -156,10 +156,10 @@ def test_without_a_loss_nothing_changes(case: Case) -> None:
     nodes, request = case
     made = plan(nodes, request, "v1")
     if isinstance(made, Refusal):
-        assert replan(nodes, Standing(()), request, "v1") == made
+        assert replan(nodes, FormerPlan(()), request, "v1") == made
         return
     same = replace(request, gpus=made.gpus, malleability=None)
-    again = replan(nodes, Standing(made.groups), same, "v1")
+    again = replan(nodes, FormerPlan(made.groups), same, "v1")
     assert isinstance(again, Replanned)
     assert again.plan.groups == made.groups
     assert (again.kept, again.repaired, again.moved) == (tuple(range(len(made.groups))), (), ())
@@ -171,6 +171,6 @@ def test_the_order_of_nodes_changes_nothing(loss: Loss, chance: Random) -> None:
     nodes, former, request = loss
     shuffled = list(nodes)
     chance.shuffle(shuffled)
-    assert repr(replan(shuffled, Standing(former), request, "v2")) == repr(
-        replan(nodes, Standing(former), request, "v2")
+    assert repr(replan(shuffled, FormerPlan(former), request, "v2")) == repr(
+        replan(nodes, FormerPlan(former), request, "v2")
     )

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from support.packing.draws_losses import Loss, loss_drawn
 from support.packing.draws_validity import invalid
 from support.packing.replanning import Search
@@ -16,7 +16,7 @@ MOST_WAYS = 3_000
 def test_drawn_losses_move_the_fewest_groups(first: int) -> None:
     for seed in range(first, first + 20):
         loss = loss_drawn(seed)
-        answer = replan(loss.nodes, Standing(loss.former), loss.request, "v2")
+        answer = replan(loss.nodes, FormerPlan(loss.former), loss.request, "v2")
         if isinstance(answer, Replanned):
             assert invalid(loss.nodes, loss.request, answer.plan.groups, spares_may_lack=True) == [], seed
         if [group.gpus for group in loss.former] == _sizes(loss):

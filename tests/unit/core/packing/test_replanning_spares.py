@@ -3,7 +3,7 @@
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import (
     Ceiling,
     Distance,
@@ -39,7 +39,7 @@ def group(index: int, name: str, *nodes: int, spares: tuple[int, ...] = (), scop
 
 def again(nodes: list[Node], former: tuple[Group, ...], request: Request) -> Replanned:
     """Return the plan; whatever the independent checker has against it fails the test."""
-    found = replan(nodes, Standing(former), request, "v2")
+    found = replan(nodes, FormerPlan(former), request, "v2")
     assert isinstance(found, Replanned), found
     if request.malleability is None:
         assert wrong(nodes, former, request, found) == []
@@ -129,7 +129,7 @@ def test_a_spare_that_a_pod_came_to_stand_beside_changes_places_though_no_other_
 
 def test_a_new_group_takes_no_spare_of_those_that_run() -> None:
     former = (group(0, "1a", 0, spares=(1,)),)
-    assert isinstance(replan(domain("1a", 2), Standing(former), Request(16, 8, 8, spares=1), "v2"), Refusal)
+    assert isinstance(replan(domain("1a", 2), FormerPlan(former), Request(16, 8, 8, spares=1), "v2"), Refusal)
     grows = Request(16, 8, 8, spares=1, malleability=Malleability(8, 8))
     found = again(domain("1a", 2), former, grows)
     assert (found.plan.gpus, found.kept, counts(found)) == (8, (0,), [1])
@@ -138,7 +138,7 @@ def test_a_new_group_takes_no_spare_of_those_that_run() -> None:
 def test_a_run_of_which_nothing_stands_has_all_its_spares_or_is_refused() -> None:
     former = (group(0, "1a", 0, 1, spares=(2,)),)
     nodes = domain("2a", 2)
-    assert replan(nodes, Standing(former), ONE_SPARE, "v2") == plan(nodes, ONE_SPARE, "v2")
+    assert replan(nodes, FormerPlan(former), ONE_SPARE, "v2") == plan(nodes, ONE_SPARE, "v2")
 
 
 @pytest.mark.parametrize("policy", list(Policy))

@@ -8,7 +8,7 @@ import gkm.packing.replanning.replan as replanner
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.nodes.assembly import assemble
-from gkm.packing.replanning.values import Standing
+from gkm.packing.replanning.values import FormerPlan
 from gkm.packing.self_check import InvalidPlanError, verify
 from gkm.packing.values import Ceiling, Distance, Group, Location, Node, Plan, Request, Share, Spare, Within
 
@@ -135,4 +135,4 @@ def test_a_new_plan_after_a_loss_is_checked_as_well(monkeypatch: pytest.MonkeyPa
     whole = replanner._group
     monkeypatch.setattr(replanner, "_group", lambda *arguments: replace(whole(*arguments), gpus=1))
     with pytest.raises(InvalidPlanError, match="3 GPUs instead of 24"):
-        replanner.replan(NODES[1:], Standing(standing.groups), WITHOUT_SPARES, "v")
+        replanner.replan(NODES[1:], FormerPlan(standing.groups), WITHOUT_SPARES, "v")

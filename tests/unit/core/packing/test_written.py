@@ -11,7 +11,7 @@ from gkm.api.plans import PlanSpec, SpareShare
 from gkm.packing.hashing import plan_hash
 from gkm.packing.plan import plan
 from gkm.packing.values import Group, Location, Node, Plan, Request
-from gkm.packing.written import PlanUnreadable, groups_of, held, request_of, written
+from gkm.packing.written import PlanUnreadable, gpus_by_node, groups_of, request_of, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.packing.cases import Case, cases, scoped_cases
@@ -50,7 +50,7 @@ def test_groups_and_request_come_out_as_they_went_in(case: Case) -> None:
         taken.update({share.node: share.gpus for share in group.nodes})
         for spare in group.spares:
             taken[spare.node] += spare.gpus
-    assert held(spec) == taken
+    assert gpus_by_node(spec) == taken
     assert plan_hash(request_of(spec), read, spec.inventory_version) == spec.hash
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from gkm.packing.replanning.remains import SurvivingGroup
 from gkm.packing.values import Location, Spare
 
-__all__ = ("Placed",)
+__all__ = ("NewGroup",)
 
 
 @dataclass(slots=True)
-class Placed:
+class NewGroup:
     """A group in its domain and scope. `member` is what stood of it there, None where the group came from elsewhere.
 
     `ready` are spares of the former plan whose slots no pod took; `spares` those of this plan. `from_spares` are pods

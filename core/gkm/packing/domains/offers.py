@@ -46,16 +46,16 @@ class Offer:
         return self.capacity.domain_slots
 
     @cached_property
-    def whole(self) -> Integers:
+    def capacities(self) -> Integers:
         """Return the most whole groups of each domain."""
-        return self._held(self.slots)
+        return self._capacities_of(self.slots)
 
     @cached_property
     def beside(self) -> Integers:
         """Return the most whole groups of each domain beside the short one, -1 where that does not fit."""
-        return self._held(self.slots + self.size.missing) - 1
+        return self._capacities_of(self.slots + self.size.missing) - 1
 
-    def _held(self, slots: Integers) -> Integers:
+    def _capacities_of(self, slots: Integers) -> Integers:
         group = (self.size.pods if self.overflow else self.size.unit) * max(self.share, 1)
         found: Integers = slots // group
         return np.minimum(found, 1) if self.share else found
@@ -92,14 +92,14 @@ class Offer:
         if self.share and self.request.groups % self.share:
             return False
         scopes = range(len(self.pods))
-        held = [int(self.whole[self.scope == scope].sum()) for scope in scopes]
-        whole = [min(held[scope], self.limit(scope)) for scope in scopes]
+        capacity_of_scope = [int(self.capacities[self.scope == scope].sum()) for scope in scopes]
+        whole = [min(capacity_of_scope[scope], self.limit(scope)) for scope in scopes]
         if not self.short:
             return sum(whole) >= self.groups
         for scope in scopes:
             here = (self.scope == scope) & (self.beside >= 0)
             if here.any() and self.limit_beside(scope) >= 0:
-                beside = held[scope] - int((self.whole - self.beside)[here].min())
+                beside = capacity_of_scope[scope] - int((self.capacities - self.beside)[here].min())
                 if sum(whole) - whole[scope] + min(beside, self.limit_beside(scope)) >= self.groups:
                     return True
         return False
