@@ -6,8 +6,7 @@ from time import monotonic
 from gkm.packing.batches.bounds import Bounds
 from gkm.packing.batches.exact import exact
 from gkm.packing.batches.instance import Instance
-from gkm.packing.batches.orders import best_order
-from gkm.packing.batches.packed import Packed, Packer
+from gkm.packing.batches.packed import Packed, Packer, best_order
 from gkm.packing.batches.relaxation import Relaxation, relaxation
 from gkm.packing.batches.values import Admitted, Batch, InvalidBatchError, Queued, Reached, Rejected
 from gkm.packing.inventory import Inventory
