@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from gkm.packing.batches.batch import plan_batch
+from gkm.packing.batches.batch import WhatIf, plan_batch, what_if
 from gkm.packing.batches.values import Admitted, Batch, InvalidBatchError, Queued, Rejected
-from gkm.packing.batches.what_if import WhatIf, what_if
 from gkm.packing.errors import TooLargeError
 from gkm.packing.fragmentation import Fragmentation, GroupKind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory

@@ -3,17 +3,23 @@
 What is searched are the nodes of each group, and how many of its spares are beside it. Whether pods and spares fit
 with such a choice is Hall's theorem over sets of nodes: no set has fewer slots than is confined to it. Branches are cut
 where what is decided costs as much as the best layout known, with the least that every further group costs.
+
+A search that ends early is followed by an integer program. It counts groups that are alike instead of telling them
+apart: a column says how many of them are on a set of nodes with so many spares beside them. Whatever takes a set of
+nodes flows to these nodes, none of which has more than its slots.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.nodes.demands import Costs, GroupDemand, NodeChoice, NodeSlots, Numbered, slots_of
-from gkm.packing.nodes.exact import best_choices
+from gkm.packing.program import Program, SearchLimits, weighted
 
 MAX_NODES = 8
 """Sets of nodes double with each."""
@@ -21,6 +27,7 @@ MAX_STEPS = 5_000
 """Choices that are looked at in a domain before the integer program is made: some 15 ms."""
 PROGRAM_STEPS = 10_000
 """What such a program counts as."""
+_LIMITS = SearchLimits(2_000)
 
 
 def least_costs(nodes: Sequence[NodeSlots], group: GroupDemand) -> Costs:
@@ -65,7 +72,7 @@ class Search:
         self._descend(free, (0, 0), [])
         if self.steps >= MAX_STEPS:
             self.steps += PROGRAM_STEPS
-            solved = best_choices(self._nodes, self._groups)
+            solved = _best_choices(self._nodes, self._groups)
             if solved is not None and solved[0] < self._best:
                 self._best, self._found = solved
         return self._as_layout() if self._found else None
@@ -178,3 +185,49 @@ class _Flow:
     def _allowed(self, nodes: int, at: int) -> int:
         harmed = (self._sets >> at & 1 == 1) & ((self._sets & nodes) != nodes)
         return int(min(self._left[at], self._free[harmed].min(initial=self._left[at])))
+
+
+def _best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[Costs, list[NodeChoice]] | None:
+    """Return what groups cost at least, the nodes of each, and the spares beside it; None if limits end the search."""
+    program, counted = Program(), Counter(groups)
+    columns: dict[GroupDemand, dict[NodeChoice, int]] = {}
+    needs: dict[int, dict[int, int]] = {}
+    for group, count in counted.items():
+        takes = sum(1 << at for at, node in enumerate(nodes) if group.scope in node.scopes)
+        found = columns[group] = {choice: program.column(count) for choice in _choices(nodes, group, takes)}
+        program.row(dict.fromkeys(found.values(), 1), least=count, most=count)
+        for (of, beside), column in found.items():
+            for some, pods in ((of, group.pods + beside), (takes & ~of, group.spares - beside)):
+                if pods:
+                    needs.setdefault(some, {})[column] = pods
+    taken: list[dict[int, int]] = [{} for _ in nodes]
+    for of, need in needs.items():
+        flows = {at: program.column(node.slots) for at, node in enumerate(nodes) if of >> at & 1}
+        for at, column in flows.items():
+            taken[at][column] = 1
+        program.row(weighted((1, need), (-1, dict.fromkeys(flows.values(), 1))), least=0, most=0)
+    for node, columns_of_node in zip(nodes, taken, strict=True):
+        program.row(columns_of_node, most=node.slots)
+    every = [item for found in columns.values() for item in found.items()]
+    shared = {column: choice.beside for choice, column in every}
+    pairs = {column: choice.nodes.bit_count() for choice, column in every}
+    order = {column: number for found in columns.values() for number, column in enumerate(found.values())}
+    try:
+        solution = program.solve([shared, pairs, order], _LIMITS)
+    except TooLargeError:
+        return None
+    if solution is None:
+        raise AssertionError("the nodes have slots enough")
+    chosen = {
+        group: iter([choice for choice, column in found.items() for _ in range(solution.values[column])])
+        for group, found in columns.items()
+    }
+    return (solution.reached[0], solution.reached[1]), [next(chosen[group]) for group in groups]
+
+
+def _choices(nodes: Sequence[NodeSlots], group: GroupDemand, takes: int) -> Iterator[NodeChoice]:
+    """Yield sets of nodes that hold the pods of a group and the spares beside it: those that cost least come first."""
+    some = [of for of in range(1 << len(nodes)) if of & ~takes == 0 and of.bit_count() <= group.pods]
+    holding = [of for of in some if slots_of(nodes, of) >= group.pods]
+    for of in sorted(holding, key=lambda of: (of.bit_count(), slots_of(nodes, of), of)):
+        yield from (NodeChoice(of, beside) for beside in range(group.spares * (of > 0) + 1))

@@ -1,7 +1,6 @@
 """What one more run would change is what the two batches say."""
 
-from gkm.packing.batches.batch import Queued, plan_batch
-from gkm.packing.batches.what_if import what_if
+from gkm.packing.batches.batch import Queued, plan_batch, what_if
 from gkm.packing.values import Location, Node, Request
 from hypothesis import given, settings
 from support.packing.batches_cases import small
