@@ -150,7 +150,7 @@ class _Builder:
         for kind, slots in offered.items():
             self.totals[kind] += slots
             if self.request.within:
-                self.of_areas[kind][self.capacity.inventory.places[domain][: self.request.within.depth]] += slots
+                self.of_areas[kind][self.capacity.inventory.places[domain][: self.request.depth]] += slots
         needs: dict[int, Terms] = {}
         for scope in sorted({scope for kind in offered for scope in kinds[kind]} if takes_groups else ()):
             reachable = sum(slots for kind, slots in offered.items() if scope in kinds[kind])
@@ -239,7 +239,7 @@ class _Builder:
                 if number not in columns:
                     columns[number] = program.column(1)
                 program.row({used[CostPart.DOMAINS][domain]: 1, columns[number]: -1}, most=0)
-            if self.request.within and self.request.within.depth == depth:
+            if self.request.within and self.request.depth == depth:
                 self.areas = {area: columns[number] for area, number in numbers.items()}
 
     def _spares(self) -> None:

@@ -60,11 +60,6 @@ class Within(StrEnum):
     CLUSTER = "cluster"
     REGION = "region"
 
-    @property
-    def depth(self) -> int:
-        """Return how many names of their places all domains of an area share."""
-        return {Within.BLOCK: 3, Within.CLUSTER: 2}.get(self, 1)
-
 
 MAX_GPUS = 10**9
 """No request names more: a thousand times the largest cluster, and far from where sums would overflow."""
@@ -78,11 +73,7 @@ class Ceiling:
     gpus: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of GPUs.
-
-        Raises:
-            ValueError: which scope.
-        """
+        """Raise ValueError where a scope gives an impossible number of GPUs."""
         if not 0 <= self.gpus <= MAX_GPUS:
             raise ValueError(f"scope {self.scope!r} gives {self.gpus} GPUs: 0 to {MAX_GPUS} are possible")
 
@@ -95,11 +86,7 @@ class Malleability:
     min_gpus: int
 
     def __post_init__(self) -> None:
-        """Refuse steps that lead nowhere.
-
-        Raises:
-            ValueError: what is wrong, in one sentence.
-        """
+        """Raise ValueError where steps or the smallest size are impossible."""
         if not (1 <= self.step_gpus <= MAX_GPUS and 1 <= self.min_gpus <= MAX_GPUS):
             raise ValueError(f"a malleable run has steps and a smallest size of 1 to {MAX_GPUS} GPUs")
 
@@ -161,7 +148,7 @@ class Request:
         """Return how many names of their places all domains of the run share: 4 where it may not spread, 0 for any."""
         if not self.may_spread:
             return 4
-        return self.within.depth if self.within else 0
+        return 0 if self.within is None else {Within.BLOCK: 3, Within.CLUSTER: 2}.get(self.within, 1)
 
     @property
     def size_step(self) -> int:
