@@ -56,10 +56,9 @@ class RegistryAccess:
                 plain_http=plain_http or known.plain_http,
                 ca_file=str(self.ca_file) if self.ca_file else known.ca_file,
             )
-        if not mirrored:
-            hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in hosts.items()}
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
-        return Registry(allowed, credentials_from_environment())
+        registry = Registry(allowed, credentials_from_environment())
+        return registry if mirrored else registry.without_mirrors()
 
     def pinned(self, reference: str) -> tuple[Registry, Reference]:
         """Resolve a reference once; return a client and the reference of exactly that digest."""

@@ -52,10 +52,10 @@ class ConfigInvalid(ValueError):
 class RegistryHost(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How GKM connects to one registry host.
 
-    GKM tries the hosts in `mirrors` first, with the same repository names, and checks their content like any other.
-    `auth_hosts` are further hosts that may receive the credentials. `credentials_secret` names a Secret with
-    credentials (.dockerconfigjson) in GKM's own namespace. GKM uses it for every cache whose image is on this host, or
-    on a host that this host mirrors.
+    GKM tries the hosts in `mirrors` first, with the same repository names, by containerd's mirror protocol (`ns`); it
+    checks their content like any other. `auth_hosts` are further hosts that may receive the credentials.
+    `credentials_secret` names a Secret with credentials (.dockerconfigjson) in GKM's own namespace. GKM uses it for
+    every cache whose image is on this host, or on a host that this host mirrors.
     """
 
     mirrors: list[str] = field(default_factory=list)

@@ -25,15 +25,17 @@ class Distribution:
     """A running distribution, plain HTTP."""
 
     host: str
+    data: Path
 
     @classmethod
     @contextmanager
     def start(
-        cls, directory: Path, *, htpasswd: bool = False, token: Mapping[str, str] | None = None
+        cls, directory: Path, *, htpasswd: bool = False, token: Mapping[str, str] | None = None, proxy: str = ""
     ) -> Iterator["Distribution"]:
         """Serve what is below `directory`/data on a free loopback port.
 
         `htpasswd` asks for USER and PASSWORD by Basic; `token` is the section of that name: who hands out tokens.
+        `proxy` is the address of a registry: a pull-through cache of that one, which accepts no push.
         """
         directory.mkdir(parents=True, exist_ok=True)
         host = f"127.0.0.1:{ports.free()}"
@@ -45,11 +47,11 @@ class Distribution:
         if token:
             auth = {"token": dict(token)}
         config = directory / "config.yaml"
-        config.write_text(_config(host, directory / "data", auth))
+        config.write_text(_config(host, directory / "data", auth, proxy))
         arguments: list[str | Path] = [peers.binary("distribution"), "serve", config]
         process = Process.start("distribution", arguments, directory / "distribution.log", _QUIET)
         try:
-            distribution = cls(host)
+            distribution = cls(host, directory / "data")
             process.ready(distribution._answers, "/v2/ answered", 15)
             yield distribution
         finally:
@@ -59,6 +61,11 @@ class Distribution:
     def url(self) -> str:
         return f"http://{self.host}"
 
+    def has_blob(self, repository: str, digest: str) -> bool:
+        """Return whether a blob is stored, and linked to its repository."""
+        storage = self.data / "docker/registry/v2/repositories"
+        return (storage / repository / "_layers/sha256" / digest.removeprefix("sha256:") / "link").exists()
+
     def _answers(self) -> bool:
         try:
             status = Target(self.host, "").request("GET", "/v2/")[0]
@@ -67,7 +74,7 @@ class Distribution:
         return status in (http.HTTPStatus.OK, http.HTTPStatus.UNAUTHORIZED)
 
 
-def _config(host: str, data: Path, auth: Mapping[str, Any]) -> str:
+def _config(host: str, data: Path, auth: Mapping[str, Any], proxy: str) -> str:
     """Return the configuration; JSON is YAML too."""
     config = {
         "version": "0.1",
@@ -79,5 +86,6 @@ def _config(host: str, data: Path, auth: Mapping[str, Any]) -> str:
         },
         "http": {"addr": host, "secret": "of the testbed"},
         **({"auth": auth} if auth else {}),
+        **({"proxy": {"remoteurl": proxy}} if proxy else {}),
     }
     return json.dumps(config, indent=1)

@@ -1,5 +1,6 @@
 """Download the blobs of an image: several at once, each verified whole, each resumed where an earlier pull stopped."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from threading import Event
 
 from gkm.api import msgspec_warmup
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.logs import fields
 from gkm.images.local_image import write_all
 from gkm.images.manifest import Descriptor
 from gkm.images.pulling.blob_files import BlobFiles
@@ -16,9 +18,15 @@ from gkm.images.reference import Reference
 from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.registry import Registry
 
+_LOG = logging.getLogger(__name__)
+
 CONNECTIONS = 3
 """The number of blobs of an image that are fetched at once, because a registry serves a whole fleet."""
 _READ_BYTES = 1 << 20
+
+
+class _DownloadStopped(Exception):
+    """The download of another blob failed, so that this one must not send a further request."""
 
 
 @dataclass(slots=True)
@@ -57,13 +65,14 @@ class ImageDownload:
 
     def _download_blob(self, number: int, blob: Descriptor) -> Path:
         target = self.work / f"layer-{number}"
-        # A wrong digest may come from the resumed bytes: blame the registry only after a download from the first byte.
-        if not self._fetch(blob, target, is_retry=False):
-            self._fetch(blob, target, is_retry=True)
+        # A wrong digest may come from the resumed bytes or from a mirror: blame the registry only after a download of
+        # every byte from the registry itself.
+        if not self._fetch(self.registry, blob, target, is_retry=False):
+            self._fetch(self.registry.without_mirrors(), blob, target, is_retry=True)
         return target
 
-    def _fetch(self, blob: Descriptor, target: Path, *, is_retry: bool) -> bool:
-        """Fetch a blob; return False for a digest mismatch after a resume: the caller retries from the first byte."""
+    def _fetch(self, registry: Registry, blob: Descriptor, target: Path, *, is_retry: bool) -> bool:
+        """Fetch a blob; return False for a digest mismatch that may not be the registry's fault: the caller retries."""
         with self.files.locked(self.ref, blob, lambda: self._count(0)) as locked:
 
             def write(part: bytes) -> None:
@@ -76,12 +85,14 @@ class ImageDownload:
             self._count(resumed_bytes)
             os.ftruncate(locked.descriptor, resumed_bytes)
             try:
-                self.registry.blob(self.ref, download)
+                registry.blob(self.ref, download)
             except GKMError as error:
                 if error.reason is not Reason.REGISTRY_UNAVAILABLE:
                     locked.path.unlink()  # the received bytes are useless for a resume
-                if is_retry or not resumed_bytes or error.reason is not Reason.DIGEST_MISMATCH:
+                from_elsewhere = resumed_bytes or registry.has_mirrors(self.ref)
+                if is_retry or not from_elsewhere or error.reason is not Reason.DIGEST_MISMATCH:
                     raise
+                _LOG.warning("blob fetched again", extra=fields(image=str(self.ref), why=str(error)))
                 self._count(-download.received)
                 return False
             locked.finalize(target)
@@ -90,7 +101,7 @@ class ImageDownload:
     def _count(self, count: int) -> None:
         """Count received bytes; raise if the download of another blob of the image failed."""
         if self._stop.is_set():
-            raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the download of another layer failed")
+            raise _DownloadStopped
         self.on_bytes(count)
 
 

@@ -47,6 +47,7 @@ class RegistryHosts:
         self._transports: LRUCache[str, Transport] = LRUCache(MAX_HOSTS)
         self._authorizers: LRUCache[str, Authorizer] = LRUCache(MAX_HOSTS)
         self._end = math.inf
+        self._mirrored = True
 
     def with_credentials(self, credentials: Credentials) -> Self:
         """Return the same hosts for another tenant: connections are shared, credentials and tokens are not.
@@ -64,9 +65,29 @@ class RegistryHosts:
         other._end = min(self._end, time.monotonic() + seconds)  # noqa: SLF001 -- a copy of this object
         return other
 
+    def without_mirrors(self) -> Self:
+        """Return the same hosts, which read every image from its registry itself."""
+        other = copy(self)
+        other._mirrored = False  # noqa: SLF001 -- a copy of this object
+        return other
+
+    def has_mirrors(self, ref: Reference) -> bool:
+        """Return whether another host than the registry may send the content of a reference."""
+        return len(self.sources(ref)) > 1
+
     def deadline(self, size: int = 0) -> float:
         """Return the deadline (time.monotonic()) of an exchange that starts now and has a body of `size` bytes."""
         return min(self._end, time.monotonic() + self.limits.request + size / self.limits.min_rate)
+
+    def deadline_at(self, source: str, ref: Reference, size: int = 0) -> float:
+        """Return the deadline of an exchange with one source of an image.
+
+        A mirror that hangs uses at most half of the time of a series (`within`): the next source gets the rest.
+        """
+        if source == ref.registry:
+            return self.deadline(size)
+        now = time.monotonic()
+        return min(self.deadline(size), now + (self._end - now) / 2)
 
     def sources(self, ref: Reference) -> list[str]:
         """Return the hosts that may have the image: the mirrors of its registry, then the registry itself.
@@ -75,7 +96,7 @@ class RegistryHosts:
             GKMError: NOT_ALLOWED.
         """
         self.check_allowed(ref)
-        return self._config.sources(ref.registry)
+        return self._config.sources(ref.registry) if self._mirrored else [ref.registry]
 
     def check_allowed(self, ref: Reference) -> None:
         """Check that the configuration allows the registry of a reference, by its name only; sends no request.

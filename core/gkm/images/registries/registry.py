@@ -1,13 +1,16 @@
 """Read from registries by the OCI distribution specification 1.1; verify every byte before handing it out."""
 
+import logging
 import re
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.logs import fields
 from gkm.images.local_image import wrong_blob
 from gkm.images.manifest import (
     ACCEPTED_MEDIA_TYPES,
@@ -20,8 +23,12 @@ from gkm.images.manifest import (
 from gkm.images.reference import Reference
 from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.hosts import RegistryHosts, failure
+from gkm.images.registries.mirrors import path_at
 from gkm.images.registries.responses import read_body, read_chunks
 from gkm.images.registries.transport import NOT_FOUND, OK, RegistryRequest
+
+_LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MAX_RESUMES = 5
 """The number of resumes of a broken blob download; an attempt that received bytes is not a failure."""
@@ -33,12 +40,29 @@ MAX_REFERRERS = 4_096
 """The sum over all pages. gkm.images.signatures.discovery reads 64 of them."""
 _NO_REFERRERS_API = frozenset({400, 405, 406, 501})
 """The statuses besides 404 of registries without the referrers API."""
+_FAULTS_OF_A_SOURCE = frozenset(
+    {
+        Reason.NOT_FOUND,
+        Reason.UNAUTHORIZED,
+        Reason.NOT_ALLOWED,
+        Reason.REGISTRY_UNAVAILABLE,
+        Reason.DIGEST_MISMATCH,
+        Reason.METADATA_INVALID,
+        Reason.TOO_LARGE,
+        Reason.UNSAFE_CONTENT,
+    }
+)
+"""What a source can be at fault for; a full disk, for example, is no reason to read the image from another source."""
 _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
 
 
 class Registry(RegistryHosts):
-    """All registries that the configuration allows. Thread-safe."""
+    """All registries that the configuration allows. Thread-safe.
+
+    Every read goes to the mirrors first, also that of a tag, as with containerd's default capabilities of a host. A
+    mirror that lacks an object, fails or sends wrong bytes costs a log line; the registry itself has the last word.
+    """
 
     def resolve(self, ref: Reference) -> str:
         """Return the digest that a reference names now, computed from the bytes and never taken from a header alone.
@@ -55,43 +79,18 @@ class Registry(RegistryHosts):
         Raises:
             GKMError: as `resolve`; DIGEST_MISMATCH when the registry sends other bytes; TOO_LARGE beyond `limit` bytes.
         """
-        deadline = self.deadline()
-        with self._read(
-            ref, f"manifests/{ref.target}", {"Accept": ", ".join(ACCEPTED_MEDIA_TYPES)}, deadline
-        ) as response:
-            media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
-            manifest = Manifest.from_bytes(read_body(response, limit, deadline), media_type)
-        if ref.digest and manifest.digest != ref.digest:
-            raise GKMError(
-                Reason.DIGEST_MISMATCH,
-                f"{ref.name} answers {ref.digest} with a manifest whose digest is {manifest.digest}: it was changed",
-            )
-        if media_type not in ACCEPTED_MEDIA_TYPES:
-            raise GKMError(Reason.METADATA_INVALID, f"{ref} is {media_type[:100]!r}, not an image")
-        return manifest
+        return self._from_first_source(ref, lambda source: self._manifest_from(source, ref, limit))
 
     def blob(self, ref: Reference, download: BlobDownload) -> None:
         """Download the rest of a blob; its written bytes are valid only when this function returns.
 
-        A download that breaks off resumes as long as each attempt receives bytes.
+        A download that breaks off resumes as long as each attempt receives bytes, and then at the next source.
 
         Raises:
-            GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length.
+            GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length, which may be those of a mirror
+                (`has_mirrors`): a caller that can start again does so with `without_mirrors`.
         """
-        failures = 0
-        while download.missing > 0:
-            before = download.received
-            try:
-                self._download_rest(ref, download)
-                break
-            except GKMError as error:
-                failures += 1
-                if (
-                    error.reason is not Reason.REGISTRY_UNAVAILABLE
-                    or download.received == before
-                    or failures > MAX_RESUMES
-                ):
-                    raise
+        self._from_first_source(ref, lambda source: self._blob_from(source, ref, download))
         download.verify(ref.name)
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
@@ -104,9 +103,13 @@ class Registry(RegistryHosts):
             raise GKMError(
                 Reason.TOO_LARGE, f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
             )
-        parts: list[bytes] = []
-        self.blob(ref, BlobDownload(descriptor, parts.append))
-        return b"".join(parts)
+        try:
+            return self._small_blob(ref, descriptor)
+        except GKMError as error:
+            if error.reason is not Reason.DIGEST_MISMATCH or not self.has_mirrors(ref):
+                raise
+            _LOG.warning("wrong bytes, perhaps of a mirror", extra=fields(image=str(ref), why=str(error)))
+            return self.without_mirrors()._small_blob(ref, descriptor)  # noqa: SLF001 -- a copy of this object
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
         """Return the referrers of a pinned image, from the referrers API or else from its fallback tag.
@@ -114,13 +117,58 @@ class Registry(RegistryHosts):
         Raises:
             GKMError: as `manifest`; TOO_LARGE beyond MAX_REFERRER_BYTES or MAX_REFERRERS.
         """
+        found = self._from_first_source(ref, lambda source: self._referrers_from(source, ref))
+        return self._fallback_referrers(ref) if found is None else found
+
+    def _manifest_from(self, source: str, ref: Reference, limit: int) -> Manifest:
+        accepted = {"Accept": ", ".join(ACCEPTED_MEDIA_TYPES)}
+        deadline = self.deadline_at(source, ref)
+        with self._read(source, ref, f"manifests/{ref.target}", accepted, deadline) as response:
+            media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
+            manifest = Manifest.from_bytes(read_body(response, limit, deadline), media_type)
+        if ref.digest and manifest.digest != ref.digest:
+            raise GKMError(
+                Reason.DIGEST_MISMATCH,
+                f"{ref.name} answers {ref.digest} with a manifest whose digest is {manifest.digest}: it was changed",
+            )
+        if media_type not in ACCEPTED_MEDIA_TYPES:
+            raise GKMError(Reason.METADATA_INVALID, f"{ref} is {media_type[:100]!r}, not an image")
+        return manifest
+
+    def _blob_from(self, source: str, ref: Reference, download: BlobDownload) -> None:
+        failures = 0
+        while download.missing > 0:
+            before = download.received
+            try:
+                self._download_rest(source, ref, download)
+                return
+            except GKMError as error:
+                failures += 1
+                if (
+                    error.reason is not Reason.REGISTRY_UNAVAILABLE
+                    or download.received == before
+                    or failures > MAX_RESUMES
+                ):
+                    raise
+
+    def _small_blob(self, ref: Reference, descriptor: Descriptor) -> bytes:
+        parts: list[bytes] = []
+        self.blob(ref, BlobDownload(descriptor, parts.append))
+        return b"".join(parts)
+
+    def _referrers_from(self, source: str, ref: Reference) -> list[Descriptor] | None:
+        """Return the list of one source, None from a registry without the API.
+
+        Raises:
+            GKMError: as `referrers`; NOT_FOUND from a mirror without a list, which may be older than the signatures.
+        """
         found: list[Descriptor] = []
         remaining = MAX_REFERRER_BYTES
         path = f"referrers/{ref.target}"
         for _ in range(MAX_REFERRER_PAGES):
-            deadline = self.deadline()
+            deadline = self.deadline_at(source, ref)
             try:
-                with self._read(ref, path, {"Accept": OCI_INDEX}, deadline) as response:
+                with self._read(source, ref, path, {"Accept": OCI_INDEX}, deadline) as response:
                     raw = read_body(response, remaining, deadline)
                     following = _NEXT_PAGE.search(response.headers.get("Link", ""))
                 remaining -= len(raw)
@@ -130,12 +178,15 @@ class Registry(RegistryHosts):
             except GKMError as error:
                 if error.reason is Reason.TOO_LARGE:
                     raise _too_many_referrers(ref) from None
-                if found or error.reason not in (Reason.NOT_FOUND, Reason.METADATA_INVALID):
+                is_registry = source == ref.registry
+                if found or not is_registry or error.reason not in (Reason.NOT_FOUND, Reason.METADATA_INVALID):
                     raise
-                return self._fallback_referrers(ref)  # also where another service answers in place of the API
+                return None  # also where another service answers in place of the API
             if following is None:
                 break
             path = f"referrers/{ref.target}?{following[1]}"
+        if not found and source != ref.registry:
+            raise GKMError(Reason.NOT_FOUND, f"{source} lists nothing that is attached to {ref}")
         return found
 
     def _fallback_referrers(self, ref: Reference) -> list[Descriptor]:
@@ -152,11 +203,11 @@ class Registry(RegistryHosts):
             raise _too_many_referrers(ref)
         return found
 
-    def _download_rest(self, ref: Reference, download: BlobDownload) -> None:
+    def _download_rest(self, source: str, ref: Reference, download: BlobDownload) -> None:
         """Receive the missing bytes of a blob from one response."""
-        deadline = self.deadline(download.missing)
+        deadline = self.deadline_at(source, ref, download.missing)
         headers = {"Range": f"bytes={download.received}-"} if download.received else {}
-        with self._read(ref, f"blobs/{download.descriptor.digest}", headers, deadline) as response:
+        with self._read(source, ref, f"blobs/{download.descriptor.digest}", headers, deadline) as response:
             before = download.received
             known = before if response.status == OK else 0
             range_sent = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
@@ -184,27 +235,31 @@ class Registry(RegistryHosts):
         if count < (seconds - self.limits.request) * self.limits.min_rate:
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
 
+    def _from_first_source(self, ref: Reference, read: Callable[[str], T]) -> T:
+        """Return what `read` gets from the first source that has it; only the registry's own failure counts."""
+        *mirrors, registry = self.sources(ref)
+        for mirror in mirrors:
+            try:
+                return read(mirror)
+            except GKMError as error:
+                if error.reason not in _FAULTS_OF_A_SOURCE:
+                    raise
+                level = logging.DEBUG if error.reason is Reason.NOT_FOUND else logging.WARNING
+                _LOG.log(level, "mirror skipped", extra=fields(mirror=mirror, image=str(ref), why=str(error)))
+        return read(registry)
+
     @contextmanager
-    def _read(self, ref: Reference, path: str, headers: dict[str, str], deadline: float) -> Iterator[BaseHTTPResponse]:
-        """Yield the response of the first source that has the object; only the registry's own failure counts."""
-        for source in self.sources(ref):
-            last = source == ref.registry
-            with ExitStack() as stack:
-                try:
-                    request = RegistryRequest("GET", self.url(source, ref.repository, path), headers)
-                    sent = self.send(source, ref.repository, request, "pull", deadline)
-                    response = stack.enter_context(sent)
-                except GKMError:
-                    if last:
-                        raise
-                    continue
-                if response.status in (OK, _PARTIAL):
-                    yield response
-                    return
+    def _read(
+        self, source: str, ref: Reference, path: str, headers: dict[str, str], deadline: float
+    ) -> Iterator[BaseHTTPResponse]:
+        """Yield the response of one source, the registry or a mirror of it."""
+        url = self.url(source, ref.repository, path_at(source, ref.registry, path))
+        request = RegistryRequest("GET", url, headers, has_alternative=source != ref.registry)
+        with self.send(source, ref.repository, request, "pull", deadline) as response:
+            if response.status not in (OK, _PARTIAL):
                 missing = path.startswith("referrers/") and response.status in _NO_REFERRERS_API
-                error = failure(ref, NOT_FOUND if missing else response.status, "read")
-            if last:
-                raise error
+                raise failure(ref, NOT_FOUND if missing else response.status, "read")
+            yield response
 
 
 def _too_many_referrers(ref: Reference) -> GKMError:

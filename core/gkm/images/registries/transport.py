@@ -63,6 +63,8 @@ class RegistryRequest:
     """One request; `url` is absolute. Only the registry's own host receives `secret`, the Authorization value.
 
     A callable `body` produces the bytes anew for each of at most `attempts` attempts; it needs a Content-Length header.
+    `has_alternative`: another host may have the object, so only 429 is worth a retry: the load of a busy mirror must
+    not move to the registry at once.
     """
 
     method: str
@@ -71,6 +73,12 @@ class RegistryRequest:
     secret: str = field(default="", repr=False)
     body: bytes | Callable[[], Iterable[bytes]] | None = field(default=None, repr=False)
     attempts: int = MAX_ATTEMPTS
+    has_alternative: bool = False
+
+    @property
+    def retryable_statuses(self) -> frozenset[int]:
+        """Return the statuses after which the same host gets the request again."""
+        return frozenset({TOO_MANY_REQUESTS}) if self.has_alternative else RETRYABLE_STATUSES
 
 
 class Transport:
@@ -175,7 +183,8 @@ class Transport:
             try:
                 response = self._follow(request, exchange)
             except HTTPError as error:
-                if attempt == request.attempts or time.monotonic() + pause >= exchange.deadline:
+                late = time.monotonic() + pause >= exchange.deadline
+                if request.has_alternative or attempt == request.attempts or late:
                     # The timer shuts the sockets down, which looks like a broken connection.
                     if exchange.expired:
                         raise self.unreachable(TIMED_OUT) from error
@@ -183,7 +192,7 @@ class Transport:
             else:
                 pause = retry_delay(attempt + 1, response.headers.get("Retry-After", ""))
                 late = time.monotonic() + pause >= exchange.deadline
-                if response.status not in RETRYABLE_STATUSES or attempt == request.attempts or late:
+                if response.status not in request.retryable_statuses or attempt == request.attempts or late:
                     return response
                 response.close()
             time.sleep(pause)

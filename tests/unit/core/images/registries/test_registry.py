@@ -168,20 +168,6 @@ def test_the_mirror_comes_first_and_the_registry_after_its_failure(site: Site, b
         assert client.manifest(site.ref).digest == site.ref.digest
 
 
-def test_a_mirror_that_lies_is_found_out(site: Site) -> None:
-    with RealRegistry.start() as mirror:
-        hosts = {
-            site.real.host: RegistryHost(plain_http=True, mirrors=[mirror.host]),
-            mirror.host: RegistryHost(plain_http=True),
-        }
-        mirror.misbehave(
-            faults.Fault("manifests/", lambda _: faults.Answer(200, {"Content-Type": site.image.media_type}, b"{}"))
-        )
-        with pytest.raises(GKMError) as caught:
-            Registry(Registries(hosts=hosts), limits=LIMITS).manifest(site.ref)
-        assert caught.value.reason is Reason.DIGEST_MISMATCH
-
-
 @pytest.mark.parametrize("code", [301, 307, 308])
 def test_a_redirect_loop_fails(site: Site, code: int) -> None:
     site.real.misbehave(faults.redirected("manifests/", f"/v2/{site.ref.repository}/manifests/x", code))
