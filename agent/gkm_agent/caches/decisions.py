@@ -20,6 +20,10 @@ from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 TRANSIENT_BACKOFF = Backoff(5.0, 600.0)
 PERMANENT_BACKOFF = Backoff(60.0, 1800.0)
 """A permanent failure has retries too: a user can push or sign an image without a change of the object."""
+SPREAD = 0.5
+"""The part of a pause by which the pauses of nodes differ: a new cache makes every node start within a second."""
+LONGEST_PAUSE_SECONDS = PERMANENT_BACKOFF.cap * (1.0 + SPREAD)
+"""Longer than what a registry may request (gkm.images.registries.responses), spread included."""
 MAX_MESSAGE = 1024
 
 
@@ -181,12 +185,23 @@ def verdict_pointer(
 
 
 def next_attempt(
-    wanted: WantedCache, previous: Attempt | None, *, transient: bool, now: float, jitter: float
+    wanted: WantedCache,
+    previous: Attempt | None,
+    *,
+    transient: bool,
+    now: float,
+    jitter: float,
+    retry_after: float = 0.0,
 ) -> Attempt:
-    """Return the attempt with its next retry after a failure; `jitter` in [0, 1) spreads the nodes over time."""
+    """Return the attempt with its next retry after a failure; `jitter` in [0, 1) spreads the nodes over time.
+
+    A registry that is overloaded requests the same pause, `retry_after`, from every node: no node retries before it,
+    and they spread over half of it, or over the pause of their own backoff where that is longer.
+    """
     count = previous.count + 1 if previous is not None and previous.wanted == wanted else 1
     pause = (TRANSIENT_BACKOFF if transient else PERMANENT_BACKOFF).longest_pause(count)
-    return Attempt(wanted, count, now + pause * (0.8 + 0.4 * jitter))
+    ours = pause * (1.0 - SPREAD + 2.0 * SPREAD * jitter)
+    return Attempt(wanted, count, now + max(ours, retry_after * (1.0 + SPREAD * jitter)))
 
 
 def bounded(message: str) -> str:
@@ -252,7 +267,7 @@ def _pull_or_retry(
     attempt = observed.attempt
     waits = attempt is not None and attempt.wanted == wanted and now < attempt.next_try
     # A pause longer than the longest possible one means that the clock was set back.
-    if attempt is not None and waits and attempt.next_try - now <= PERMANENT_BACKOFF.cap * 1.2:
+    if attempt is not None and waits and attempt.next_try - now <= LONGEST_PAUSE_SECONDS:
         return RetryAt(attempt.next_try)
     return StartPull(digest, serving)
 

@@ -44,6 +44,8 @@ class Failure:
     """Whether the pointer on disk has the failure; a full disk refuses it."""
     still_served: bool = False
     """Whether the cache stays Ready despite the failure."""
+    retry_after: float = 0.0
+    """The pause in seconds that the registry requested."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,8 @@ class PullJob:
         except GKMError as error:
             verdict = self._unless_revoked(error)
         if verdict.verified is None and not verdict.allowed:
-            verdict = self._unless_revoked(GKMError(verdict.reason, verdict.message))
+            undecided = GKMError(verdict.reason, verdict.message, retry_after=verdict.retry_after)
+            verdict = self._unless_revoked(undecided)
         if not verdict.allowed:
             raise GKMError(verdict.reason, verdict.message)
         return verdict
@@ -192,7 +195,7 @@ class PullJob:
 def failure_of(error: Exception) -> Failure:
     """Return the failure of a cache that an exception caused."""
     if isinstance(error, GKMError):
-        return Failure(error.reason, _text(str(error)), error.transient)
+        return Failure(error.reason, _text(str(error)), error.transient, retry_after=error.retry_after)
     if isinstance(error, OSError):
         reason = Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
         return Failure(reason, _text(f"the disk of this node failed: {error}"), transient=True)

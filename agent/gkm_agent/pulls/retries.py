@@ -41,6 +41,7 @@ class RetrySchedule:
             wanted,
             self._attempts.get(wanted.ref),
             transient=failure.transient,
+            retry_after=failure.retry_after,
             now=self._clock(),
             jitter=random.random(),  # noqa: S311 -- spreads load, hides nothing
         )

@@ -63,13 +63,22 @@ class GKMError(Exception):
 
     The command line replaces a hint that is a `Remedy` by its own text; `about` is the registry that the hint is for.
     `detail` is a cause that users of the cluster must not see; only logs and the command line show it, with
-    `detail_hint` as the hint.
+    `detail_hint` as the hint. `retry_after` is the pause in seconds that an overloaded server requested, 0 without one.
     """
 
     def __init__(
-        self, reason: Reason, message: str, hint: str = "", about: str = "", *, detail: str = "", detail_hint: str = ""
+        self,
+        reason: Reason,
+        message: str,
+        hint: str = "",
+        about: str = "",
+        *,
+        detail: str = "",
+        detail_hint: str = "",
+        retry_after: float = 0.0,
     ) -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
+        self.retry_after = retry_after
         self.detail = detail
         self.detail_hint = detail_hint
         self.reason = reason

@@ -19,7 +19,7 @@ from urllib3 import BaseHTTPResponse
 from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.lru import LRUCache
 from gkm.images.manifest import decode
-from gkm.images.registries.responses import read_body
+from gkm.images.registries.responses import read_body, requested_pause
 from gkm.images.registries.transport import FORBIDDEN, OK, UNAUTHORIZED, RegistryRequest, Transport
 
 MAX_TOKEN_BYTES = 64 << 10
@@ -175,7 +175,8 @@ def _token(transport: Transport, challenge: Challenge, login: Login, scope: str,
         if response.status in _REFUSALS:
             return None
         if response.status != OK:
-            raise transport.unavailable(f"its token server answers {response.status}")
+            pause = requested_pause(response.headers.get("Retry-After", ""))
+            raise transport.unavailable(f"its token server answers {response.status}", retry_after=pause)
         return _token_in(response, deadline)
 
 

@@ -16,6 +16,7 @@ from gkm.images.registries.auth import Authorizer, Credentials
 from gkm.images.registries.connections import not_public
 from gkm.images.registries.credentials import Keyring
 from gkm.images.registries.host_rules import HostRules
+from gkm.images.registries.responses import requested_pause
 from gkm.images.registries.transport import (
     FORBIDDEN,
     NOT_FOUND,
@@ -147,8 +148,11 @@ class RegistryHosts:
         return self._transports.get_or_create(host, lambda: Transport(self._config, host, limits=self.limits))
 
 
-def failure(ref: Reference, status: int, verb: str) -> GKMError:
-    """Return the error for an unexpected response status; `verb` names the attempted operation ("read", "written")."""
+def failure(ref: Reference, status: int, verb: str, retry_after: str = "") -> GKMError:
+    """Return the error for an unexpected response status; `verb` names the attempted operation ("read", "written").
+
+    `retry_after` is the header of the response.
+    """
     if status in (UNAUTHORIZED, FORBIDDEN):
         return GKMError(
             Reason.UNAUTHORIZED,
@@ -159,4 +163,5 @@ def failure(ref: Reference, status: int, verb: str) -> GKMError:
     if status == NOT_FOUND:
         return GKMError(Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest")
     hint = "it limits how often it is asked: try again later, or log in" if status == TOO_MANY_REQUESTS else ""
-    return GKMError(Reason.REGISTRY_UNAVAILABLE, f"{ref} cannot be {verb}: the registry answers {status}", hint)
+    message = f"{ref} cannot be {verb}: the registry answers {status}"
+    return GKMError(Reason.REGISTRY_UNAVAILABLE, message, hint, retry_after=requested_pause(retry_after))

@@ -10,7 +10,7 @@ from gkm.images.manifest import Descriptor, Manifest
 from gkm.images.reference import Reference
 from gkm.images.registries.hosts import failure
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.responses import read_body, retry_delay
+from gkm.images.registries.responses import MAX_DELAY_SECONDS, read_body, retry_delay
 from gkm.images.registries.transport import MAX_ATTEMPTS, NOT_FOUND, OK, RETRYABLE_STATUSES, RegistryRequest
 
 MAX_RESPONSE_BYTES = 64 << 10
@@ -68,7 +68,7 @@ def blob_exists(registry: Registry, ref: Reference, descriptor: Descriptor) -> b
     request = RegistryRequest("HEAD", registry.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
     with registry.send(ref.registry, ref.repository, request, _ACTIONS, registry.deadline()) as response:
         if response.status not in (OK, NOT_FOUND):
-            raise failure(ref, response.status, "written")
+            raise failure(ref, response.status, "written", response.headers.get("Retry-After", ""))
         return bool(response.status == OK)
 
 
@@ -90,28 +90,26 @@ def _store(registry: Registry, ref: Reference, blob: LocalBlob, counter: ByteCou
         session = _session(registry, ref, deadline)
         url = f"{session}{'&' if '?' in session else '?'}digest={quote(blob.descriptor.digest)}"
         request = RegistryRequest("PUT", url, headers, body=body, attempts=1)
-        retry_after = ""
         try:
             with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
-                if response.status in RETRYABLE_STATUSES:
-                    retry_after = response.headers.get("Retry-After", "")
                 if response.status != _CREATED:
-                    raise _refusal(ref, response.status)
+                    raise _refusal(ref, response.status, response.headers.get("Retry-After", ""))
                 read_body(response, MAX_RESPONSE_BYTES, deadline)
                 return
         except GKMError as error:
-            pause = retry_delay(attempt + 1, retry_after)
-            late = time.monotonic() + pause >= deadline
+            pause = retry_delay(attempt + 1, error.retry_after)
+            late = error.retry_after > MAX_DELAY_SECONDS or time.monotonic() + pause >= deadline
             if error.reason is not Reason.REGISTRY_UNAVAILABLE or attempt == MAX_ATTEMPTS or late:
                 raise
         time.sleep(pause)
 
 
-def _refusal(ref: Reference, status: int) -> GKMError:
-    cause = failure(ref, status, "written")
+def _refusal(ref: Reference, status: int, retry_after: str) -> GKMError:
+    cause = failure(ref, status, "written", retry_after)
     if status not in RETRYABLE_STATUSES:
         return cause
-    return GKMError(cause.reason, cause.message, "try again later: stored blobs are not sent again")
+    hint = "try again later: stored blobs are not sent again"
+    return GKMError(cause.reason, cause.message, hint, retry_after=cause.retry_after)
 
 
 def _read(blob: LocalBlob) -> Iterator[bytes]:
@@ -136,6 +134,6 @@ def _write(
     """Send a write request; return the headers of the response."""
     with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
         if response.status != expected:
-            raise failure(ref, response.status, "written")
+            raise failure(ref, response.status, "written", response.headers.get("Retry-After", ""))
         read_body(response, MAX_RESPONSE_BYTES, deadline)
         return response.headers

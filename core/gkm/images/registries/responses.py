@@ -8,11 +8,14 @@ from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import HTTPError, InvalidHeader
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.pacing import Backoff
 
 CHUNK_BYTES = 256 << 10
 MAX_DELAY_SECONDS = 5.0
-"""No worker waits longer than this before a retry; the caller retries later."""
-_STEP_SECONDS = 0.2
+"""The longest pause, before its spread, that a worker waits for; a registry that requests more is retried later."""
+MAX_RETRY_AFTER_SECONDS = 1200.0
+"""A registry that requests more, by mistake or in bad faith, is retried after this time and its spread."""
+_BACKOFF = Backoff(0.4, MAX_DELAY_SECONDS)
 
 
 def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[bytes]:
@@ -54,13 +57,21 @@ def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
     return body.getvalue()
 
 
-def retry_delay(attempt: int, retry_after: str = "") -> float:
-    """Return the seconds to wait before the attempt with this number, which is at least 2.
+def requested_pause(retry_after: str) -> float:
+    """Return the seconds until a retry that the header Retry-After requests, at most MAX_RETRY_AFTER_SECONDS.
 
-    `retry_after` is the header, a number or a date (RFC 9110, section 10.2.3); anything else counts as 0.
+    The header is a number or a date (RFC 9110, section 10.2.3); anything else counts as 0.
     """
     try:
         requested = Retry().parse_retry_after(retry_after[:64])
     except (InvalidHeader, ValueError, OverflowError):
-        requested = 0.0
-    return min(max(requested, _STEP_SECONDS * (attempt - 1)), MAX_DELAY_SECONDS)
+        return 0.0
+    return min(max(requested, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+def retry_delay(attempt: int, requested: float = 0.0) -> float:
+    """Return the seconds to wait before the attempt with this number, which is at least 2.
+
+    Every client of a registry gets the same answer, so each waits for another time.
+    """
+    return _BACKOFF.pause(attempt - 1, min(requested, MAX_DELAY_SECONDS))

@@ -30,7 +30,7 @@ from gkm.images.registries.connections import (
 )
 from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.proxies import InvalidProxy, Proxy, proxy_for
-from gkm.images.registries.responses import retry_delay
+from gkm.images.registries.responses import MAX_DELAY_SECONDS, requested_pause, retry_delay
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,6 +108,8 @@ class Transport:
     def send(self, request: RegistryRequest, deadline: float) -> Iterator[BaseHTTPResponse]:
         """Yield the response with its body unread; 429 and 5xx are retried within the deadline.
 
+        A registry that requests a longer pause than a worker waits for gets no retry here; the caller retries later.
+
         The whole exchange, including the caller's reading of the body, ends at `deadline` (time.monotonic()). If the
         block leaves a part of the body unread, the connection is closed.
 
@@ -156,10 +158,10 @@ class Transport:
             )
         return target.url
 
-    def unavailable(self, detail: str, hint: str = "") -> GKMError:
+    def unavailable(self, detail: str, hint: str = "", retry_after: float = 0.0) -> GKMError:
         """Return the error for a registry that gives an unexpected answer."""
         what = f"registry {self.registry} is not available: {detail}"
-        return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry)
+        return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry, retry_after=retry_after)
 
     def unreachable(self, detail: str, hint: str = "") -> GKMError:
         """Return the error for a registry that does not answer at all, and log the cause."""
@@ -190,8 +192,10 @@ class Transport:
                         raise self.unreachable(TIMED_OUT) from error
                     raise self.unreachable(*describe_error(error)) from error
             else:
-                pause = retry_delay(attempt + 1, response.headers.get("Retry-After", ""))
-                late = time.monotonic() + pause >= exchange.deadline
+                requested = requested_pause(response.headers.get("Retry-After", ""))
+                pause = retry_delay(attempt + 1, requested)
+                later = requested > MAX_DELAY_SECONDS and not request.has_alternative
+                late = later or time.monotonic() + pause >= exchange.deadline
                 if response.status not in request.retryable_statuses or attempt == request.attempts or late:
                     return response
                 response.close()

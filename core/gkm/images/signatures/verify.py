@@ -48,6 +48,8 @@ class Verdict:
     findings: tuple[SignatureFinding, ...] = ()
     detail: str = ""
     """The `detail` of the GKMError that prevented verification."""
+    retry_after: float = 0.0
+    """The pause in seconds that the registry requested when it prevented verification."""
 
     @property
     def signers(self) -> tuple[Signer, ...]:
@@ -229,7 +231,8 @@ def _list(texts: Sequence[str], separator: str, shown: int = MAX_LISTED) -> str:
 
 
 def _undetermined(error: GKMError, findings: tuple[SignatureFinding, ...] = ()) -> Verdict:
-    return Verdict(None, allowed=False, reason=error.reason, message=str(error), findings=findings, detail=error.detail)
+    open_verdict = Verdict(None, allowed=False, reason=error.reason, message=str(error), findings=findings)
+    return replace(open_verdict, detail=error.detail, retry_after=error.retry_after)
 
 
 def _refused(reason: Reason, message: str, findings: tuple[SignatureFinding, ...] = ()) -> Verdict:

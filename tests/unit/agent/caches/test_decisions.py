@@ -1,5 +1,7 @@
 """The next step for a cache, from values alone."""
 
+import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
+from gkm.images.registries.responses import MAX_RETRY_AFTER_SECONDS
 from gkm_agent.caches import approvals as checks
 from gkm_agent.caches import decisions
 from gkm_agent.caches.approvals import Approval, policy_of
@@ -125,10 +128,51 @@ def test_pauses_grow_to_a_bound_and_start_again_for_another_object() -> None:
     assert (other.count, other.next_try) == (1, decisions.PERMANENT_BACKOFF.first)
 
 
-def test_jitter_spreads_by_a_fifth_each_way() -> None:
+def test_jitter_spreads_by_half_each_way() -> None:
     tries = [decisions.next_attempt(WANTED, None, transient=True, now=0.0, jitter=part) for part in (0.0, 0.999)]
 
-    assert [round(attempt.next_try, 1) for attempt in tries] == [4.0, 6.0]
+    assert [round(attempt.next_try, 1) for attempt in tries] == [2.5, 7.5]
+
+
+def test_no_node_retries_before_the_pause_that_its_registry_requested() -> None:
+    tries = [
+        decisions.next_attempt(WANTED, None, transient=True, now=0.0, jitter=part, retry_after=60.0)
+        for part in (0.0, 0.5, 0.999)
+    ]
+    assert [round(attempt.next_try) for attempt in tries] == [60, 75, 90]
+
+
+def test_a_longer_pause_of_the_own_backoff_counts() -> None:
+    attempt = Attempt(WANTED, 20, 0.0)
+    later = decisions.next_attempt(WANTED, attempt, transient=True, now=0.0, jitter=0.5, retry_after=60.0)
+    assert later.next_try == decisions.TRANSIENT_BACKOFF.cap
+
+
+def test_the_longest_pause_that_a_registry_may_request_is_no_clock_that_was_set_back() -> None:
+    attempt = decisions.next_attempt(
+        WANTED, None, transient=True, now=NOW, jitter=0.999, retry_after=MAX_RETRY_AFTER_SECONDS
+    )
+    assert step(WANTED, Observed(attempt=attempt), H100) == RetryAt(attempt.next_try)
+
+
+@pytest.mark.parametrize("retry_after", [0.0, 1.0, 60.0, MAX_RETRY_AFTER_SECONDS])
+def test_a_registry_that_is_busy_for_an_hour_gets_few_retries_of_a_thousand_nodes_at_once(retry_after: float) -> None:
+    chance, nodes, hour = random.Random(7), 1000, 3600.0
+    retries = []
+    for _ in range(nodes):
+        attempt, now = None, chance.random()  # every node sees the new cache within a second
+        while now < hour:
+            attempt = decisions.next_attempt(
+                WANTED, attempt, transient=True, now=now, jitter=chance.random(), retry_after=retry_after
+            )
+            now = attempt.next_try
+            retries.append(now)
+        assert attempt is not None
+        assert attempt.count <= 20
+    per_second = Counter(int(now) for now in retries)
+    assert max(per_second.values()) <= nodes * 0.25
+    later = [count for second, count in per_second.items() if second >= 120]
+    assert max(later) <= nodes * 0.05
 
 
 def test_a_message_is_one_bounded_line() -> None:

@@ -109,6 +109,21 @@ def test_an_unavailable_registry_is_retried_with_growing_pauses(node: Node) -> N
     assert node.status().next_try is None
 
 
+@pytest.mark.parametrize("undecided", [True, False])
+def test_a_registry_that_requests_a_pause_gets_it(node: Node, undecided: bool) -> None:  # noqa: FBT001 -- a column
+    busy = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry answers 429", retry_after=60.0)
+    if undecided:
+        node.images.verdicts[ONE] = Verdict(None, allowed=False, reason=busy.reason, message="", retry_after=60.0)
+    else:
+        node.images.failures["describe"] = busy
+    node.want("llama")
+    node.settle()
+    for seconds, tries in ((59, 1), (32, 2)):
+        node.now += seconds
+        node.settle()
+        assert node.images.steps().count("verify") == tries
+
+
 def test_a_changed_object_is_tried_at_once(node: Node) -> None:
     node.images.failures["verify"] = GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
     node.want("llama")

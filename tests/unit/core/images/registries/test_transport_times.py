@@ -11,7 +11,12 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.responses import MAX_DELAY_SECONDS, retry_delay
+from gkm.images.registries.responses import (
+    MAX_DELAY_SECONDS,
+    MAX_RETRY_AFTER_SECONDS,
+    requested_pause,
+    retry_delay,
+)
 from gkm.images.registries.transport import RegistryRequest, Transport, TransportLimits
 from support.images.private_registry import as_user, client, image_of, private
 from support.images.unreached import unreached
@@ -20,40 +25,67 @@ from support.registry.faults import Fault
 
 
 @pytest.mark.parametrize(
-    ("attempt", "retry_after", "seconds"),
+    ("retry_after", "seconds"),
     [
-        (2, "", 0.2),
-        (3, "", 0.4),
-        (2, "3", 3.0),
-        (2, "0", 0.2),
-        (2, "60", MAX_DELAY_SECONDS),
-        (2, "9" * 50, MAX_DELAY_SECONDS),
-        (2, "-1", 0.2),
-        (2, "soon", 0.2),
-        (2, "٣", 0.2),
-        (2, "Fri, 31 Dec 1999 23:59:59 GMT", 0.2),
-        (2, "Fri, 99 Dec 1999 23:59:59 GMT", 0.2),
-        pytest.param(2, "x" * 100_000, 0.2, id="much too long"),
+        ("", 0.0),
+        ("3", 3.0),
+        ("0", 0.0),
+        ("60", 60.0),
+        ("9" * 50, MAX_RETRY_AFTER_SECONDS),
+        ("-1", 0.0),
+        ("soon", 0.0),
+        ("٣", 0.0),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0),
+        ("Fri, 99 Dec 1999 23:59:59 GMT", 0.0),
+        pytest.param("x" * 100_000, 0.0, id="much too long"),
     ],
 )
-def test_the_retry_delay_follows_retry_after_within_bounds(attempt: int, retry_after: str, seconds: float) -> None:
-    assert retry_delay(attempt, retry_after) == seconds
+def test_the_requested_pause_is_bounded(retry_after: str, seconds: float) -> None:
+    assert requested_pause(retry_after) == seconds
 
 
-def test_retry_after_may_be_a_date() -> None:
+def test_the_requested_pause_may_be_a_date() -> None:
     tomorrow = format_datetime(datetime.now(UTC) + timedelta(days=1))
-    assert retry_delay(2, tomorrow) == MAX_DELAY_SECONDS
+    assert requested_pause(tomorrow) == MAX_RETRY_AFTER_SECONDS
 
 
-@pytest.mark.parametrize("retry_after", ["", "0", "60", "Fri, 31 Dec 2100 23:59:59 GMT"])
-def test_a_registry_that_is_always_busy_fails_with_its_status(retry_after: str) -> None:
+@pytest.mark.parametrize(
+    ("attempt", "requested", "least", "most"),
+    [
+        (2, 0.0, 0.2, 0.4),
+        (3, 0.0, 0.4, 0.8),
+        (2, 3.0, 3.0, 4.5),
+        (2, 60.0, MAX_DELAY_SECONDS, 1.5 * MAX_DELAY_SECONDS),
+    ],
+)
+def test_the_delays_of_clients_differ_within_bounds(attempt: int, requested: float, least: float, most: float) -> None:
+    delays = {retry_delay(attempt, requested) for _ in range(100)}
+    assert len(delays) > 90
+    assert least <= min(delays)
+    assert max(delays) <= most
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "requests", "pause"),
+    [("", 3, 0.0), ("0", 3, 0.0), ("60", 1, 60.0), ("Fri, 31 Dec 2100 23:59:59 GMT", 1, MAX_RETRY_AFTER_SECONDS)],
+)
+def test_a_registry_that_is_always_busy_fails_with_its_status(retry_after: str, requests: int, pause: float) -> None:
     with private() as registry:
         registry.auth = None
         registry.misbehave(faults.status("manifests/", 429, headers={"Retry-After": retry_after}))
         with pytest.raises(GKMError, match=r"answers 429; .*try again later") as caught:
             client(None, registry).resolve(image_of(registry))
         assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
-        assert len(registry.requests) == (3 if retry_after in ("", "0") else 1)  # no pause goes beyond the deadline
+        assert caught.value.retry_after == pause
+        assert len(registry.requests) == requests
+
+
+def test_a_busy_token_server_states_its_pause() -> None:
+    with private() as registry:
+        registry.misbehave(faults.status("/token", 429, headers={"Retry-After": "60"}))
+        with pytest.raises(GKMError, match="its token server answers 429") as caught:
+            client(as_user(registry, "robot"), registry).resolve(image_of(registry))
+        assert caught.value.retry_after == 60.0
 
 
 def test_a_registry_that_accepts_no_connection_fails() -> None:

@@ -87,6 +87,11 @@ def test_a_registry_that_fails_leaves_the_verdict_open(site: Site) -> None:
     assert (answer.verified, answer.allowed, answer.reason) == (None, False, Reason.REGISTRY_UNAVAILABLE)
 
 
+def test_an_open_verdict_has_the_pause_that_the_registry_requested(site: Site) -> None:
+    site.real.misbehave(faults.status("referrers/", 429, headers={"Retry-After": "90"}))
+    assert verdict(site).retry_after == 90.0
+
+
 def test_the_mode_warn_allows_an_unsigned_image_with_a_warning(site: Site) -> None:
     answer = verdict(site, mode="warn")
     assert (answer.verified, answer.allowed, answer.reason) == (False, True, Reason.SIGNATURE_MISSING)
