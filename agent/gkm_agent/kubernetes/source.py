@@ -12,6 +12,7 @@ from threading import Event
 
 from gkm.api.caches import Cache, ClusterGKMCache, GKMCache, verified_digest
 from gkm.api.meta import ObjectMeta
+from gkm.api.rollouts import is_open
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.kube.api import Api, Key, ListSelector
@@ -77,7 +78,7 @@ class KubernetesSource:
         if labels is None:
             return []
         objects: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
-        found = (wanted_of(cache) for cache in objects if is_for(cache, labels))
+        found = (wanted_of(cache, self._name) for cache in objects if is_for(cache, labels))
         return sorted((cache for cache in found if cache is not None), key=lambda cache: str(cache.ref))
 
     def start(self) -> None:
@@ -137,23 +138,33 @@ def is_for(cache: Cache, labels: dict[str, str]) -> bool:
     return cache.metadata.deletion_timestamp is None and all(labels.get(key) == value for key, value in wanted)
 
 
-def wanted_of(cache: Cache) -> WantedCache | None:
-    """Return the wanted cache of an object; None for a name that is not a valid directory name."""
+def wanted_of(cache: Cache, node: str) -> WantedCache | None:
+    """Return the wanted cache of an object on a node; None for a name that is not a valid directory name."""
     try:
         ref = CacheRef(cache.metadata.namespace or None, cache.metadata.name)
     except InvalidName as error:
         _LOG.warning("cache skipped", extra=fields(why=str(error)))
         return None
     digest = verified_digest(cache)
+    hold = _pull_hold(cache) if digest is None else _bounded_by_rollout(cache, node, digest)
     return WantedCache(
         ref,
         cache.spec.image,
-        digest,
-        _pull_hold(cache) if digest is None else None,
+        None if hold is not None else digest,
+        hold,
         selected=bool(cache.spec.node_selector),
         pull_secrets=pull_secrets(cache),
         uid=cache.metadata.uid,
     )
+
+
+def _bounded_by_rollout(cache: Cache, node: str, digest: str) -> PullHold | None:
+    """Return the reason why a node must not pull a verified digest yet; it serves what it has meanwhile."""
+    policy = cache.spec.rollout
+    if policy is None or is_open(policy, cache.status.rollout, node, digest):
+        return None
+    at_a_time = f"{policy.max_concurrent_nodes} nodes at a time"
+    return PullHold("", f"waiting: the rollout has not reached this node (spec.rollout: {at_a_time})")
 
 
 def _pull_hold(cache: Cache) -> PullHold:

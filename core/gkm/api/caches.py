@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from gkm.api.meta import API_VERSION, Conditions, Count, HasConditions, ObjectMeta, ObservedGeneration, seconds_of
+from gkm.api.rollouts import RolloutPolicy, RolloutStatus
 from gkm.api.signers import MAX_SIGNERS, Signer
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
@@ -88,6 +89,8 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Nodes that get the cache; default: every node with a GPU."""
     update_policy: UpdatePolicy = field(default_factory=UpdatePolicy)
     """Whether GKM resolves a tag once, or on an interval."""
+    rollout: RolloutPolicy | None = None
+    """How many nodes pull the image at a time; default: all."""
 
 
 class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -122,6 +125,8 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     """Failed nodes by reason; at most 20 names for each reason, then a count."""
     last_updated: DateTime | None = None
     """When the controller last changed this status."""
+    rollout: RolloutStatus | None = None
+    """Which nodes may pull the image, if spec.rollout bounds them."""
     conditions: Conditions = field(default_factory=list)
     """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error.
     NoCacheForHardware: pods wait for the cache or started without it on nodes whose GPUs it does not fit."""

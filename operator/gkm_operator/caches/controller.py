@@ -13,6 +13,7 @@ from typing import Any
 
 from gkm.api.caches import Cache
 from gkm.api.meta import timestamp
+from gkm.api.rollouts import RolloutStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
@@ -24,7 +25,7 @@ from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches import events, status
+from gkm_operator.caches import events, rollout, status
 from gkm_operator.caches.nodes.liveness import NODES, WatchedNode
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore_node
@@ -64,6 +65,7 @@ class CachesController:
         self._now = now
         self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
         self._event_budget = EventBudget()
+        self._settling = rollout.Settling()
         self._leads = False
         self._unreported: dict[CacheKey, str] = {}
         """Caches whose last write may lack its Events, if it is not older than this time."""
@@ -139,8 +141,8 @@ class CachesController:
         for reflector in self._reflectors:
             reflector.close(1.0)
 
-    def write(self, key: CacheKey) -> None:
-        """Write the status of a cache if it is not as it should be.
+    def write(self, key: CacheKey) -> float | None:
+        """Write the status of a cache if it is not as it should be; return the seconds until it must run again.
 
         Raises:
             Retry: the object has changed since it was read.
@@ -148,15 +150,17 @@ class CachesController:
         """
         cache = self._get(key)
         if cache is None:
-            return
+            return None
         self._emit_missed(key, cache)
         outcome = self.verification.outcome(cache)
-        summary = self.node_watcher.fleet.summary(key, status.resolved_digest(cache, outcome))
+        digest = status.resolved_digest(cache, outcome)
+        summary = self.node_watcher.fleet.summary(key, digest)
+        opened, pause = self._rollout(key, cache, digest, summary.total)
         now = self._now()
-        new = status.desired_status(cache, outcome, summary, now)
+        new = status.desired_status(cache, outcome, summary, now, opened)
         if new is None or new == cache.status:
             self._unreported.pop(key, None)
-            return
+            return pause
         try:
             self._api.apply(
                 _resource(key),
@@ -166,7 +170,7 @@ class CachesController:
             )
         except ApiError as error:
             if error.not_found:
-                return
+                return None
             if error.conflict:
                 # Computed from an older object: the watch delivers the newer one, if it has not yet.
                 raise Retry(str(error)) from error
@@ -176,6 +180,22 @@ class CachesController:
         self._unreported.pop(key, None)
         self._status_interval.wrote(key)
         self._emit(cache, events.events_of(cache.status, new), new.last_updated or "")
+        return pause
+
+    def _rollout(
+        self, key: CacheKey, cache: Cache, digest: str | None, nodes: int
+    ) -> tuple[RolloutStatus | None, float | None]:
+        """Return the rollout of a digest, and the seconds until it must be computed again."""
+        present = cache.status.rollout
+        if cache.spec.rollout is None or digest is None:
+            return None, None
+        if not nodes:
+            return present, None  # the first report adds the key again
+        if present is None or present.digest != digest:
+            remaining = self._settling.remaining(key, digest, nodes)
+            if remaining > 0:
+                return present, remaining
+        return rollout.opened(cache, digest, self.node_watcher.fleet.unfinished(key, digest)), None
 
     def _emit_missed(self, key: CacheKey, cache: Cache) -> None:
         written, since = cache.status.last_updated, self._unreported.get(key)

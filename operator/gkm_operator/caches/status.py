@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from gkm.api.caches import Cache, CacheStatus
 from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, with_condition
+from gkm.api.rollouts import RolloutStatus
 from gkm.hoststate.escaping import escape
 from msgspec import structs
 
@@ -47,11 +48,13 @@ def current_image(cache: Cache, outcome: Outcome | None) -> CurrentImage | None:
     return CurrentImage(digest)
 
 
-def desired_status(cache: Cache, outcome: Outcome | None, summary: CacheSummary, now: str) -> CacheStatus | None:
+def desired_status(
+    cache: Cache, outcome: Outcome | None, summary: CacheSummary, now: str, rollout: RolloutStatus | None = None
+) -> CacheStatus | None:
     """Return the status that the cache should have; None while nothing is known of its present image.
 
-    `summary` is that of `resolved_digest(cache, outcome)`. An outcome for another image is ignored. Without an outcome
-    (the process has just started) the verdict in the status remains.
+    `summary` and `rollout` are those of `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
+    Without an outcome (the process has just started) the verdict in the status remains.
     """
     if outcome is not None and outcome.image != cache.spec.image:
         outcome = None
@@ -78,6 +81,7 @@ def desired_status(cache: Cache, outcome: Outcome | None, summary: CacheSummary,
         failed_nodes=summary.failed,
         pods_using=summary.pods,
         ready=f"{summary.ready}/{summary.total}",
+        rollout=rollout,
         failed_node_conditions={escape(reason): nodes for reason, nodes in summary.failures.items()},
         conditions=conditions,
     )

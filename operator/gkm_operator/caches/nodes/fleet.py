@@ -65,6 +65,18 @@ class Fleet:
             totals = self._totals.get(key)
             return totals.summary(digest) if totals else CacheSummary()
 
+    def unfinished(self, key: CacheKey, digest: str) -> list[str]:
+        """Return the live nodes that are still to become ready at a digest of a cache. Takes time for every node."""
+        with self._lock:
+            live = [name for name in self._liveness.nodes if self._liveness.liveness(name) is Liveness.ANSWERS]
+            return [name for name in live if self._is_unfinished(name, key, digest)]
+
+    def _is_unfinished(self, node: str, key: CacheKey, digest: str) -> bool:
+        for report in self._reports.get(node):
+            if report.metadata.namespace == key.namespace and key.name in report.status.reports:
+                return report.status.reports[key.name].is_unfinished(digest)
+        return False
+
     def _update_liveness(self, names: Iterable[str] | None, change: Callable[[], None]) -> set[CacheKey]:
         """Make a change that may alter the liveness of the nodes with these names (None: all)."""
         changed: set[CacheKey] = set()

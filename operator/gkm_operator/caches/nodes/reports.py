@@ -20,6 +20,8 @@ UNKNOWN_REASON = "Unknown"
 
 INCOMPATIBLE = "Incompatible"
 _FAILED = frozenset({"Failed", INCOMPATIBLE})
+_PULLING = frozenset({"Downloading", "Extracting"})
+_REGISTRY = "RegistryUnavailable"
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
@@ -27,7 +29,8 @@ class NodeReport(NamedTuple):
     """The report of one node about one cache; `failure` is the reason of a failure, "" without one.
 
     A failure is `incompatible` if the cache fits no GPU of the node: a retry does not help. `unserved`: a pod there
-    waits for such a cache, or started without it.
+    waits for such a cache, or started without it. `pulls`: the node pulls the image, waits until the controllers let
+    it, or retries because the registry does not answer.
     """
 
     digest: str
@@ -36,6 +39,11 @@ class NodeReport(NamedTuple):
     pods: int
     incompatible: bool = False
     unserved: bool = False
+    pulls: bool = False
+
+    def is_unfinished(self, digest: str) -> bool:
+        """Return whether the node is still to become ready at a digest, and nothing of its own prevents it."""
+        return self.pulls or (self.ready and self.digest != digest)
 
 
 # `gc=False`: there are many of these objects, and none is part of a reference cycle.
@@ -122,8 +130,20 @@ def report_of(cache: NodeCache) -> NodeReport:
         len(cache.pods),
         incompatible=unfit,
         unserved=unfit and (cache.pods_without_cache > 0 or cache.pod_waits),
+        pulls=_pulls(cache),
     )
     return _shared(report)
+
+
+def _pulls(cache: NodeCache) -> bool:
+    """Return whether a node pulls, will pull without a change of its own, or retries because of the registry.
+
+    A Pending cache with a reason waits for its node, for example for GPUs that are not readable. A registry that is
+    away fails every node that tries: these must not make way for all others, which would return together.
+    """
+    if cache.state == "Failed":
+        return cache.reason == _REGISTRY
+    return cache.state in _PULLING or (cache.state == "Pending" and not cache.reason)
 
 
 @lru_cache(maxsize=4096)

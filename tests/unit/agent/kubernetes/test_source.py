@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from gkm.api.nodes import NodeStatus
+from gkm.api.rollouts import LAST_RANK
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
@@ -110,6 +111,29 @@ def test_until_it_is_verified_a_cache_is_held(
     until(
         lambda: source.caches() == [WantedCache(REF, IMAGE, None, hold, selected=False, uid=UID)], "it is seen as it is"
     )
+
+
+@pytest.mark.parametrize(
+    ("rollout", "is_open"),
+    [
+        (None, False),
+        ({"digest": digest_of("two"), "openRank": LAST_RANK}, False),
+        ({"digest": ONE, "openRank": "0" * 16}, False),
+        ({"digest": ONE, "openRank": LAST_RANK}, True),
+    ],
+)
+def test_a_cache_with_a_rollout_is_held_until_the_rank_of_the_node_is_open(
+    api: FakeApi,
+    source: KubernetesSource,
+    rollout: dict[str, str] | None,
+    is_open: bool,  # noqa: FBT001 -- a column
+) -> None:
+    value = verified(cache(rollout={"maxConcurrentNodes": 3}))
+    value["status"] |= {"rollout": rollout} if rollout else {}
+    put(api, value)
+    hold = PullHold("", "waiting: the rollout has not reached this node (spec.rollout: 3 nodes at a time)")
+    expected = WantedCache(REF, IMAGE, ONE if is_open else None, None if is_open else hold, selected=False, uid=UID)
+    until(lambda: source.caches() == [expected], "it is seen as it is")
 
 
 def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubernetesSource) -> None:

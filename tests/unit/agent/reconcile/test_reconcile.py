@@ -167,3 +167,24 @@ def test_progress_is_written_in_steps_on_the_way(node: Node) -> None:
     assert seen == [
         ("Pending", 0), ("Downloading", 0), ("Downloading", 50), ("Downloading", 100), ("Extracting", 0), ("Ready", 100)
     ]  # fmt: skip
+
+
+def test_a_node_serves_the_earlier_image_until_the_rollout_reaches_it(node: Node) -> None:
+    node.want("llama", digest=ONE)
+    assert node.settle()
+    hold = PullHold("", "waiting: the rollout has not reached this node")
+    node.source.wanted = [WantedCache(REF, IMAGE, None, hold)]
+    steps = len(node.images.steps())
+    assert node.settle()
+    assert (node.pointer().state, node.pointer().digest) == (CacheState.READY, ONE)
+    assert len(node.images.steps()) == steps
+    node.want("llama", digest=TWO)
+    assert node.settle()
+    assert node.pointer().digest == TWO
+
+
+def test_a_node_without_an_earlier_image_waits_for_the_rollout(node: Node) -> None:
+    node.source.wanted = [WantedCache(REF, IMAGE, None, PullHold("", "waiting: the rollout has not reached this node"))]
+    assert not node.settle()
+    assert (node.status().state, node.status().message) == ("Pending", "waiting: the rollout has not reached this node")
+    assert node.images.steps() == []

@@ -81,7 +81,7 @@ class Place:
             controller.close()
 
     def wanted(self) -> WantedCache:
-        wanted = wanted_of(self.api.get(GKMCACHES, REF.name, REF.namespace))
+        wanted = wanted_of(self.api.get(GKMCACHES, REF.name, REF.namespace), "node-1")
         assert wanted is not None
         return wanted
 

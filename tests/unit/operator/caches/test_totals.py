@@ -45,12 +45,12 @@ def test_a_node_contributes_by_state() -> None:
     )
     assert parts == {
         "ready": NodeReport(DIGEST, ready=True, failure="", pods=2),
-        "pending": NodeReport("", ready=False, failure="", pods=0),
+        "pending": NodeReport("", ready=False, failure="", pods=0, pulls=True),
         "failed": NodeReport(DIGEST, ready=False, failure="DiskFull", pods=0),
         "unfit": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True),
         "unserved": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True, unserved=True),
         "awaited": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True, unserved=True),
-        "waits": NodeReport("", ready=False, failure="", pods=0),
+        "waits": NodeReport("", ready=False, failure="", pods=0, pulls=True),
         "mute": NodeReport("", ready=False, failure="Failed", pods=0),
         "strange": NodeReport(DIGEST, ready=False, failure="", pods=0),
     }
