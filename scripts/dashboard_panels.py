@@ -117,6 +117,16 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             },
         ),
         Panel(
+            "Caches of captures",
+            "Those of the leader by the reason why they stay, and what was registered, refused and ended.",
+            {
+                "{{reason}}": "sum by (reason) (gkm_captured_caches_retained)",
+                "{{result}}": f"sum by (result) (increase(gkm_captured_caches_total[{RATE}]))",
+                "not registered: {{reason}}": f"sum by (reason) (increase(gkm_capture_refusals_total[{RATE}]))",
+                "image: {{result}}": f"sum by (result) (increase(gkm_captured_image_deletions_total[{RATE}]))",
+            },
+        ),
+        Panel(
             "Captured images sent",
             "By each agent, to the registry of captures.",
             {"{{node}}": f"sum by (node) (rate(gkm_capture_bytes_total{{{NODE}}}[{RATE}]))"},

@@ -13,6 +13,8 @@ from gkm.kube.secrets import KubeSecrets, own_namespace
 from gkm_operator import metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.captures.controller import CapturesController
+from gkm_operator.captures.images import RegistryCaptures
 from gkm_operator.cliques.controller import CliquesController
 from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
@@ -52,13 +54,23 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     plans = PlansController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
+    secrets = KubeSecrets(api)
+    images = CheckedImages.of(config, secrets=PullSecrets(secrets, config.registries, own_namespace()))
+    captures = CapturesController(
+        api,
+        config,
+        RegistryCaptures(config, images, secrets, own_namespace()),
+        leads=lambda: elector.is_leader,
+        instance=arguments.identity,
+    )
     caches = CachesController(
         api,
-        CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
+        images,
         instance=arguments.identity,
         namespace=own_namespace(),
         schedule=RecheckSchedule.of(config.verification),
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
+        observer=captures,
     )
     domains = DomainsController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
@@ -85,6 +97,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
             # First: from now on it knows that requests of an earlier leader may arrive.
             topology.work(succeeds=elector.succeeds)
             caches.work()
+            captures.work(caches.refresh)
             plans.work()
             domains.work()
             cliques.work()
@@ -93,7 +106,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
             _lead(elector, stop)
     finally:
         # All at once: kubelet kills after 20 s, and the lease must be released before.
-        others = (plans, groups, cliques, domains, caches, installation)
+        others = (captures, plans, groups, cliques, domains, caches, installation)
         with ThreadPoolExecutor(len(others)) as pool:
             closing = [pool.submit(controller.close) for controller in others]
             is_quiet = topology.close()

@@ -131,6 +131,28 @@ TASK_GROUP_OBJECTS: Final = Counter(
     ["result"],
     registry=REGISTRY,
 )
+CAPTURED_CACHES: Final = Counter(
+    "gkm_captured_caches_total",
+    "Caches of captures that were registered, or that ended: Expired, Superseded or NotOffered.",
+    ["result"],
+    registry=REGISTRY,
+)
+CAPTURE_REFUSALS: Final = Counter(
+    "gkm_capture_refusals_total", "Announced captures that were not registered, by reason.", ["reason"],
+    registry=REGISTRY,
+)  # fmt: skip
+CAPTURED_CACHES_RETAINED: Final = Gauge(
+    "gkm_captured_caches_retained",
+    "Caches of captures by the reason of their condition Retained, on the leader.",
+    ["reason"],
+    registry=REGISTRY,
+)
+CAPTURED_IMAGE_DELETIONS: Final = Counter(
+    "gkm_captured_image_deletions_total",
+    "Attempts to delete images of captures: deleted, refused (by the registry, final) or failed (tried again).",
+    ["result"],
+    registry=REGISTRY,
+)
 LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
 READY: Final = Gauge(
     "gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"], registry=REGISTRY

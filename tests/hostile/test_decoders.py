@@ -48,6 +48,7 @@ MEASURED = {
     f"{IMAGES}build/vllm.py": {"factors of vLLM"},
     f"{IMAGES}cache.py": {"summary label"},
     f"{IMAGES}cache_entries.py": {"cache manifest"},
+    f"{IMAGES}captured/statement.py": {"statement about captured files"},
     f"{IMAGES}configuration.py": {"configuration"},
     f"{IMAGES}manifest.py": {"image manifest", "index", "referrers"},
     f"{IMAGES}registries/auth.py": {"token"},

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
 
-import msgspec
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
+from gkm.images.captured import destination as captured_destination
+from gkm.images.captured.content import PREDICATE_TYPE
 from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
 from gkm.images.reference import Reference
 from gkm.images.registries import push
@@ -24,7 +25,6 @@ from gkm.images.signing import ambient, keyless, keys, sign
 from gkm.images.signing.attest import attest
 from gkm.images.signing.forms import ImageSigner
 
-PREDICATE_TYPE: Final = "https://gkm.io/attestations/captured-files/v1"
 _SPARE_SECONDS: Final = 300.0
 """What an upload may take besides the time of its bytes."""
 
@@ -74,14 +74,7 @@ class RegistryDestination:
         attest(self._registry(pinned), pinned, PREDICATE_TYPE, predicate, self._signer())
 
     def _registry(self, ref: Reference) -> Registry:
-        """Return the registry itself without its mirrors, which may have an older copy."""
-        configured = self.config.registries
-        hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in configured.hosts.items()}
-        registries = msgspec.structs.replace(configured, hosts=hosts)
-        secret = self.config.capture.credentials_secret
-        secrets = PullSecrets(self.secrets.secrets, registries, self.secrets.namespace)
-        credentials = secrets.credentials(str(ref), None, [secret] if secret else [])
-        return Registry(registries, credentials)
+        return captured_destination.writable(self.config, self.secrets.secrets, self.secrets.namespace, ref)
 
     def _signer(self) -> ImageSigner:
         signing = self.config.capture.signing

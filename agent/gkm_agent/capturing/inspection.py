@@ -4,7 +4,6 @@ Nothing in the files decides about the hardware. It is what the agent measured o
 hardware are refused, because a node would offer kernels that no GPU here has run.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +24,10 @@ from gkm.images.build.known_files import is_cache_file
 from gkm.images.build.tree import TreeEntry, walk
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import Format
+from gkm.images.captured.content import Hardware, PackedFile, content_digest
 from gkm.images.local_image import StreamHasher
 
-from gkm_agent.capturing.progress import MAX_FILES_BYTES, Hardware, PackedFile
+from gkm_agent.capturing.progress import MAX_FILES_BYTES
 
 MAX_FILES: Final = 50_000
 """A real cache of 1 GB has 15,000. The attestation lists them all."""
@@ -66,10 +66,7 @@ class Inspection:
     @property
     def content_digest(self) -> str:
         """Return the digest of paths, contents and hardware: captures with the same one are the same."""
-        digest = hashlib.sha256(f"{self.hardware.key}\n".encode())
-        for file in self.files:
-            digest.update(f"{file.sha256}  {file.path}\n".encode())
-        return f"sha256:{digest.hexdigest()}"
+        return content_digest(self.hardware.key, self.files)
 
 
 def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:

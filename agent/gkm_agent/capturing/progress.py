@@ -14,6 +14,7 @@ from gkm.hoststate import files, names
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_FILE
 from gkm.hoststate.names import InvalidName
+from gkm.images.captured.content import Hardware, PackedFile
 from msgspec import Meta, Struct
 
 PROGRESS_FILE: Final = "progress.json"
@@ -43,31 +44,6 @@ class CaptureState(StrEnum):
     def is_final(self) -> bool:
         """Return whether nothing is left to do."""
         return self in (CaptureState.ANNOUNCED, CaptureState.DUPLICATE, CaptureState.REFUSED)
-
-
-class PackedFile(Struct, frozen=True):
-    """A file as the image holds it: `path` relative to the cache, `size` in bytes."""
-
-    path: Annotated[str, Meta(max_length=1024)]
-    sha256: Annotated[str, Meta(max_length=64)]
-    size: _Count
-
-
-class Hardware(Struct, frozen=True, rename="camel"):
-    """What the files are for: the GPU and driver as measured on the node, the runtime and its version as they state."""
-
-    backend: _Short
-    arch: _Short
-    warp_size: _Count
-    driver: _Short
-    runtime: _Short
-    version: _Short = ""
-
-    @property
-    def key(self) -> str:
-        """Return the hardware key: captures of one key replace each other. A driver counts with its major version."""
-        parts = (self.backend, self.arch, f"r{self.driver.partition('.')[0]}", self.runtime, self.version)
-        return "-".join(part for part in parts if part)
 
 
 class Progress(Struct, frozen=True, rename="camel"):

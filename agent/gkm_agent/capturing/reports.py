@@ -6,9 +6,9 @@ from datetime import datetime
 
 from gkm.api.nodes import MAX_CAPTURED_IMAGES, CapturedImage
 from gkm.hoststate.escaping import escape
+from gkm.images.captured.content import cache_name
 
 from gkm_agent.capturing.progress import CaptureOrigin, CaptureState, Progress
-from gkm_agent.capturing.steps import cache_name
 
 _SHOWN = {
     CaptureState.ANNOUNCED: "Announced",
@@ -54,7 +54,7 @@ def _report(capture: KnownCapture) -> CapturedImage:
         state=_SHOWN.get(progress.state, "Waiting"),
         pod=escape(origin.pod_name)[:253],
         time=_time(origin.start_time),
-        name=cache_name(hardware, progress.content_digest) if announced and hardware else "",
+        name=cache_name(hardware.runtime, hardware.arch, progress.content_digest) if announced and hardware else "",
         image=f"{progress.repository}@{progress.digest}" if announced else "",
         runtime=hardware.runtime if hardware else "",
         version=hardware.version if hardware else "",

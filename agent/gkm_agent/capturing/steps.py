@@ -5,7 +5,6 @@ it has left the node then, because its files are inspected first.
 """
 
 import errno
-import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,42 +23,21 @@ from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
 from gkm.images.archives import oci_layout
 from gkm.images.build.image import build
 from gkm.images.build.known_files import is_cache_file
+from gkm.images.captured.content import Hardware, image_tag, repository
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 
 from gkm_agent.capturing import duplicates, progress
 from gkm_agent.capturing.destination import CaptureStopped, Destination, UploadPace
 from gkm_agent.capturing.inspection import inspect
-from gkm_agent.capturing.progress import (
-    FILES_FILE,
-    IMAGE,
-    PROGRESS_FILE,
-    CaptureOrigin,
-    CaptureState,
-    Hardware,
-    Progress,
-)
+from gkm_agent.capturing.progress import FILES_FILE, IMAGE, PROGRESS_FILE, CaptureOrigin, CaptureState, Progress
 from gkm_agent.telemetry import metrics
 
 _WORK: Final = ".packing-"
-_SHORT: Final = slice(7, 19)
-"""12 hexadecimal digits of a digest: enough to tell the captures of one namespace apart."""
-_MAX_KEY: Final = 100
-_NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 _DAMAGED: Final = frozenset(
     {Reason.METADATA_MISSING, Reason.METADATA_INVALID, Reason.DIGEST_MISMATCH, Reason.UNSAFE_CONTENT, Reason.TOO_LARGE}
 )
 _UNKNOWN_HARDWARE: Final = frozenset({Reason.NO_GPU, Reason.GPU_LOST})
-
-
-def image_tag(hardware: Hardware, content_digest: str) -> str:
-    """Return the tag of an image: its hardware key and a short digest of its content."""
-    return f"{_NOT_IN_TAGS.sub('_', hardware.key)[:_MAX_KEY]}-{content_digest[_SHORT]}"
-
-
-def cache_name(hardware: Hardware, content_digest: str) -> str:
-    """Return the name that a GKMCache of a capture should have."""
-    return f"captured-{hardware.runtime}-{hardware.arch.replace('_', '')}-{content_digest[_SHORT]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +137,9 @@ class CaptureSteps:
         return msgspec.structs.replace(before, state=CaptureState.PUSHED, repository=ref.name)
 
     def _reference(self, origin: CaptureOrigin, before: Progress) -> Reference:
-        """Return where an image goes: a namespace has repositories of its own, one for each runtime."""
+        """Return where an image goes."""
         hardware = _hardware(before)
-        place = f"{self.settings.registry}/{origin.pod_namespace}/{hardware.runtime}"
+        place = repository(self.settings.registry, origin.pod_namespace, hardware.runtime)
         return Reference.parse(f"{place}:{image_tag(hardware, before.content_digest)}")
 
     def _packed(self, directory: Path, before: Progress) -> LocalImage:

@@ -129,7 +129,8 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     """Which nodes may pull the image, if spec.rollout bounds them."""
     conditions: Conditions = field(default_factory=list)
     """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error.
-    NoCacheForHardware: pods wait for the cache or started without it on nodes whose GPUs it does not fit."""
+    NoCacheForHardware: pods wait for the cache or started without it on nodes whose GPUs it does not fit.
+    Retained, of a cache that the controllers made of a capture: why it stays, or ends."""
 
 
 class GKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):

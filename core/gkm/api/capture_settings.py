@@ -1,5 +1,6 @@
 """The section `capture` of the configuration: what happens to the files that pods add to private volumes."""
 
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -7,6 +8,10 @@ from msgspec import Meta, Struct, field
 SLOWEST_BYTES_PER_SECOND = 256 << 10
 """A registry client gives an upload up as stalled below 64 KiB a second (gkm.images.registries.transport.Limits)."""
 
+LONGEST_AGE_SECONDS = 100 * 365 * 86_400.0
+"""A date so far ago is one that datetime can compute."""
+
+_Glob = Annotated[str, Meta(max_length=253)]
 _Path = Annotated[str, Meta(max_length=1024, pattern=r"^(/[^\x00]*)?\Z")]
 _URL = Annotated[str, Meta(max_length=1024, pattern=r"^(https?://[!-~]+)?\Z")]
 # The place of images: host[:port] and the beginning of their repositories.
@@ -36,6 +41,26 @@ class CaptureSigning(Struct, frozen=True, rename="camel", forbid_unknown_fields=
             raise ValueError("`trustedRoot`, `fulcioURL` and `rekorURL` need `keyless: true`")
 
 
+class CapturedCaches(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The caches that the controllers register for captures, and how long they and their images stay.
+
+    Of each namespace and hardware key (backend, architecture, major version of the driver, runtime and its version) the
+    `versions` newest captures have a cache, until they are `max_age` seconds old; 0 of either registers none. A capture
+    that pods mount, or that a cache of a user names, stays longer.
+
+    A capture is a GKMCache of the namespace of its pod. Captures of the `cluster_namespaces` (globs) are
+    ClusterGKMCaches instead, which pods of all namespaces may mount.
+    """
+
+    max_age: Annotated[float, Meta(ge=0, le=LONGEST_AGE_SECONDS)] = 30 * 86_400.0
+    versions: Annotated[int, Meta(ge=0)] = 10
+    cluster_namespaces: Annotated[list[_Glob], Meta(max_length=1024)] = field(default_factory=list)
+
+    def are_for_cluster(self, namespace: str) -> bool:
+        """Return whether captures of a namespace are for the pods of all namespaces."""
+        return any(fnmatchcase(namespace, pattern) for pattern in self.cluster_namespaces)
+
+
 class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The files that pods add to private volumes: which volumes are captured, and where their images go.
 
@@ -46,7 +71,8 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     Without it the credentials of `registries.hosts` count.
 
     The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; 0 of either retains
-    nothing. `min_free_percent` of the disk stays free, of bytes and of inodes.
+    nothing. `min_free_percent` of the disk stays free, of bytes and of inodes. `caches` is about the objects that the
+    controllers make of captures.
     """
 
     mode: Literal["auto", "request", "off"] = "auto"
@@ -57,6 +83,7 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
     max_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
     min_free_percent: Annotated[float, Meta(ge=0, le=90)] = 20.0
+    caches: CapturedCaches = field(default_factory=CapturedCaches)
 
     @property
     def is_pushed(self) -> bool:

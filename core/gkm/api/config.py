@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from gkm.api import config_environment, documents
-from gkm.api.capture_settings import Capture, CaptureSigning
+from gkm.api.capture_settings import Capture, CapturedCaches, CaptureSigning
 from gkm.api.config_environment import InvalidVariable
 from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
@@ -21,6 +21,7 @@ from gkm.api.topology_settings import Packing, Topology
 __all__ = (
     "Capture",
     "CaptureSigning",
+    "CapturedCaches",
     "Config",
     "ConfigInvalid",
     "Fabric",

@@ -28,7 +28,8 @@ from gkm_operator import metrics
 from gkm_operator.caches import events, rollout, status
 from gkm_operator.caches.nodes.liveness import NODES, WatchedNode
 from gkm_operator.caches.nodes.totals import CacheKey
-from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore_node
+from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore
+from gkm_operator.caches.observer import NO_OBSERVER, CacheObserver
 from gkm_operator.caches.throttling import EventBudget, StatusInterval
 from gkm_operator.caches.verification.queue import BACKOFF, VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule
@@ -44,7 +45,7 @@ class CachesController:
     """Resolves and verifies the images of caches, sums up node reports, and writes status on change.
 
     Level-triggered: all of its state can be lost at any time and is rebuilt by a list. `nodes` are passed to
-    NodeWatcher.
+    NodeWatcher. `observer` receives the changes of caches and node objects, so that they are watched once.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class CachesController:
         namespace: str = DEFAULT_NAMESPACE,
         schedule: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value
         now: Callable[[], str] = timestamp,
-        nodes: tuple[Resource[WatchedNode], SeeNode] = (NODES, ignore_node),
+        nodes: tuple[Resource[WatchedNode], SeeNode] = (NODES, ignore),
+        observer: CacheObserver = NO_OBSERVER,
     ) -> None:
         self._api = api
         self._status_interval = status_interval or StatusInterval()
         self._now = now
+        self._observer = observer
         self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
         self._event_budget = EventBudget()
         self._settling = rollout.Settling()
@@ -83,6 +86,7 @@ class CachesController:
             namespace,
             nodes=nodes[0],
             see=nodes[1],
+            see_report=observer.report_changed,
         )
         for name, queue in (("verify", self.verification.queue), ("status", self.status)):
             metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
@@ -141,6 +145,10 @@ class CachesController:
         for reflector in self._reflectors:
             reflector.close(1.0)
 
+    def refresh(self, key: CacheKey) -> None:
+        """Compute the status of a cache again: the condition of the observer has changed."""
+        self.status.add(key, self._status_interval.after(key))
+
     def write(self, key: CacheKey) -> float | None:
         """Write the status of a cache if it is not as it should be; return the seconds until it must run again.
 
@@ -157,7 +165,9 @@ class CachesController:
         summary = self.node_watcher.fleet.summary(key, digest)
         opened, pause = self._rollout(key, cache, digest, summary.total)
         now = self._now()
-        new = status.desired_status(cache, outcome, summary, now, opened)
+        new = status.desired_status(
+            cache, outcome, summary, now, rollout=opened, further=self._observer.condition(cache)
+        )
         if new is None or new == cache.status:
             self._unreported.pop(key, None)
             return pause
@@ -213,6 +223,7 @@ class CachesController:
         return reflector.get(key.name, key.namespace)
 
     def _cache_changed(self, old: Cache | None, new: Cache | None) -> None:
+        self._observer.cache_changed(old, new)
         cache = new or old
         assert cache is not None  # noqa: S101 -- a reflector passes at least one of them
         key = _key(cache)

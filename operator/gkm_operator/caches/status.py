@@ -13,6 +13,7 @@ from msgspec import structs
 from gkm_operator.caches import age
 from gkm_operator.caches.conditions import NO_CACHE, error, no_cache_for_hardware, ready
 from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.observer import ConditionValue
 from gkm_operator.caches.outcome import CurrentImage, Outcome
 
 _MAX_MESSAGE = 2048
@@ -49,12 +50,19 @@ def current_image(cache: Cache, outcome: Outcome | None) -> CurrentImage | None:
 
 
 def desired_status(
-    cache: Cache, outcome: Outcome | None, summary: CacheSummary, now: str, rollout: RolloutStatus | None = None
+    cache: Cache,
+    outcome: Outcome | None,
+    summary: CacheSummary,
+    now: str,
+    *,
+    rollout: RolloutStatus | None = None,
+    further: ConditionValue | None = None,
 ) -> CacheStatus | None:
     """Return the status that the cache should have; None while nothing is known of its present image.
 
     `summary` and `rollout` are those of `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
-    Without an outcome (the process has just started) the verdict in the status remains.
+    Without an outcome (the process has just started) the verdict in the status remains. `further` is the condition of
+    another controller.
     """
     if outcome is not None and outcome.image != cache.spec.image:
         outcome = None
@@ -68,6 +76,7 @@ def desired_status(
         "Ready": ready(summary, verified=counts, selector=selector),
         "Error": error(summary),
         NO_CACHE: no_cache_for_hardware(summary),
+        **({further.kind: (further.status, further.reason, further.message)} if further else {}),
     }.items():
         # Few caches ever have it: an absent one is False.
         if kind == NO_CACHE and value == FALSE and status.condition(kind) is None:

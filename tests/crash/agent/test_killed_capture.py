@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from gkm.images.captured.content import PREDICATE_TYPE
 from gkm.images.signatures.signature_formats import SIGN_PREDICATE
-from gkm_agent.capturing.destination import PREDICATE_TYPE
 from gkm_agent.capturing.progress import CaptureState
 from support.agent.capturing import write_key
 from support.registry.server import Registry

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from gkm_agent.capturing.destination import PREDICATE_TYPE
+from gkm.images.captured.content import PREDICATE_TYPE
 from support.agent.capturing import CaptureNode
 from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
 

@@ -6,6 +6,7 @@ import pytest
 from gkm.api.config import Policy, Registries, RegistryHost, Verification
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
+from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.verify import Verifier
 from gkm.images.signing import attest
 from gkm.images.signing import keys as signing_keys
@@ -40,7 +41,7 @@ def test_a_statement_is_attached_once_and_verified_by_its_type(ref: Reference, c
     first = attest.attest(client(ref), ref, KIND, {"a": 1}, signer)
     assert attest.attest(client(ref), ref, KIND, {"a": 1}, signer) == first
     assert attest.attest(client(ref), ref, KIND, {"a": 2}, signer) != first
-    assert len(attest.attestations(client(ref), ref, KIND)) == 2
+    assert len(attestations(client(ref), ref, KIND)) == 2
     assert '"payload"' in verified(cosign, ref, KIND)
     with pytest.raises(CosignFailed):
         verified(cosign, ref, "https://other.test/v1")

@@ -37,7 +37,7 @@ ALLOWED = {
     "gkm-controllers": {
         *((verb, kind) for verb in ("list", "watch") for kind in (*_GKM, *_NODES, _RUNS, _PLANS, "nodes", "pods")),
         *(("patch", f"{kind}/status") for kind in (*_GKM, _RUNS)),
-        *((verb, _PLANS) for verb in ("create", "delete")),
+        *((verb, kind) for verb in ("create", "delete") for kind in (*_GKM, _PLANS)),
         ("create", "events.events.k8s.io"),
     },
     "gkm-admission": {

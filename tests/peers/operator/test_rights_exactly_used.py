@@ -1,6 +1,7 @@
 """The shipped rights are the used ones: every process runs under them, and an audit log records its requests."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,10 +11,11 @@ import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import NODES
 from gkm_operator.plans.reconciler import KEPT_PLANS
+from support.agent.capturing import CaptureNode
 from support.cluster.audit import Request
 from support.cluster.cluster import KubectlFailed
 from support.grove.objects import clique, pod_clique_set
-from support.operator.accounts import POD_GROUPS, Accounts, accounts
+from support.operator.accounts import POD_GROUPS, SHARED, Accounts, accounts
 from support.operator.deployment import manifests
 from support.operator.domain_cluster import DomainCluster, object_of, workloads_of_every_kind
 from support.operator.domains import ENROLLED
@@ -90,6 +92,7 @@ def a_life(place: Accounts) -> None:
     place.register_node()
     until(partial(seen.is_ready, "llama", TEAM), "the agent to come back")
 
+    captures(place)
     a_run(place)
     topology(place)
     domains(place)
@@ -102,6 +105,27 @@ def a_life(place: Accounts) -> None:
     place.cluster.kubectl("delete", "clustergkmcache", "--all")
     for namespace in (TEAM, None):
         until(partial(seen.has_no_object, namespace), "the agent to take its words back")
+
+
+def captures(place: Accounts) -> None:
+    """Captures of a namespace, and of one whose captures are for the cluster; newer ones supersede them."""
+    until, cluster = place.cluster.until, place.cluster
+    node = CaptureNode(place.machine.root, place.machine.registry.host, place=place.machine.layout)
+    for namespace, kind in ((TEAM, "gkmcache"), (SHARED, "clustergkmcache")):
+        where = ("--namespace", namespace) if kind == "gkmcache" else ()
+
+        def names() -> list[str]:
+            listed = cluster.kubectl("get", kind, "-l", "gkm.io/captured-runtime", "-o", "name", *where)  # noqa: B023
+            return listed.split()
+
+        node.capture(f"{namespace}-older", namespace=namespace)
+        (older,) = until(names, f"the capture of {namespace} to be registered", 120)
+        node.capture(f"{namespace}-newer", namespace=namespace, copies=("A" * 52,), start_time="2026-01-02T00:00:00Z")
+        until(lambda: len(names()) == 1 and names() != [older], "the newer one to supersede it", 120)  # noqa: B023
+        for volume in ("older", "newer"):
+            shutil.rmtree(place.machine.layout.captured / f"{namespace}-{volume}")
+        until(lambda: not place.seen.node_object(namespace).get("status", {}).get("captures"), "no capture", 120)  # noqa: B023
+        cluster.kubectl("delete", kind, "-l", "gkm.io/captured-runtime", *where)
 
 
 def a_run(place: Accounts) -> None:

@@ -85,14 +85,22 @@ class CaptureNode:
         namespace: str = "ml-apps",
         digest: str = "",
         kernels: tuple[str, ...] = (H100_KERNEL,),
+        copies: tuple[str, ...] = (),
+        start_time: str = "2026-01-01T00:00:00Z",
     ) -> Path:
-        """Leave the real kernels in a volume; return the directory of the files."""
+        """Leave the real kernels in a volume; return the directory of the files.
+
+        `copies` are further directories with the first kernel, so that the content is another one.
+        """
         self.layout.make_state_directories()
         place = self.layout.captured / volume
         content = place / "content"
         content.mkdir(parents=True)
         for kernel in kernels:
             shutil.copytree(KERNELS / kernel, content / kernel)
+        for copy in copies:
+            # Its group file names the directory.
+            shutil.copytree(KERNELS / kernels[0], content / copy, ignore=shutil.ignore_patterns("__grp__*"))
         described = {
             "volumeId": volume,
             "podName": "trainer-0",
@@ -103,7 +111,7 @@ class CaptureNode:
             "mountPath": "/cache",
             "files": 7,
             "bytes": 100_000,
-            "startTime": "2026-01-01T00:00:00Z",
+            "startTime": start_time,
         }
         (place / "captured.json").write_text(json.dumps(described))
         return content

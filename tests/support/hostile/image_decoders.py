@@ -5,6 +5,7 @@ from typing import Any
 
 from gkm.images import cache, cache_entries, configuration, manifest
 from gkm.images.archives import docker_archive, oci_layout
+from gkm.images.captured import statement
 from gkm.images.configuration import MAX_CONFIG_BYTES
 from gkm.images.manifest import MAX_MANIFEST_BYTES, Manifest
 from gkm.images.pulling import extract
@@ -12,6 +13,7 @@ from gkm.images.registries import auth, credentials, registry
 from gkm.images.signatures import bundles, entry_body, log_entries, trusted_root
 from gkm.images.signatures import discovery as found
 from gkm.images.signatures import signature_formats as parsing
+from gkm.images.signatures.attestations import MAX_ATTESTATION_BYTES
 from gkm.images.signing import ambient, keyless, keys, store
 from support.hostile.decoder import MIB, Decoder
 
@@ -35,6 +37,7 @@ IMAGES = (
     _image_decoder("token", auth._Token, auth.MAX_TOKEN_BYTES),
     Decoder("docker config", credentials.parse, credentials._File, credentials.MAX_CONFIG_BYTES),
     Decoder(".dockercfg", credentials.parse, dict[str, credentials._Entry], credentials.MAX_CONFIG_BYTES),
+    Decoder("statement about captured files", statement.states_in, statement._CaptureStatement, MAX_ATTESTATION_BYTES),
     _image_decoder("legacy tag", store._Layers, MAX_MANIFEST_BYTES),
     _image_decoder("fallback tag", store._Index, MAX_MANIFEST_BYTES),
 )

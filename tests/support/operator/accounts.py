@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from gkm.images.signing.keys import PrivateKey, encrypted
 from support.agent.machine import HURRIED as HURRIED_AGENT
 from support.agent.machine import REPOSITORY, Machine, machine_in
 from support.cluster.audit import Audit
@@ -39,6 +40,8 @@ POD_GROUPS = ("scheduling.run.ai", "scheduling.volcano.sh", "scheduling.x-k8s.io
 """The groups with a kind PodGroup that templates may create by default."""
 SURVEYED = ROOT / "tests" / "data" / "fabric" / "ibnetdiscover-40-switches.out"
 Json = dict[str, Any]
+SHARED = "shared"
+"""A namespace whose captures are for the cluster."""
 TOPOLOGY: Json = {
     "levels": [{"name": "rack", "keys": ["rack"]}],
     "providers": [{"name": "labels"}, {"name": "infiniband"}],
@@ -81,7 +84,7 @@ class Accounts:
         self.cluster.apply([any_kind(group, "v1", "PodGroup") for group in POD_GROUPS])
         install_kinds(self.cluster)
         install_topology_kinds(self.cluster)
-        spaces, documents = [namespace(name) for name in (SYSTEM, TEAM)], [*manifests(), *sample()]
+        spaces, documents = [namespace(name) for name in (SYSTEM, TEAM, SHARED)], [*manifests(), *sample()]
         found = [document for document in documents if document["kind"] not in NOT_RUN_HERE]
         self.cluster.apply([*spaces, *found, self._pull_secret()])
         self.configure_webhook()
@@ -215,5 +218,15 @@ def _configure(machine: Machine) -> None:
     config = yaml.safe_load(path.read_text())
     config["fabric"] = {"cacheLabels": True, "ibnetdiscover": {"nodes": [NODE], "command": str(program)}}
     config["network"] = {"autoMNNVLEnabled": True}
+    # Its key has no password: the agent's environment has none.
+    key = PrivateKey.new()
+    (machine.root / "cosign.key").write_bytes(encrypted(key, b""))
+    config["verification"]["policies"][0]["keys"].append(key.public.pem.decode())
+    config["capture"] = {
+        "registry": f"{machine.registry.host}/captured",
+        "signing": {"keyFile": str(machine.root / "cosign.key")},
+        "minFreePercent": 0,
+        "caches": {"maxAge": 3e9, "versions": 1, "clusterNamespaces": [SHARED]},
+    }
     config["topology"] = TOPOLOGY
     path.write_text(yaml.safe_dump(config))

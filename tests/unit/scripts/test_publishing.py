@@ -11,9 +11,9 @@ from gkm.api.config import Policy, Registries, RegistryHost, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
+from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.signature_formats import parse_bundle
 from gkm.images.signatures.verify import Verifier
-from gkm.images.signing import attest
 from gkm.images.signing.forms import ImageSigner
 from releasing import files, layout, provenance, sbom, signing
 from releasing.publishing import publish
@@ -60,8 +60,8 @@ def test_all_of_a_release_is_signed_and_a_repeat_adds_nothing(
     for digest in (index, *images):
         ref = tag(registry_server).pinned(digest)
         assert Verifier(Verification(policies=[POLICY])).verify(client, ref, None).verified
-        assert len(attest.attestations(client, ref, provenance.PREDICATE)) == 1
-        assert len(attest.attestations(client, ref, sbom.PREDICATE)) == (digest in images)
+        assert len(attestations(client, ref, provenance.PREDICATE)) == 1
+        assert len(attestations(client, ref, sbom.PREDICATE)) == (digest in images)
 
 
 def test_a_published_version_with_other_images_is_refused_and_stays(

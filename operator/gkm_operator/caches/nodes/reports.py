@@ -7,13 +7,16 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from heapq import nsmallest
+from itertools import islice
 from typing import NamedTuple
 
 from gkm.api.meta import API_VERSION
+from gkm.api.nodes import MAX_CAPTURED_IMAGES
 from gkm.kube.resources import Resource
 from msgspec import Struct, field, structs
 
 READY = "Ready"
+ANNOUNCED = "Announced"
 MAX_CACHES = 4096
 """Caches of one node object that count: more than an honest agent's 384 KiB hold."""
 UNKNOWN_REASON = "Unknown"
@@ -71,8 +74,23 @@ class NodeCache(Struct, frozen=True, rename="camel", gc=False):
     pod_waits: bool = False
 
 
+class ReportedCapture(Struct, frozen=True, rename="camel", gc=False):
+    """A capture on one node, reduced to the fields of its image."""
+
+    state: str = ""
+    name: str = ""
+    image: str = ""
+    runtime: str = ""
+    version: str = ""
+    backend: str = ""
+    arch: str = ""
+    driver: str = ""
+    content_digest: str | None = None
+    time: str | None = None
+
+
 class ReportStatus(Struct, frozen=True, gc=False):
-    """The caches of a node object, as their reports: the first MAX_CACHES by name.
+    """The caches of a node object, as their reports: the first MAX_CACHES by name. Its captures that are announced.
 
     `caches` is emptied after decoding: 10,000 nodes report the same 20 caches, and equal `reports` share one object (16
     MB instead of 77).
@@ -80,8 +98,11 @@ class ReportStatus(Struct, frozen=True, gc=False):
 
     caches: dict[str, NodeCache] = field(default_factory=dict)
     reports: dict[str, NodeReport] = field(default_factory=dict)
+    captures: tuple[ReportedCapture, ...] = ()
 
     def __post_init__(self) -> None:
+        announced = (capture for capture in self.captures if capture.state == ANNOUNCED)
+        structs.force_setattr(self, "captures", tuple(islice(announced, MAX_CAPTURED_IMAGES)))
         counted = self.caches if len(self.caches) <= MAX_CACHES else nsmallest(MAX_CACHES, self.caches)
         structs.force_setattr(self, "reports", {name: report_of(self.caches[name]) for name in counted})
         structs.force_setattr(self, "caches", {})
@@ -92,6 +113,7 @@ class ReportMeta(Struct, frozen=True, gc=False):
 
     name: str
     namespace: str = ""
+    uid: str = ""
 
 
 class NodeObject(Struct, frozen=True, gc=False):

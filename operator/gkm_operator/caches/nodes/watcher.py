@@ -26,15 +26,19 @@ SeeNode = Callable[[WatchedNode | None, WatchedNode | None], None]
 """Called with every change of a Node, as a reflector reports it."""
 
 
-def ignore_node(_old: WatchedNode | None, _new: WatchedNode | None) -> None:
+SeeReport = Callable[[NodeObject | None, NodeObject | None], None]
+"""Called with every change of a node object."""
+
+
+def ignore(_old: object, _new: object) -> None:
     """Do nothing."""
 
 
 class NodeWatcher:
     """Watches node objects of both kinds, Nodes, and the agents in GKM's `namespace`; `fleet` has the totals.
 
-    `changed` is called with every cache whose totals have changed. Nodes are decoded as `nodes`, and `see` receives
-    their changes too, so that another controller need not watch them again.
+    `changed` is called with every cache whose totals have changed. Nodes are decoded as `nodes`. `see` receives the
+    changes of Nodes too, and `see_report` those of node objects: another controller need not watch them again.
     """
 
     def __init__(
@@ -44,10 +48,12 @@ class NodeWatcher:
         namespace: str = DEFAULT_NAMESPACE,
         *,
         nodes: Resource[WatchedNode] = NODES,
-        see: SeeNode = ignore_node,
+        see: SeeNode = ignore,
+        see_report: SeeReport = ignore,
     ) -> None:
         self._changed = changed
         self._see = see
+        self._see_report = see_report
         self.fleet = Fleet()
         # Started in this order: if a node's liveness is known before its report, its totals are computed once.
         self.reflectors: tuple[Reflector[Any], ...] = (
@@ -59,6 +65,7 @@ class NodeWatcher:
         )
 
     def _report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
+        self._see_report(old, new)
         self._enqueue(self.fleet.reported(old, new))
 
     def _node_changed(self, old: WatchedNode | None, new: WatchedNode | None) -> None:

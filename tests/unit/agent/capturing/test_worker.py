@@ -8,12 +8,12 @@ from gkm.api.errors import Reason
 from gkm.api.policies import Policy, Verification
 from gkm.gpus.values import Gpu
 from gkm.images import cache
+from gkm.images.captured.content import PREDICATE_TYPE
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
+from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.verify import Verifier
-from gkm.images.signing.attest import attestations
-from gkm_agent.capturing.destination import PREDICATE_TYPE
 from gkm_agent.capturing.progress import CaptureState
 from gkm_agent.store import captures
 from gkm_agent.store.captures import CapturesInUse

@@ -18,6 +18,7 @@ from gkm.hoststate.kernel_misses import MissReason
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.fabric.nvlink import Health
 from gkm_csi.status_errors import Code
+from gkm_operator.captures.retention import RetentionReason
 from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
 
 ROOT = Path(__file__).parents[4]
@@ -91,6 +92,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
     ("table", "reasons"),
     [
         ("Conditions Ready, Error and NoCacheForHardware of a cache", lambda: of_conditions(CONDITIONS)),
+        ("Condition Retained of a captured cache", lambda: set(RetentionReason)),
         ("Condition Ready of a node", lambda: of_conditions(AGENT / "report" / "objects.py")),
         ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "objects.py")),
         ("States of a cache on a node", lambda: set(CacheState)),
@@ -118,6 +120,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Preflight of each GPU",
         "Conditions Ready, Error and NoCacheForHardware of a cache",
         "Compiled kernels",
+        "Condition Retained of a captured cache",
         "Condition Ready of a node",
         "Condition Healthy of a NodeFabric",
         "States of a cache on a node",
@@ -154,7 +157,7 @@ def names_of(row: Row) -> set[str]:
     """Return the forms of a reason in a test: its value in objects, or its name in the code."""
     if row.table == WORDS:
         return {row.reason, row.where.strip("`")}
-    all_members = chain(Reason, CacheState, Health, ReadyReason, TopologyReason, Code, MissReason)
+    all_members = chain(Reason, CacheState, Health, ReadyReason, TopologyReason, Code, MissReason, RetentionReason)
     members = {member.name for member in all_members if member.value == row.reason}
     return {row.reason, *members}
 

@@ -6,6 +6,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import ObjectMeta
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.observer import ConditionValue
 from gkm_operator.caches.outcome import CurrentImage, Outcome, check_image, error_outcome, verdict_outcome
 from gkm_operator.caches.status import apply_configuration, desired_status, resolved_digest
 from gkm_operator.images import ImageClaims
@@ -272,3 +273,19 @@ def test_sentences_agree_with_their_numbers(nodes: int, words: tuple[str, str]) 
     status = settled(CacheSummary(total=nodes, failed=nodes, failures=FULL))
     said = [condition.message for kind in ("Ready", "Error") if (condition := status.condition(kind))]
     assert [text.startswith(begins) for text, begins in zip(said, words, strict=True)] == [True, True]
+
+
+def test_another_controller_adds_a_condition_which_stays_until_it_says_another_one() -> None:
+    current = ConditionValue("Retained", "True", "Current", "one of the newest")
+    with_it = desired_status(cache(settled()), None, NOBODY, THEN, further=current)
+    assert with_it is not None
+    assert shown(with_it, "Retained") == ("True", "Current")
+    without = desired_status(cache(with_it), None, NOBODY, NOW)
+    assert without is not None
+    assert shown(without, "Retained") == ("True", "Current")
+    changed = current._replace(status="False", reason="Expired")
+    ended = desired_status(cache(with_it), None, NOBODY, NOW, further=changed)
+    assert ended is not None
+    condition = ended.condition("Retained")
+    assert condition is not None
+    assert (condition.status, condition.reason, condition.last_transition_time) == ("False", "Expired", NOW)

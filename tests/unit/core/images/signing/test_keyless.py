@@ -12,6 +12,7 @@ from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.transport import TransportLimits
+from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.discovery import find_signatures
 from gkm.images.signatures.rekor import ENTRIES, Rekor
@@ -219,4 +220,4 @@ def test_a_statement_of_the_same_identity_is_attached_once_though_each_signer_ha
         return attest.attest(place.client, place.ref, kind, {"a": 1}, place.signer(person))
 
     assert attested(ALICE) == attested(ALICE) != attested(BOB)
-    assert len(attest.attestations(place.client, place.ref, kind)) == 2
+    assert len(attestations(place.client, place.ref, kind)) == 2

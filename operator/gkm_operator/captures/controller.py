@@ -1,0 +1,144 @@
+"""The controller of captures: makes caches of what nodes announce, in a queue of namespaces (docs/design/capture.md).
+
+It watches nothing itself: the controller of caches passes the changes of caches and of node objects on.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from threading import Lock
+
+from gkm.api.caches import Cache
+from gkm.api.config import Config
+from gkm.api.meta import FALSE, TRUE
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api
+from gkm.kube.elector import NotLeading
+from gkm.kube.events import Recorder
+from gkm.kube.workqueue import WorkQueue
+
+from gkm_operator import metrics
+from gkm_operator.caches.nodes.reports import NodeObject
+from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.observer import ConditionValue
+from gkm_operator.captures.images import CapturedImages
+from gkm_operator.captures.objects import captured_cache
+from gkm_operator.captures.observed import ObservedCaptures
+from gkm_operator.captures.reconciler import BACKOFF, CapturesReconciler
+from gkm_operator.captures.retention import RetentionPlan, RetentionReason
+from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
+
+RETAINED = "Retained"
+SETTLE_SECONDS = 1.0
+"""After a change: nodes announce, and a new cache changes its status, several times in a moment."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class CapturesController:
+    """A `gkm_operator.caches.observer.CacheObserver`. Without `capture.registry` it does nothing.
+
+    One worker: a statement about files has up to 16 MiB.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        images: CapturedImages,
+        *,
+        leads: Callable[[], bool],
+        instance: str = "",
+        now: Callable[[], datetime] = _utc_now,
+        backoff: Backoff = BACKOFF,
+        settle: float = SETTLE_SECONDS,
+    ) -> None:
+        self._registry = config.capture.registry
+        self._leads = leads
+        self._settle = settle
+        self._refresh: Callable[[CacheKey], None] = lambda _key: None
+        self._working = False
+        self._judged: dict[str, dict[CacheKey, tuple[str, ConditionValue]]] = {}
+        """By namespace: the uid of each captured cache, and its condition."""
+        self._lock = Lock()
+        self.observed = ObservedCaptures(self._registry, self._enqueue)
+        recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
+        writer = CaptureWriter(api, images, recorder, self._check_may_write)
+        self.reconciler = CapturesReconciler(
+            self.observed, writer, self._registry, config.capture.caches, self._publish, now=now, backoff=backoff
+        )
+        self.queue: WorkQueue[str] = WorkQueue(
+            "captures",
+            self.reconciler.reconcile,
+            workers=1,
+            observe=metrics.reconcile_recorder("captures"),
+        )
+        metrics.QUEUE_DEPTH.labels("captures").set_function(self.queue.__len__)
+
+    def work(self, refresh: Callable[[CacheKey], None]) -> None:
+        """Start to register captures; `refresh` makes the condition of a cache be written."""
+        if not self._registry:
+            return
+        self._refresh = refresh
+        # Before the namespaces are read: a change that arrives meanwhile enqueues its own.
+        self._working = True
+        for namespace in self.observed.namespaces():
+            self.queue.add(namespace)
+        self.queue.start()
+
+    def close(self) -> None:
+        """Stop within a few seconds; a check that waits for a registry is left to its daemon thread."""
+        self.queue.close(1.0)
+
+    def report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
+        """See CacheObserver."""
+        if self._registry:
+            self.observed.report_changed(old, new)
+
+    def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
+        """See CacheObserver."""
+        if self._registry:
+            self.observed.cache_changed(old, new)
+
+    def condition(self, cache: Cache) -> ConditionValue | None:
+        """Return the condition Retained of a captured cache that a pass of this process has judged."""
+        found = captured_cache(cache, self._registry) if self._registry else None
+        if found is None:
+            return None
+        with self._lock:
+            judged = self._judged.get(found.namespace, {}).get(found.key)
+        if judged is None or judged[0] != found.uid:
+            return None
+        return judged[1]
+
+    def _publish(self, namespace: str, plan: RetentionPlan) -> None:
+        """Let the conditions of the captured caches of a namespace be written where they have changed."""
+        new = {
+            verdict.cache.key: (verdict.cache.uid, ConditionValue(RETAINED, status, verdict.reason, verdict.message))
+            for status, verdicts in ((TRUE, plan.retained), (FALSE, plan.ended))
+            for verdict in verdicts
+        }
+        with self._lock:
+            old = self._judged.get(namespace, {})
+            self._judged[namespace] = new
+            counts = Counter(value.reason for judged in self._judged.values() for _, value in judged.values())
+        for reason in RetentionReason:
+            metrics.CAPTURED_CACHES_RETAINED.labels(reason.value).set(counts[reason.value])
+        for key, value in new.items():
+            if old.get(key) != value:
+                self._refresh(key)
+
+    def _enqueue(self, namespace: str) -> None:
+        if self._working:
+            self.queue.add(namespace, self._settle)
+
+    def _check_may_write(self) -> None:
+        """Check that this process leads.
+
+        Raises:
+            NotLeading: it does not.
+        """
+        if not self._leads():
+            raise NotLeading("another process may lead")

@@ -1,0 +1,66 @@
+"""The images of captures in their registry: prove what nodes claim about one, and delete it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gkm.api.config import Config
+from gkm.api.errors import GKMError, Reason
+from gkm.images.captured import destination, statement
+from gkm.images.captured.deletion import delete_image
+from gkm.images.reference import Reference
+from gkm.images.registries.pull_secrets import Secrets
+from gkm.images.signatures.verify import VERIFY_SECONDS
+
+from gkm_operator.captures.announcements import Announcement
+from gkm_operator.images import CheckedImages
+
+
+class CapturedImages(Protocol):
+    """Answers about images. Bounded in time."""
+
+    def prove(self, announced: Announcement, *, cluster: bool) -> None:
+        """Check that the signatures of an image, and a signed statement about its files, prove an announcement.
+
+        Raises:
+            GKMError: they do not; or, if transient, the registry does not answer.
+        """
+
+    def delete(self, image: str) -> None:
+        """Delete an image with its signatures and statements; one that is gone is no error.
+
+        Raises:
+            GKMError: NOT_ALLOWED or UNAUTHORIZED, the registry refuses; any other: try again.
+        """
+
+
+@dataclass(frozen=True)
+class RegistryCaptures:
+    """`CapturedImages` of a configuration; `namespace` is GKM's own."""
+
+    config: Config
+    images: CheckedImages
+    secrets: Secrets
+    namespace: str
+
+    def prove(self, announced: Announcement, *, cluster: bool) -> None:
+        """See CapturedImages."""
+        ref, scope = Reference.parse(announced.image), None if cluster else announced.namespace
+        images = self.images.with_pull_secrets(announced.image, scope, ())
+        verdict = images.verify(announced.image, ref.target, scope)
+        if verdict.verified is not True:
+            # Also where the mode of verification allows the image: what a node claims needs a proof.
+            reason = Reason.SIGNATURE_MISSING if verdict.reason is Reason.NOT_REQUIRED else verdict.reason
+            raise GKMError(reason, verdict.message)
+        images.claims(announced.image, ref.target)
+        statement.check(
+            images.registry.within(VERIFY_SECONDS),
+            ref,
+            images.verifier.trusts(ref, scope),
+            announced.hardware.key,
+            announced.content_digest,
+        )
+
+    def delete(self, image: str) -> None:
+        """See CapturedImages."""
+        ref = Reference.parse(image)
+        delete_image(destination.writable(self.config, self.secrets, self.namespace, ref), ref)

@@ -1,0 +1,102 @@
+"""The captures that nodes announce and the cache objects of the cluster, from the watches of caches. Thread-safe."""
+
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+from gkm.api.caches import Cache
+from gkm.kube.index import Index
+
+from gkm_operator.caches.nodes.reports import NodeObject, ReportedCapture
+from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.captures.objects import CapturedCache, captured_cache, digests_named
+
+
+class ObservedCaptures:
+    """`changed` is called with a namespace whose captures have changed; `registry` is that of captures."""
+
+    def __init__(self, registry: str, changed: Callable[[str], None]) -> None:
+        self._registry = registry
+        self._changed = changed
+        self._nodes: Index[str, NodeObject] = Index(_namespaces_of_report, lambda report: report.metadata.name)
+        self._by_digest: Index[str, Cache] = Index(digests_named, key_of)
+        self._by_namespace: Index[str, Cache] = Index(self._namespaces_of_cache, key_of)
+        self._caches: dict[CacheKey, Cache] = {}
+        self._known: set[str] = set()
+        self._lock = Lock()
+
+    def report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
+        """Apply a change of a node object."""
+        self._nodes.change(old, new)
+        before, after = (() if report is None else report.status.captures for report in (old, new))
+        if before != after:
+            found = new or old
+            self._notify({found.metadata.namespace} if found is not None else set())
+
+    def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
+        """Apply a change of a cache."""
+        self._by_digest.change(old, new)
+        self._by_namespace.change(old, new)
+        with self._lock:
+            for cache in (old, new):
+                if cache is not None:
+                    self._caches.pop(key_of(cache), None)
+            if new is not None:
+                self._caches[key_of(new)] = new
+        affected = {name for cache in (old, new) if cache is not None for name in self._namespaces_of_cache(cache)}
+        self._notify(affected)
+
+    def namespaces(self) -> list[str]:
+        """Return every namespace that has, or had, captures."""
+        with self._lock:
+            return sorted(self._known)
+
+    def announced(self, namespace: str) -> list[tuple[str, ReportedCapture]]:
+        """Return what nodes announce for a namespace, each with the name of its node."""
+        return [
+            (report.metadata.name, capture)
+            for report in self._nodes.get(namespace)
+            for capture in report.status.captures
+        ]
+
+    def report_of(self, namespace: str, node: str) -> NodeObject | None:
+        """Return the node object that announces captures of a namespace."""
+        return next((each for each in self._nodes.get(namespace) if each.metadata.name == node), None)
+
+    def registered(self, namespace: str) -> list[CapturedCache]:
+        """Return the cache objects of the captures of a namespace's pods, of both kinds."""
+        found = (captured_cache(cache, self._registry) for cache in self._by_namespace.get(namespace))
+        return [each for each in found if each is not None]
+
+    def get(self, key: CacheKey) -> Cache | None:
+        """Return a cache object."""
+        with self._lock:
+            return self._caches.get(key)
+
+    def naming(self, cache: CapturedCache) -> list[Cache]:
+        """Return the other cache objects that name the digest of an image."""
+        return [each for each in self._by_digest.get(cache.image.rpartition("@")[2]) if key_of(each) != cache.key]
+
+    def named_by_user_cache(self, cache: CapturedCache) -> str:
+        """Return a cache object that a user made and that names the image; "" without one."""
+        found = [key_of(each) for each in self.naming(cache) if captured_cache(each, self._registry) is None]
+        return str(min(found)) if found else ""
+
+    def _namespaces_of_cache(self, cache: Cache) -> tuple[str, ...]:
+        found = captured_cache(cache, self._registry)
+        return () if found is None else (found.namespace,)
+
+    def _notify(self, namespaces: Iterable[str]) -> None:
+        for namespace in namespaces:
+            with self._lock:
+                self._known.add(namespace)
+            self._changed(namespace)
+
+
+def key_of(cache: Cache) -> CacheKey:
+    """Return the key of a cache."""
+    return CacheKey(cache.metadata.namespace, cache.metadata.name)
+
+
+def _namespaces_of_report(report: NodeObject) -> tuple[str, ...]:
+    # Captures are those of a namespace's pods: the object of cluster-wide caches has none.
+    return (report.metadata.namespace,) if report.metadata.namespace and report.status.captures else ()

@@ -1,0 +1,132 @@
+"""The writes about captures, each guarded by the check that this process may write: caches, their end, and Events."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import API_VERSION
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+from gkm.kube.events import EventBody, Recorder, Regarding
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
+from gkm.kube.workqueue import Retry
+
+from gkm_operator import metrics
+from gkm_operator.caches.nodes.reports import NodeObject
+from gkm_operator.caches.throttling import EventBudget
+from gkm_operator.captures.announcements import Announcement
+from gkm_operator.captures.images import CapturedImages
+from gkm_operator.captures.objects import CapturedCache, cache_object
+from gkm_operator.captures.retention import RetentionVerdict
+
+FIELD_MANAGER = "gkm-operator"
+REGISTER, END = "Register", "End"
+REGISTERED, NOT_REGISTERED, ENDED = "Registered", "NotRegistered", "Ended"
+_REFUSALS = frozenset({Reason.NOT_ALLOWED, Reason.UNAUTHORIZED})
+_FORBIDDEN, _INVALID = 403, 422
+_RECENT = timedelta(minutes=2)
+
+
+class CaptureWriter:
+    """`check_may_write` raises when this process must not write."""
+
+    def __init__(
+        self, api: Api, images: CapturedImages, recorder: Recorder, check_may_write: Callable[[], None]
+    ) -> None:
+        self._api = api
+        self._images = images
+        self._recorder = recorder
+        self._check_may_write = check_may_write
+        self._event_budget = EventBudget()
+
+    def register(self, announced: Announcement, *, cluster: bool) -> None:
+        """Make the cache object of a capture.
+
+        Raises:
+            GKMError: its image does not prove it, or the API server refuses the object.
+            Retry: an object of this name exists, which the watch has not shown yet.
+            ApiError: the API server does not answer.
+        """
+        self._images.prove(announced, cluster=cluster)
+        self._check_may_write()
+        try:
+            self._api.create(_resource(cluster=cluster), cache_object(announced, cluster=cluster))
+        except ApiError as error:
+            if error.conflict:
+                raise Retry(f"{announced.name} was created meanwhile") from error
+            if error.status in (_FORBIDDEN, _INVALID):
+                raise GKMError(Reason.NOT_ALLOWED, f"the API server refuses the cache: {error.message}") from error
+            raise
+        metrics.CAPTURED_CACHES.labels("registered").inc()
+
+    def emit_registered(self, cache: CapturedCache, now: datetime) -> None:
+        """Emit the Event of a new object. A process that was killed after it made the object emits none."""
+        if not cache.created or now - datetime.fromisoformat(cache.created) > _RECENT:
+            return
+        note = f"captured from pods of {cache.namespace}, for {cache.hardware_key}: {cache.image}"
+        self._emit(_regarding(cache), EventBody("Normal", REGISTERED, REGISTER, note), cache.created)
+
+    def refused(self, announced_by: NodeObject | None, name: str, error: GKMError) -> None:
+        """Report that a capture is not registered, on the node object that announces it."""
+        metrics.CAPTURE_REFUSALS.labels(error.reason.value).inc()
+        if announced_by is None:
+            return
+        meta = announced_by.metadata
+        regarding = Regarding(API_VERSION, "GKMCacheNode", meta.name, meta.namespace, meta.uid)
+        note = f"{name}: {error.reason.value}: {error}"
+        self._emit(regarding, EventBody("Warning", NOT_REGISTERED, REGISTER, note), name)
+
+    def end(self, verdict: RetentionVerdict, *, with_image: bool) -> None:
+        """Delete the image of a cache, unless another cache names it, and the object. Each step may be repeated.
+
+        The image goes first: while the object exists, it says which image that is.
+
+        Raises:
+            GKMError: the registry does not answer.
+            ApiError: the object has changed since, or the API server does not answer.
+        """
+        cache, image = verdict.cache, "another cache names its image"
+        if with_image:
+            self._check_may_write()
+            image = self._delete_image(cache.image)
+        self._check_may_write()
+        note = f"{verdict.reason}: {verdict.message}; {image}"
+        self._emit(_regarding(cache), EventBody("Normal", ENDED, END, note), cache.uid)
+        try:
+            self._api.delete(
+                _resource(cluster=not cache.key.namespace),
+                cache.key.name,
+                cache.key.namespace or None,
+                resource_version=cache.resource_version,
+            )
+        except ApiError as error:
+            if not error.not_found:
+                raise
+        metrics.CAPTURED_CACHES.labels(verdict.reason.value).inc()
+
+    def _delete_image(self, image: str) -> str:
+        """Delete an image; return what became of it. A refusal is final: the object goes, and nothing tries again."""
+        try:
+            self._images.delete(image)
+        except GKMError as error:
+            if error.reason not in _REFUSALS:
+                metrics.CAPTURED_IMAGE_DELETIONS.labels("failed").inc()
+                raise
+            metrics.CAPTURED_IMAGE_DELETIONS.labels("refused").inc()
+            return f"its image stays in the registry: {error}"
+        metrics.CAPTURED_IMAGE_DELETIONS.labels("deleted").inc()
+        return "its image is deleted"
+
+    def _emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
+        if self._event_budget.spend(regarding.uid or regarding.name):
+            self._recorder.emit(regarding, body, occasion)
+
+
+def _resource(*, cluster: bool) -> Resource[object]:
+    found: Resource[object] = (CLUSTERGKMCACHES if cluster else GKMCACHES).of(object)
+    return found
+
+
+def _regarding(cache: CapturedCache) -> Regarding:
+    kind = "GKMCache" if cache.key.namespace else "ClusterGKMCache"
+    return Regarding(API_VERSION, kind, cache.key.name, cache.key.namespace, cache.uid)

@@ -1,0 +1,131 @@
+"""The controllers are killed between any two writes about captures, or a write fails: the next process completes it.
+
+A capture has one cache, whose image is there; what ended leaves neither object nor image; nobody else's object changes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from gkm.api.config import CapturedCaches
+from gkm.api.errors import GKMError, Reason
+from gkm.kube.errors import ApiError
+from support.kube.interposed_api import Around, Call, Killed
+from support.operator.captures import NOW, CapturesProcess, CapturesWorld, FakeCapturedImages, captured, name_of
+
+DAY = 86_400.0
+MINE = "registry.test/team/own:1"
+
+
+@dataclass
+class DisturbedWrites:
+    """Kills, or fails, at the step with this number: a write to the API, or a deletion in the registry."""
+
+    step: int
+    after: bool
+    kills: bool
+    count: int = 0
+
+    def around(self, call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        return self.take(send) if call.writes else send()
+
+    def take(self, act: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        number, self.count = self.count, self.count + 1
+        dead = self.kills and number > self.step
+        if dead or (number == self.step and not self.after):
+            raise self._error()
+        answer = act()
+        if number == self.step:
+            raise self._error()
+        return answer
+
+    def _error(self) -> BaseException:
+        return Killed() if self.kills else ApiError(504, "Timeout", "the answer was lost")
+
+
+class KilledImages(FakeCapturedImages):
+    """Images whose deletion is a step."""
+
+    steps: DisturbedWrites | None = None
+
+    def delete(self, image: str) -> None:
+        steps = self.steps
+        if steps is None:
+            super().delete(image)
+            return
+        try:
+            steps.take(lambda: super(KilledImages, self).delete(image))
+        except ApiError as error:
+            raise GKMError(Reason.REGISTRY_UNAVAILABLE, str(error)) from error
+
+
+def began() -> CapturesWorld:
+    """Three captures of which one is registered already and too old, and a cache of a user with the name of another."""
+    world = CapturesWorld(CapturedCaches(max_age=DAY, versions=2), images=KilledImages())
+    world.announce("old", captured(1, age=DAY / 2))
+    CapturesProcess(world).run()
+    world.announce("old")
+    world.now = NOW + timedelta(seconds=DAY)
+    world.own(name_of(4), MINE)
+    fresh = [captured(number, age=-DAY + number) for number in (2, 3, 4)]
+    world.announce("node-1", *fresh)
+    world.announce("node-2", *fresh)
+    return world
+
+
+def run(world: CapturesWorld, around: Around | None = None) -> None:
+    process = CapturesProcess(world, around)
+    process.run()
+
+
+def check(world: CapturesWorld, *, sent: bool = True) -> None:
+    """Check the end; without `sent`, the one request that failed may have been that for an Event."""
+    assert world.names() == sorted([name_of(2), name_of(3), name_of(4)])
+    (other,) = (each for each in world.caches() if each["metadata"]["name"] == name_of(4))
+    assert other["spec"] == {"image": MINE}
+    assert set(world.images.deleted) == {captured(1).image}
+    ended = [event for event in world.events() if event[0] == "Ended"]
+    assert ended == [("Ended", name_of(1))] or (not sent and ended == [])
+
+
+def steps_of() -> int:
+    counter = DisturbedWrites(1 << 30, after=False, kills=False)
+    world = began()
+    assert isinstance(world.images, KilledImages)
+    world.images.steps = counter
+    run(world, counter.around)
+    check(world)
+    return counter.count
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("kills", [True, False], ids=["killed", "failed"])
+def test_any_write_may_be_the_last_one_of_a_process(*, kills: bool, after: bool) -> None:
+    count = steps_of()
+    assert count > 4
+    for step in range(count):
+        world = began()
+        assert isinstance(world.images, KilledImages)
+        world.images.steps = steps = DisturbedWrites(step, after, kills)
+        try:
+            run(world, steps.around)
+        except Killed:
+            world.images.steps = None
+            run(world)
+        check(world, sent=kills)
+
+
+def test_two_leaders_at_once_register_once() -> None:
+    world = began()
+    processes = [CapturesProcess(world) for _ in range(2)]
+    for process in processes * 4:
+        # Neither watch has shown what the other process wrote.
+        for namespace in process.controller.observed.namespaces():
+            try:
+                process.controller.reconciler.reconcile(namespace)
+            except Exception as error:  # noqa: BLE001 -- the queue would retry
+                assert "meanwhile" in str(error) or "Conflict" in str(error) or "NotFound" in str(error)
+    run(world)
+    check(world)

@@ -1,0 +1,75 @@
+"""Whatever a stolen node writes as captures ends as a refusal: no exception, no write outside of the namespace."""
+
+import string
+
+from gkm.api.nodes import MAX_CAPTURED_IMAGES
+from gkm.images.reference import Reference
+from gkm_operator.caches.nodes.reports import ReportedCapture, ReportStatus
+from gkm_operator.captures.announcements import MAX_ANNOUNCEMENTS, merged
+from gkm_operator.captures.objects import cache_object
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.operator.captures import NAMESPACE, NOW, REGISTRY, captured
+
+HONEST = captured()
+FIELDS = ("name", "image", "runtime", "version", "backend", "arch", "driver", "content_digest", "time")
+PIECES = st.sampled_from(
+    [
+        "",
+        "..",
+        "/",
+        "@",
+        ":",
+        "\n",
+        "\0",
+        "-",
+        "_",
+        "triton",
+        "vllm",
+        NAMESPACE,
+        "others",
+        REGISTRY,
+        "sha256:",
+        "a" * 600,
+    ]
+    + [str(getattr(HONEST, field)) for field in FIELDS]
+)
+TEXTS = st.one_of(st.lists(PIECES, max_size=4).map("".join), st.text(max_size=80), st.text(string.printable))
+MADE_UP = st.fixed_dictionaries(
+    {}, optional={field: TEXTS if field not in ("content_digest", "time") else st.none() | TEXTS for field in FIELDS}
+)
+
+
+def reported(**changes: object) -> ReportedCapture:
+    values = {field: getattr(HONEST, field) for field in FIELDS} | {"state": "Announced"} | changes
+    return ReportedCapture(**values)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(MADE_UP, max_size=8))
+def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(changes: list[dict[str, object]]) -> None:
+    found, faults = merged(NAMESPACE, [("stolen", reported(**each)) for each in changes], REGISTRY, NOW)
+    assert len(faults) <= 1
+    for each in found:
+        ref = Reference.parse(each.image)
+        assert ref.name == f"{REGISTRY}/{NAMESPACE}/{each.hardware.runtime}"
+        assert ref.digest is not None
+        assert each.time <= NOW
+        made = cache_object(each, cluster=False)
+        assert made["metadata"]["namespace"] == NAMESPACE
+        assert made["metadata"]["name"].startswith("captured-")
+        allowed = set(string.ascii_letters + string.digits + "-_.")
+        assert all(value[0].isalnum() and value[-1].isalnum() for value in made["metadata"]["labels"].values())
+        assert all(len(value) <= 63 and set(value) <= allowed for value in made["metadata"]["labels"].values())
+
+
+def test_a_node_counts_with_a_few_announcements_and_a_namespace_with_some() -> None:
+    many = tuple(reported(name=f"x{number}") for number in range(10_000))
+    assert len(ReportStatus(captures=many).captures) == MAX_CAPTURED_IMAGES
+    honest = [captured(number) for number in range(1, 2_000)]
+    nodes = [
+        (f"n-{number}", reported(**{field: getattr(each, field) for field in FIELDS}))
+        for number, each in enumerate(honest)
+    ]
+    found, _ = merged(NAMESPACE, nodes, REGISTRY, NOW)
+    assert len(found) == MAX_ANNOUNCEMENTS

@@ -1,0 +1,144 @@
+"""The statement about a captured image proves content and hardware; deletion takes all of it from a registry."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gkm.api.config import Policy, Verification
+from gkm.api.errors import GKMError, Reason
+from gkm.images.captured import statement
+from gkm.images.captured.content import Hardware
+from gkm.images.captured.deletion import delete_image
+from gkm.images.manifest import OCI_INDEX
+from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verify import Verifier
+from gkm.images.signing.keys import PrivateKey
+from support.agent.capturing import CaptureNode, write_key
+from support.registry.faults import Answer
+from support.registry.server import Registry as RegistryServer
+from support.registry.wire import Request
+
+
+@pytest.fixture(params=[True, False], ids=["referrers API", "fallback tags"])
+def server(request: pytest.FixtureRequest) -> Iterator[RegistryServer]:
+    with RegistryServer.start(referrers=request.param) as running:
+        yield running
+
+
+class CapturedInRegistry:
+    """An image that the agent made of a capture."""
+
+    def __init__(self, root: Path, server: RegistryServer) -> None:
+        self.server = server
+        self.node = CaptureNode(root, server.host)
+        self.key = write_key(self.node.key_file)
+        self.node.capture()
+        self.report = self.node.announced("csi-1")
+        self.ref = Reference.parse(self.report.image)
+        self.registry = Registry(self.node.config.registries)
+
+    @property
+    def hardware_key(self) -> str:
+        report = self.report
+        return Hardware(report.backend, report.arch, 32, report.driver, report.runtime, report.version).key
+
+    def check(self, key: PrivateKey | None = None, *, hardware_key: str = "", content: str = "") -> None:
+        policy = Policy([(key or self.key).public.pem.decode()], tlog="ignored")
+        trusts = Verifier(Verification(policies=[policy])).trusts(self.ref, "ml-apps")
+        wanted = content or self.report.content_digest or ""
+        statement.check(self.registry, self.ref, trusts, hardware_key or self.hardware_key, wanted)
+
+    def stored(self) -> tuple[int, int]:
+        """Return the numbers of the manifests and tags in the repository.
+
+        A fallback tag names another index after each change; those before it stay, without a tag.
+        """
+        repository = self.server.store.repository(self.ref.repository)
+        found = [each for each in repository.manifests.values() if each.media_type != OCI_INDEX]
+        return len(found), len(repository.tags)
+
+
+@pytest.fixture
+def captured(tmp_path: Path, server: RegistryServer) -> CapturedInRegistry:
+    return CapturedInRegistry(tmp_path, server)
+
+
+def test_the_statement_of_the_agent_proves_content_and_hardware(captured: CapturedInRegistry) -> None:
+    captured.check()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"hardware_key": "cuda-sm_100-r570-triton"}, {"content": f"sha256:{'0' * 64}"}],
+    ids=["hardware", "content"],
+)
+def test_another_claim_is_not_proven(captured: CapturedInRegistry, wrong: dict[str, str]) -> None:
+    with pytest.raises(GKMError) as caught:
+        captured.check(None, **wrong)
+    assert caught.value.reason is Reason.SIGNATURE_MISSING
+
+
+def test_the_statement_of_a_stranger_proves_nothing(captured: CapturedInRegistry) -> None:
+    with pytest.raises(GKMError) as caught:
+        captured.check(PrivateKey.new())
+    assert caught.value.reason is Reason.SIGNATURE_MISSING
+
+
+def test_without_a_policy_nothing_is_proven(captured: CapturedInRegistry) -> None:
+    with pytest.raises(GKMError) as caught:
+        statement.check(
+            captured.registry, captured.ref, [], captured.hardware_key, captured.report.content_digest or ""
+        )
+    assert caught.value.reason is Reason.SIGNATURE_MISSING
+
+
+def test_files_with_another_digest_than_stated_are_refused() -> None:
+    payload = b'{"predicate": {"hardware": "cuda", "contentDigest": "sha256:0", "files": []}}'
+    with pytest.raises(GKMError) as caught:
+        statement.states_in(payload)
+    assert caught.value.reason is Reason.CONTENT_MISMATCH
+
+
+def test_an_image_goes_with_its_signatures_and_its_statement(captured: CapturedInRegistry) -> None:
+    manifests, tags = captured.stored()
+    assert manifests >= 4
+    assert tags >= 2
+    delete_image(captured.registry, captured.ref)
+    assert captured.stored() == (0, 0)
+    delete_image(captured.registry, captured.ref)
+
+
+def test_a_deletion_that_was_cut_off_after_the_image_is_completed(captured: CapturedInRegistry) -> None:
+    repository = captured.server.store.repository(captured.ref.repository)
+    del repository.manifests[captured.ref.target]
+    repository.tags = {tag: digest for tag, digest in repository.tags.items() if digest != captured.ref.target}
+    delete_image(captured.registry, captured.ref)
+    assert captured.stored() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (405, Reason.NOT_ALLOWED),
+        (400, Reason.NOT_ALLOWED),
+        (412, Reason.NOT_ALLOWED),
+        (404, Reason.NOT_ALLOWED),
+        (403, Reason.UNAUTHORIZED),
+        (503, Reason.REGISTRY_UNAVAILABLE),
+    ],
+)
+def test_a_registry_that_refuses_keeps_the_image_with_its_signatures(
+    captured: CapturedInRegistry, monkeypatch: pytest.MonkeyPatch, answer: int, reason: Reason
+) -> None:
+    before, routes = captured.stored(), captured.server.routes
+    proper = routes.answer
+
+    def refuse(request: Request) -> Answer:
+        return Answer(answer, {}, b"") if request.method == "DELETE" else proper(request)
+
+    monkeypatch.setattr(routes, "answer", refuse)
+    with pytest.raises(GKMError) as caught:
+        delete_image(captured.registry.within(20.0), captured.ref)
+    assert caught.value.reason is reason
+    assert captured.stored() == before

@@ -1,0 +1,181 @@
+"""Captured caches end by age and by number, but never in use; their images go where the registry lets them."""
+
+from datetime import timedelta
+
+import pytest
+from gkm.api.config import CapturedCaches
+from gkm.api.errors import GKMError, Reason
+from gkm.kube.resources import GKMCACHES
+from gkm_operator import metrics
+from gkm_operator.captures.retention import MAX_PER_NAMESPACE
+from support.operator.captures import NAMESPACE, NOW, CapturesProcess, CapturesWorld, captured, name_of
+
+DAY = 86_400.0
+REFUSED = GKMError(Reason.NOT_ALLOWED, "it cannot be deleted: the registry answers 405")
+AWAY = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
+
+
+def world_with(*numbers: int, versions: int = 10) -> CapturesWorld:
+    """Return a world with registered captures; a lower number is a newer one, by a minute."""
+    world = CapturesWorld(CapturedCaches(max_age=DAY, versions=versions))
+    for start in range(0, len(numbers), 32):
+        part = numbers[start : start + 32]
+        world.announce(f"node-{start}", *(captured(number, age=60.0 * number) for number in part))
+    CapturesProcess(world).run(2 + len(numbers) // 8)
+    return world
+
+
+def later(world: CapturesWorld, seconds: float = 2 * DAY, passes: int = 6) -> CapturesProcess:
+    world.now = NOW + timedelta(seconds=seconds)
+    process = CapturesProcess(world)
+    process.run(passes)
+    return process
+
+
+def test_an_old_capture_ends_with_its_image_and_is_not_registered_again() -> None:
+    world = world_with(1)
+    assert world.names() == [name_of(1)]
+    later(world)
+    assert world.names() == []
+    assert world.images.deleted == [captured(1).image]
+    # The node still announces it.
+    later(world, 2 * DAY, 10)
+    assert len(world.images.proofs) == 1
+    assert ("Ended", name_of(1)) in world.events()
+    assert world.notes("Ended")[0].startswith("Expired: captured more than 86400 seconds ago")
+
+
+def test_a_capture_that_another_pod_compiled_again_stays() -> None:
+    world = world_with(1)
+    world.announce("node-9", captured(1, age=-2 * DAY))
+    process = later(world)
+    assert world.names() == [name_of(1)]
+    assert process.condition(name_of(1)) == ("True", "Current")
+    assert world.notes("Ended") == []
+
+
+def test_a_time_to_come_does_not_make_a_capture_younger() -> None:
+    world = CapturesWorld(CapturedCaches(max_age=DAY))
+    world.announce("node-1", captured(1, age=-100 * DAY))
+    CapturesProcess(world).run()
+    world.announce("node-1")
+    later(world)
+    assert world.names() == []
+
+
+def test_of_one_hardware_the_newest_versions_stay() -> None:
+    world = world_with(1, 2, 3, 4)
+    world.settings = CapturedCaches(max_age=DAY, versions=2)
+    later(world, 0.0)
+    assert world.names() == [name_of(1), name_of(2)]
+    assert sorted(world.images.deleted) == [captured(3).image, captured(4).image]
+    assert {note.partition(":")[0] for note in world.notes("Ended")} == {"Superseded"}
+    assert len(world.images.proofs) == 4
+
+
+def test_captures_of_other_hardware_do_not_count() -> None:
+    world = CapturesWorld(CapturedCaches(max_age=DAY, versions=1))
+    world.announce("node-1", captured(1), captured(2, age=9, driver="580.1"), captured(3, age=9, version="3.5.0"))
+    CapturesProcess(world).run()
+    assert world.names() == [name_of(1), name_of(2), name_of(3)]
+
+
+def test_announcements_that_prove_nothing_displace_no_cache() -> None:
+    world = world_with(1, versions=1)
+    forged = [captured(number, age=0) for number in range(50, 60)]
+    for each in forged:
+        world.images.errors[each.image] = GKMError(Reason.SIGNATURE_MISSING, "no signature was found")
+    world.announce("node-2", *forged)
+    process = CapturesProcess(world)
+    process.run(10)
+    assert world.names() == [name_of(1)]
+    assert process.condition(name_of(1)) == ("True", "Current")
+
+
+def test_a_namespace_has_a_limited_number() -> None:
+    world = world_with(*range(1, MAX_PER_NAMESPACE + 9), versions=1000)
+    assert world.names() == sorted(name_of(number) for number in range(1, MAX_PER_NAMESPACE + 1))
+
+
+def test_what_pods_mount_stays_until_they_end() -> None:
+    world = world_with(1)
+    world.use(name_of(1), 2)
+    process = later(world)
+    assert world.names() == [name_of(1)]
+    assert world.images.deleted == []
+    assert process.condition(name_of(1)) == ("True", "InUse")
+    world.use(name_of(1), 0)
+    later(world)
+    assert world.names() == []
+
+
+@pytest.mark.parametrize("image", ["by digest", "by tag"])
+def test_what_a_cache_of_a_user_names_stays(image: str) -> None:
+    world = world_with(1)
+    named = captured(1).image
+    world.own("mine", named if image == "by digest" else "registry.test/team/copy:1", "others")
+    if image == "by tag":
+        status = {"status": {"resolvedDigest": named.partition("@")[2]}}
+        world.api.merge(GKMCACHES, "mine", status, "others", subresource="status")
+    process = later(world)
+    assert world.names() == [name_of(1), "mine"]
+    assert world.images.deleted == []
+    assert process.condition(name_of(1)) == ("True", "NamedByCache")
+    world.api.delete(GKMCACHES, "mine", "others")
+    later(world)
+    assert world.names() == []
+    assert world.images.deleted == [named]
+
+
+def test_an_image_that_another_captured_cache_names_stays_until_both_end() -> None:
+    same = captured(1).image
+    world = CapturesWorld(CapturedCaches(max_age=DAY))
+    world.announce("node-1", captured(1), captured(2, image=same, age=-DAY / 2, driver="580.1"))
+    world.now = NOW + timedelta(seconds=DAY / 2)
+    CapturesProcess(world).run()
+    later(world, 1.2 * DAY)
+    assert world.names() == [name_of(2)]
+    assert world.images.deleted == []
+    later(world)
+    assert world.names() == []
+    assert world.images.deleted == [same]
+
+
+@pytest.mark.parametrize("reason", [Reason.NOT_ALLOWED, Reason.UNAUTHORIZED])
+def test_a_registry_that_refuses_a_deletion_is_asked_once(reason: Reason) -> None:
+    world = world_with(1)
+    world.images.refusals[captured(1).image] = GKMError(reason, "the registry answers 405")
+    before = metrics.CAPTURED_IMAGE_DELETIONS.labels("refused")._value.get()
+    later(world, 2 * DAY, 10)
+    assert world.names() == []
+    assert metrics.CAPTURED_IMAGE_DELETIONS.labels("refused")._value.get() == before + 1
+    assert "its image stays in the registry: the registry answers 405" in world.notes("Ended")[0]
+
+
+def test_a_registry_that_does_not_answer_is_tried_again_while_the_cache_says_so() -> None:
+    world = world_with(1)
+    world.images.refusals[captured(1).image] = AWAY
+    process = later(world)
+    assert world.names() == [name_of(1)]
+    assert process.condition(name_of(1)) == ("False", "Expired")
+    world.images.refusals.clear()
+    process.run()
+    assert world.names() == []
+    assert world.images.deleted == [captured(1).image]
+
+
+def test_zero_versions_register_nothing_and_end_what_there_is() -> None:
+    world = world_with(1, 2)
+    world.settings = CapturedCaches(versions=0)
+    later(world, 0.0)
+    assert world.names() == []
+
+
+def test_a_cache_that_pods_began_to_mount_meanwhile_is_not_deleted() -> None:
+    world = world_with(1)
+    world.now = NOW + timedelta(seconds=2 * DAY)
+    process = CapturesProcess(world)
+    world.use(name_of(1), 1)
+    with pytest.raises(Exception, match="modified"):
+        process.controller.reconciler.reconcile(NAMESPACE)
+    assert world.names() == [name_of(1)]
