@@ -34,7 +34,6 @@ DECODES = {
 }
 IMAGES = "core/gkm/images/"
 MEASURED = {
-    "agent/gkm_agent/capturing/inspection.py": {"version of a captured kernel"},
     "agent/gkm_agent/standalone/manifests.py": {"manifests of the agent"},
     "cli/gkm_cli/cache/gpu_files.py": {"GPUs in a file"},
     "cli/gkm_cli/helper_programs.py": {"credential helper"},
@@ -44,7 +43,7 @@ MEASURED = {
     "core/gkm/gpus/inventory.py": {"probe of GPUs"},
     f"{IMAGES}archives/docker_archive.py": {"listing of docker's archive", "configuration of docker's archive"},
     f"{IMAGES}archives/oci_layout.py": {"mark of a layout", "index"},
-    f"{IMAGES}build/triton.py": {"metadata of a kernel"},
+    f"{IMAGES}build/triton.py": {"metadata of a kernel", "version of a kernel"},
     f"{IMAGES}build/vllm.py": {"factors of vLLM"},
     f"{IMAGES}cache.py": {"summary label"},
     f"{IMAGES}cache_entries.py": {"cache manifest"},
@@ -95,6 +94,7 @@ MEASURED = {
     "operator/gkm_operator/plans/state/objects.py": {"Pod of the controllers"},
 }
 NOT_FOREIGN = {
+    "agent/gkm_agent/capturing/inspection.py": "at most 64 KiB of a group file, and labels that this process has made",
     "agent/gkm_agent/capturing/progress.py": "the agent's own file",
     "agent/gkm_agent/caches/approvals.py": "the agent's own file",
     "agent/gkm_agent/standalone/sinks.py": "the agent's own files",

@@ -4,7 +4,6 @@ Nothing in the files decides about the hardware. It is what the agent measured o
 hardware are refused, because a node would offer kernels that no GPU here has run.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from gkm.images.build.compiled_targets import CompiledTargets
 from gkm.images.build.contents import CacheContents, scan_directory
 from gkm.images.build.known_files import is_cache_file
 from gkm.images.build.tree import TreeEntry, walk
+from gkm.images.build.triton import version_in
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, PackedFile, content_digest
@@ -38,16 +38,10 @@ _LISTED_BYTES: Final = 128
 _ELF: Final = b"\x7fELF"
 _ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
 _GROUP: Final = "__grp__"
-_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,31}", re.ASCII)
 
 
 class _Group(msgspec.Struct):
     child_paths: dict[str, str] | list[str] = msgspec.field(default_factory=dict)
-
-
-class _Metadata(msgspec.Struct):
-    # Typed: a foreign value of another type is refused before it is decoded.
-    triton_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,18 +210,9 @@ class _Reader:
                 raise _no_such_file(entry, f"names a file outside of its directory: {escape(path)[:200]!r}")
 
     def _read_version(self, entry: TreeEntry) -> None:
-        version = _version_in(entry.read())
+        version = version_in(entry.read())
         if version and len(self._versions) < 2:  # noqa: PLR2004 -- enough to know that they differ
             self._versions.add(version)
-
-
-def _version_in(metadata: bytes) -> str:
-    """Return the version of Triton that a kernel's metadata states, empty where it states no version."""
-    try:
-        version = msgspec.json.decode(metadata, type=_Metadata).triton_version
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
-    return version if _VERSION.fullmatch(version) else ""
 
 
 def _head(entry: TreeEntry) -> Iterator[bytes]:

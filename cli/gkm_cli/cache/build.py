@@ -54,7 +54,7 @@ def build(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make an image of the Triton or vLLM cache in DIR, in MCV's format."""
+    """Make an image of the Triton, vLLM or TorchInductor cache in DIR, in MCV's format."""
     ref = Reference.parse(image)
     form, path = _destination(to)
     if not (form or push):

@@ -16,11 +16,12 @@ from typing import Annotated, NoReturn
 
 import typer
 from gkm.api.errors import GKMError, Reason
+from gkm.api.pod_caches import VARIABLES
 from gkm.gpus import preflight
 from gkm.gpus.values import printable
 from gkm.hoststate.escaping import escape
 from gkm.images import cache
-from gkm.images.cache import CacheImage, Format
+from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.pull import PullStage
 from gkm.images.registries.registry import Registry
@@ -34,7 +35,6 @@ from gkm_cli.progress import progress_bars
 from gkm_cli.registries import RegistryAccess
 from gkm_cli.signers import SignerOptions, verification, verify_image
 
-VARIABLES = {Format.TRITON: "TRITON_CACHE_DIR", Format.VLLM: "VLLM_CACHE_ROOT"}
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit codes of a shell for a program that cannot be run (POSIX.1-2017, 2.8.2)."""
 _GIB = 1 << 30
@@ -91,7 +91,7 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
         store.use(image.digest)
         _pull(store, registry, image, access)
         path = _provided(store, image.digest, options)
-    _become(command, {VARIABLES[image.format]: str(path)})
+    _become(command, dict.fromkeys(VARIABLES[image.format.value], str(path)))
 
 
 def _check_gpus(image: CacheImage, file: Path | None) -> None:

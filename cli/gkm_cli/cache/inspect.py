@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from gkm.api.grammar import count_of
 from gkm.api.targets import GpuTarget
+from gkm.images.build.versions import stated_versions
 from gkm.images.cache import CacheImage
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry
@@ -38,6 +39,7 @@ def inspect(
         "entryCount": image.entry_count,
         "entries": [_entry(entry) for entry in found] if found is not None else _entries_from_labels(image),
         "files": files,
+        "versions": stated_versions(image.labels),
         "targets": [_target(target) for target in image.targets],
         "labels": image.labels,
     }
@@ -90,6 +92,8 @@ def _print_result(image: CacheImage, entries: list[CacheEntry] | None) -> None:
     )
     line(str(image.ref))
     line(f"{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
+    if versions := stated_versions(image.labels):
+        line(f"compiled by {', '.join(f'{name} {version}' for name, version in versions.items())}")
     if entries is None:
         table(("backend", "arch", "warp size"), [(t.backend, t.arch, t.warp_size) for t in image.targets])
     else:

@@ -33,6 +33,8 @@ class Format(StrEnum):
 
     TRITON = "triton"
     VLLM = "vllm"
+    INDUCTOR = "inductor"
+    """TorchInductor's: an extension of GKM, of whose labels and directories MCV knows nothing (docs/formats.md)."""
 
     def __init__(self, runtime: str) -> None:
         self.summary_label = f"cache.{runtime}.image/summary"

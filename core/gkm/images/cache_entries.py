@@ -16,7 +16,8 @@ MAX_ENTRIES = 200_000
 class CacheEntry:
     """One kernel, or one compiled artifact of vLLM. Texts are claims of the image's author; "" without a claim.
 
-    `form` is the storage format: "triton", or for vLLM "binary" or "aot_compile".
+    `form` is the storage format: "triton", or for vLLM "binary" or "aot_compile". For TorchInductor it is the cache
+    that has the entry ("fxgraph", "aotautograd"), or the kind of an artifact in a file ("inductor", "aot_autograd"…).
     """
 
     form: str
@@ -55,9 +56,14 @@ class _Graphs(Struct):
     aot: list[_AheadOfTime] = field(default_factory=list, name="aot_compile")
 
 
+class _Inductor(_Kernel):
+    form: str = ""
+
+
 class _Manifest(Struct):
     triton: list[_Kernel] | None = None
     vllm: list[_Graphs] | None = None
+    inductor: list[_Inductor] | None = None
 
 
 def entries_in(manifest: bytes) -> list[CacheEntry]:
@@ -75,14 +81,15 @@ def entries_in(manifest: bytes) -> list[CacheEntry]:
         entries += [_kernel(kernel) for kernel in graphs.triton]
         entries += [CacheEntry("binary", each.code_hash or graphs.hash, each.target_device) for each in graphs.binary]
         entries += [CacheEntry("aot_compile", each.hash or graphs.hash) for each in graphs.aot]
+    entries += [_kernel(each, each.form) for each in found.inductor or []]
     if len(entries) > MAX_ENTRIES:
         raise GKMError(Reason.TOO_LARGE, f"the cache manifest lists {len(entries)} entries, at most {MAX_ENTRIES}")
     return entries
 
 
-def _kernel(kernel: _Kernel) -> CacheEntry:
+def _kernel(kernel: _Kernel, form: str = "triton") -> CacheEntry:
     return CacheEntry(
-        "triton",
+        form,
         kernel.hash,
         kernel.backend,
         str(kernel.arch),

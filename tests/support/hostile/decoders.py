@@ -14,7 +14,6 @@ from gkm.images.build import factors_file, triton, vllm
 from gkm.templates.rendering import frames, process
 from gkm.topology import lists, nodes, pods
 from gkm.topology.fabrics import lldpd, netq, tree_file, ufm
-from gkm_agent.capturing import inspection
 from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
@@ -57,9 +56,7 @@ HOSTS = (
     ),
     Decoder("one node offline", lambda text: lists.parse_nodes([text]), nodes.Node, 64 * MIB, factor=OBJECT_FACTOR),
     Decoder("one pod offline", lambda text: lists.parse_pods([text]), pods.Pod, 64 * MIB, factor=OBJECT_FACTOR),
-    Decoder(
-        "version of a captured kernel", inspection._version_in, inspection._Metadata, inspection.MAX_METADATA_BYTES
-    ),
+    Decoder("version of a kernel", triton.version_in, triton.KernelVersion, triton.MAX_METADATA_BYTES),
     Decoder(
         "metadata of a kernel", lambda text: triton.parse_kernel(_file(text)), triton.Kernel, triton.MAX_METADATA_BYTES
     ),

@@ -1,21 +1,25 @@
 """The contents of a cache directory, found in one walk: the runtime that wrote it, its manifest and its labels.
 
-Follows the order of MCV's DetectCaches: vLLM first, Triton only if it is not vLLM's.
+Follows the order of MCV's DetectCaches: vLLM first, Triton only if it is not vLLM's. Between them comes
+TorchInductor's, which MCV does not know (docs/formats.md).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.build.factors_file import redact
 from gkm.images.build.go_json import marshal, marshal_indent
+from gkm.images.build.inductor import InductorScan, inductor_targets
+from gkm.images.build.target_claims import kernel_targets
 from gkm.images.build.tree import EVERYTHING, Selection, TreeEntry, walk
 from gkm.images.build.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.build.vllm import ROOT, VllmScan
-from gkm.images.build.vllm_labels import kernel_targets, vllm_labels, vllm_targets
+from gkm.images.build.vllm_labels import vllm_labels, vllm_targets
 from gkm.images.cache import MAX_TARGETS, Format
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 
@@ -30,6 +34,8 @@ class CacheContents:
     size_bytes: int
     secrets: tuple[str, ...] = ()
     """The environment variables of the compilation whose values the image replaces by null."""
+    triton: str = ""
+    """The version of Triton that all kernels of an inductor cache state."""
 
 
 def scan_directory(
@@ -42,32 +48,45 @@ def scan_directory(
             `stated` name different GPUs, TOO_LARGE; as `walk` raises.
         OSError: it cannot be read.
     """
-    vllm_scan, has_triton_marker, size = VllmScan(), False, 0
-    kernels: list[Kernel] = []
-    secrets: set[str] = set()
+    scan = _DirectoryScan()
     for entry in walk(directory, selected):
-        kernel = parse_kernel(entry)
-        if kernel is not None:
-            kernels.append(kernel)
-        vllm_scan.add(entry, kernel)
-        has_triton_marker |= _is_triton_marker(entry)
-        packed = redact(entry)
-        secrets.update(packed.names if packed else ())
-        size += len(packed.data) if packed else entry.size
-    kind = _format(directory, vllm_scan, is_triton=has_triton_marker and bool(kernels))
-    targets = {kernel.gpu_target for kernel in kernels}
+        scan.add(entry)
+    kind = scan.format(directory)
+    targets = {kernel.gpu_target for kernel in scan.kernels}
     if len(targets) > MAX_TARGETS:
         raise GKMError(
             Reason.TOO_LARGE,
             f"the cache has kernels for {len(targets)} kinds of GPU, at most {MAX_TARGETS} can be stated",
             "build several images",
         )
-    if kind is Format.VLLM:
-        count, entries, labels = vllm_scan.count, vllm_scan.entries, vllm_labels(vllm_scan)
-        summary = vllm_targets(vllm_scan, targets, stated, versions)
-    else:
-        count, entries, labels = len(kernels), [manifest_entry(kernel) for kernel in kernels], {}
-        summary = kernel_targets(targets, stated, versions)
+    labels: dict[str, str] = {}
+    match kind:
+        case Format.VLLM:
+            count, entries, labels = scan.vllm.count, scan.vllm.entries, vllm_labels(scan.vllm)
+            summary = vllm_targets(scan.vllm, targets, stated, versions)
+        case Format.INDUCTOR:
+            entries = scan.inductor.entries
+            count, summary = len(entries), inductor_targets(scan.inductor, targets, stated, versions)
+        case Format.TRITON:
+            entries = [manifest_entry(kernel) for kernel in scan.kernels]
+            count, summary = len(entries), kernel_targets(targets, stated, versions)
+    labels |= {
+        kind.count_label: str(count),
+        kind.size_label: str(scan.size),
+        kind.summary_label: marshal({"targets": summary}),
+    }
+    triton = scan.inductor.triton if kind is Format.INDUCTOR else set()
+    return CacheContents(
+        kind,
+        _manifest(directory, kind, entries),
+        labels,
+        scan.size,
+        tuple(sorted(scan.secrets)),
+        triton=next(iter(triton)) if len(triton) == 1 else "",
+    )
+
+
+def _manifest(directory: Path, kind: Format, entries: list[dict[str, Any]]) -> bytes:
     manifest = marshal_indent({kind.value: entries}).encode()
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise GKMError(
@@ -75,29 +94,52 @@ def scan_directory(
             f"the cache in {directory} would need a manifest of {len(manifest)} bytes, at most {MAX_MANIFEST_BYTES}",
             "build several images",
         )
-    labels |= {
-        kind.count_label: str(count),
-        kind.size_label: str(size),
-        kind.summary_label: marshal({"targets": summary}),
-    }
-    return CacheContents(kind, manifest, labels, size, tuple(sorted(secrets)))
+    return manifest
 
 
-def _format(directory: Path, vllm_scan: VllmScan, *, is_triton: bool) -> Format:
-    if vllm_scan.is_vllm and not vllm_scan.entries:
-        # MCV builds an image with the summary `null`, which no node could use.
+@dataclass(slots=True)
+class _DirectoryScan:
+    """What one walk finds of each runtime."""
+
+    vllm: VllmScan = field(default_factory=VllmScan)
+    inductor: InductorScan = field(default_factory=InductorScan)
+    kernels: list[Kernel] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set)
+    size: int = 0
+    has_triton_marker: bool = False
+
+    def add(self, entry: TreeEntry) -> None:
+        kernel = parse_kernel(entry)
+        if kernel is not None:
+            self.kernels.append(kernel)
+        self.vllm.add(entry, kernel)
+        self.inductor.add(entry, kernel)
+        self.has_triton_marker |= _is_triton_marker(entry)
+        packed = redact(entry)
+        self.secrets.update(packed.names if packed else ())
+        self.size += len(packed.data) if packed else entry.size
+
+    def format(self, directory: Path) -> Format:
+        """Return the runtime; raises METADATA_MISSING if it is none."""
+        if self.vllm.is_vllm and not self.vllm.entries:
+            # MCV builds an image with the summary `null`, which no node could use.
+            raise GKMError(
+                Reason.METADATA_MISSING,
+                f"{directory / ROOT} holds no compiled model of vLLM that is complete",
+                "wait until vLLM has written its cache",
+            )
+        if self.vllm.is_vllm:
+            return Format.VLLM
+        if self.inductor.is_inductor:
+            return Format.INDUCTOR
+        if self.has_triton_marker and self.kernels:
+            return Format.TRITON
         raise GKMError(
             Reason.METADATA_MISSING,
-            f"{directory / ROOT} holds no compiled model of vLLM that is complete",
-            "wait until vLLM has written its cache",
+            f"{directory} holds neither a Triton cache nor one of vLLM or TorchInductor",
+            "name the directory that TRITON_CACHE_DIR, VLLM_CACHE_ROOT or TORCHINDUCTOR_CACHE_DIR pointed to while the "
+            "kernels were compiled",
         )
-    if not vllm_scan.is_vllm and not is_triton:
-        raise GKMError(
-            Reason.METADATA_MISSING,
-            f"{directory} holds neither a Triton cache nor one of vLLM",
-            "name the directory that TRITON_CACHE_DIR or VLLM_CACHE_ROOT pointed to while the kernels were compiled",
-        )
-    return Format.VLLM if vllm_scan.is_vllm else Format.TRITON
 
 
 def _is_triton_marker(entry: TreeEntry) -> bool:

@@ -39,16 +39,17 @@ def build(
     report: ProgressCallback = lambda _done, _of: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> LocalImage:
-    """Return the image of a Triton or vLLM cache; the same files give the same digest.
+    """Return the image of a Triton, vLLM or TorchInductor cache; the same files give the same digest.
 
     The manifest has one layer and OCI types: every version of MCV reads those, an OCI layout requires them, and every
     registry accepts them.
 
     Args:
-        directory: the directory that TRITON_CACHE_DIR or VLLM_CACHE_ROOT named. No program may write to it meanwhile.
+        directory: the directory that TRITON_CACHE_DIR, VLLM_CACHE_ROOT or TORCHINDUCTOR_CACHE_DIR named. No program may
+            write to it meanwhile.
         title: the title of the image: the base name of its repository.
         work: an empty directory of the caller for the layer; it must exist until the image is stored.
-        stated: GPUs from the user, for a vLLM cache that does not name its GPU.
+        stated: GPUs from the user, for a cache that does not name its GPU.
         versions: versions from the user of the programs that wrote the cache.
         selected: the files and directories that belong to the image; the others stay out of it.
         report: called with the packed bytes and the total for every piece; an exception from it ends the build.
@@ -68,7 +69,7 @@ def build(
     layer = write_blob(
         deflated(unpacked.through(_tar(directory, contents, selected, report))), work / _LAYER_FILE, OCI_LAYER
     )
-    labels = {**contents.labels, **versions.labels, TITLE: title}
+    labels = {**contents.labels, **versions.with_triton(contents.triton).labels, TITLE: title}
     return assemble_image(encode_config(host_platform(), labels, [unpacked.digest]), [layer], labels)
 
 

@@ -4,6 +4,7 @@ Manifest, labels and dummy_key equal those of an image that MCV built, byte for 
 """
 
 import hashlib
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -21,6 +22,7 @@ UNKNOWN_TRITON_KEY = "unknown-triton-key"
 _Hash = Annotated[str, Meta(max_length=256)]
 _Word = Annotated[str, Meta(max_length=32)]
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,31}", re.ASCII)
 
 
 class _Target(Struct):
@@ -61,6 +63,21 @@ def parse_kernel(entry: TreeEntry) -> Kernel | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return kernel if kernel.hash and is_valid_target(kernel.gpu_target) else None
+
+
+class KernelVersion(Struct):
+    """The version in Triton's metadata; typed, so that a foreign value of another type is refused unread."""
+
+    triton_version: str = ""
+
+
+def version_in(metadata: bytes) -> str:
+    """Return the version of Triton that a kernel's metadata states; "" if it states none."""
+    try:
+        version = msgspec.json.decode(metadata, type=KernelVersion).triton_version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return version if _VERSION.fullmatch(version) else ""
 
 
 def manifest_entry(kernel: Kernel) -> dict[str, Any]:

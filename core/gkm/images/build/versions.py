@@ -7,8 +7,8 @@ image's author; the node's preflight compares `cuda` and `ptx` with its driver (
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gkm.api.errors import GKMError, Reason
@@ -18,7 +18,7 @@ MAX_VERSIONS = 32
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~:-]{0,63}", re.ASCII)
 _PTX = re.compile(r"[1-9][0-9]{0,3}", re.ASCII)
-_CUDA = "cuda"
+_CUDA, _TRITON = "cuda", "triton"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,27 @@ class DependencyVersions:
             stated["cuda_version"] = self.cuda or cuda
         return stated
 
+    def with_triton(self, version: str) -> "DependencyVersions":
+        """Return the versions with that of Triton in the cache's own kernels, "" if they state none.
+
+        Raises:
+            GKMError: METADATA_INVALID when the user states another one.
+        """
+        stated = self.others.get(_TRITON, version)
+        if version and stated != version:
+            raise _invalid(f"the kernels are of Triton {version}, but triton={stated} is stated", "state it or none")
+        return replace(self, others={**self.others, _TRITON: version}) if version else self
+
     @property
     def labels(self) -> dict[str, str]:
         """Return GKM's labels."""
         return {f"{LABEL_PREFIX}{name}": version for name, version in sorted(self.others.items())}
+
+
+def stated_versions(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return {name: version} of the labels of an image that have the form of GKM's; the image's author claims them."""
+    pairs = {label.removeprefix(LABEL_PREFIX): text for label, text in labels.items() if label.startswith(LABEL_PREFIX)}
+    return {name: text for name, text in sorted(pairs.items()) if _NAME.fullmatch(name) and _VERSION.fullmatch(text)}
 
 
 def _invalid(what: str, hint: str) -> GKMError:

@@ -90,7 +90,7 @@ class _Decision:
             self._skip(str(ref), why)
             return None
         runtime = self._review.caches.runtime(ref)
-        variables = pod_caches.VARIABLES.get(runtime or "", pod_caches.ALL_VARIABLES)
+        variables = pod_caches.VARIABLES.get(runtime or "", pod_caches.FALLBACK_VARIABLES)
         path = self._path(ref, variables)
         mounted = [index for index in self._containers if self._mount(index, name, path)]
         if not mounted:
