@@ -24,7 +24,7 @@ AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo --preserve-env)
 SLOW_XDIST ?= -n 3 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help setup check format generate docs lock test demo demo-cluster peers images version release verify-release publish \
-  github-release e2e bench fuzz clean
+  github-release e2e bench gpu gpu-bundle fuzz clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,7 @@ lock: ## requirements.lock and requirements/*.lock from pyproject.toml (needs uv
 peers: setup ## build the real partners once, into a cache outside the repository
 	@$(BIN)/python -m support.peers.build
 	$(BIN)/python -m support.triton.installation
+	$(BIN)/python -m support.torch.installation
 
 images: setup ## our container images, built once by the Dockerfiles, into the same cache (root)
 	@$(AS_ROOT) scripts/debian-packages
@@ -102,6 +103,12 @@ e2e: setup peers ## only the tests that need a real node
 bench: setup peers ## figures into build/bench/*.json; one of them with BENCH=name
 	@scripts/debian-packages skopeo
 	$(BIN)/python bench/run.py $(BENCH)
+
+gpu: ## GKM's caches on this machine's NVIDIA GPU; PYTHON has torch and Triton; downloads nothing: build/gpu/report.md
+	@scripts/gpu-proof $(PYTHON)
+
+gpu-bundle: setup ## build/gpu/bundle: the wheels that `make gpu` needs on a machine without a package index
+	@PYTHONPATH=bench $(BIN)/python -m gpu_proof.bundle
 
 fuzz: setup ## fuzz every parser of outside bytes: TARGET=name, SECONDS_EACH=20
 	@$(BIN)/python tests/fuzz/fuzz_run.py
