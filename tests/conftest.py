@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from support.cluster.cluster import Cluster
 from support.host import workers
 from support.operator.fixtures import gkm_cluster
@@ -25,8 +25,10 @@ SLOW = tuple(Path(__file__).parent / name for name in ("crash", "hostile"))
 pytest.register_assert_rewrite("support.registry.contract")
 
 # The same examples each time, so that a change is judged by what it changed; GKM_RANDOM=1 looks for new ones.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("random", max_examples=1000)
+# No test depends on time: a busy machine takes longer for an example.
+settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", settings.get_profile("timeless"), derandomize=True)
+settings.register_profile("random", settings.get_profile("timeless"), max_examples=1000)
 settings.load_profile("random" if os.environ.get("GKM_RANDOM") else "repeatable")
 
 

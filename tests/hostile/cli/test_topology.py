@@ -29,7 +29,7 @@ def answered(*arguments: object) -> None:
     assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     raw=st.binary(max_size=60) | st.text('{}[]":,-# \n\x1babN01', max_size=60).map(str.encode),
     option=st.sampled_from(OPTIONS),
@@ -43,7 +43,7 @@ def test_any_bytes_for_any_option(cluster: Path, raw: bytes, option: str) -> Non
         answered("check", "--nodes", cluster, option, path)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(at=st.integers(0, 300_000), junk=st.binary(min_size=1, max_size=40), form=st.sampled_from(FORMS))
 def test_any_damage_to_a_survey(cluster: Path, at: int, junk: bytes, form: str) -> None:
     text = SURVEY.read_bytes()
@@ -53,7 +53,7 @@ def test_any_damage_to_a_survey(cluster: Path, at: int, junk: bytes, form: str) 
     answered("build", "--nodes", cluster, "--ibnetdiscover", path, "-o", form)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(labels=st.dictionaries(st.sampled_from(["block", "rack", "cluster", "fabric.domain"]), st.text(max_size=70)))
 def test_any_labels(tmp_path_factory: pytest.TempPathFactory, labels: dict[str, str]) -> None:
     directory = tmp_path_factory.mktemp("labels")

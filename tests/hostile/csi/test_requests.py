@@ -17,9 +17,7 @@ pytestmark = pytest.mark.mounts
 
 MINE = {"INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION", "ALREADY_EXISTS", "UNAVAILABLE"}
 """What a caller who is alone may be answered; INTERNAL is for what is wrong with us."""
-FUZZ = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 ODD = [
     "",
     "true",

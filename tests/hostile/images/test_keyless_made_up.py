@@ -106,7 +106,7 @@ def test_a_trusted_root_with_a_certificate_of_an_impossible_version_is_refused(t
         trust_material.root(str(path))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=strategies.data())
 def test_any_change_in_a_bundle_ends_in_a_verdict(data: strategies.DataObject) -> None:
     document = json.loads(json.dumps(data.draw(strategies.sampled_from(BUNDLES))))

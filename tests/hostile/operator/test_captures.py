@@ -7,7 +7,7 @@ from gkm.images.reference import Reference
 from gkm_operator.caches.nodes.reports import ReportedCapture, ReportStatus
 from gkm_operator.captures.announcements import MAX_ANNOUNCEMENTS, merged
 from gkm_operator.captures.objects import cache_object
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.operator.captures import NAMESPACE, NOW, REGISTRY, captured
 
@@ -45,7 +45,7 @@ def reported(**changes: object) -> ReportedCapture:
     return ReportedCapture(**values)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(st.lists(MADE_UP, max_size=8))
 def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(changes: list[dict[str, object]]) -> None:
     found, faults = merged(NAMESPACE, [("stolen", reported(**each)) for each in changes], REGISTRY, NOW)

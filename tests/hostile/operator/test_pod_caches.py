@@ -147,7 +147,7 @@ def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 -- any JSON
     return bool(whole == part)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(PODS)
 def test_nothing_of_the_user_is_changed_and_a_second_call_adds_nothing(pod: Json) -> None:
     given_pod = copy.deepcopy(pod)
@@ -165,7 +165,7 @@ def test_nothing_of_the_user_is_changed_and_a_second_call_adds_nothing(pod: Json
         assert again.object["spec"] == found.object["spec"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PODS)
 def test_every_added_volume_is_of_the_own_namespace_and_every_mount_has_its_volume(pod: Json) -> None:
     try:
@@ -184,7 +184,7 @@ def test_every_added_volume_is_of_the_own_namespace_and_every_mount_has_its_volu
         )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | TEXTS,

@@ -56,7 +56,7 @@ def hostile(draw: st.DrawFn, some: st.SearchStrategy[Case]) -> tuple[Case, tuple
     return (known, replace(request, malleability=None)), tuple(found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(hostile(cases()), hostile(scoped_cases())), st.randoms(use_true_random=False))
 def test_whatever_a_former_plan_says_the_answer_can_be_carried_out(
     some: tuple[Case, tuple[Group, ...]], chance: Random

@@ -35,7 +35,7 @@ def shown(*arguments: object) -> Json:
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     taken=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=6),
     unusable=st.sets(st.integers(0, 3)),

@@ -5,7 +5,7 @@ import json
 import pytest
 from gkm.api import json_limits
 from gkm.api.json_limits import FREE_VALUES, TooManyValues
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 HIDDEN = (b"\\\\", b'\\"', b"\\\\\\\\", b"\\u0022", b" ", b"x")
@@ -60,7 +60,6 @@ def test_separators_are_counted_outside_of_strings_only(value: object) -> None:
     assert json_limits._outside_strings(utf8, b",:[{", 1 << 30) == separators_in(value)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([b'"', b"\\", b",", b"[", b"x", b"\n"])).map(b"".join))
 def test_the_count_covers_any_bytes_to_their_end(piece: bytes) -> None:
     text = piece * 3 * FREE_VALUES

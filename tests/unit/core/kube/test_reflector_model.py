@@ -11,7 +11,7 @@ from gkm.kube.api import EVERYTHING, ListSelector, Watch, WatchEvent
 from gkm.kube.errors import NO_RESPONSE, UNREADABLE, ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES, Json, Resource
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.kube.fake_api import FakeApi
 from support.kube.fake_watch import FakeWatch
@@ -175,7 +175,6 @@ def script(seed: int) -> list[tuple[str, int]]:
 
 
 @given(st.integers(0, 2**63))
-@settings(deadline=None)
 def test_after_any_faults_cache_and_reports_equal_a_full_list(seed: int) -> None:
     storm = Storm(script(seed))
     api = stormy(storm)

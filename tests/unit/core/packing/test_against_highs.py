@@ -25,7 +25,7 @@ UNEVEN = tuple(
 """120 domains whose nodes have odd numbers of free GPUs, so that pods leave some of each."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases())
 def test_trying_everything_finds_what_highs_finds(case: Case) -> None:
     nodes, run = case

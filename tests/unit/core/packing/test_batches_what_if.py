@@ -37,7 +37,7 @@ def test_a_run_whose_groups_lie_elsewhere_is_moved() -> None:
     assert answer.displaced == ()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(small())
 def test_the_last_of_a_queue_as_one_more_gives_the_batch_of_all(case: tuple[tuple[Node, ...], list[Queued]]) -> None:
     nodes, (*others, last) = case

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.values import Refusal
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.packing.brute import best, largest_groups, priced
 from support.packing.cases import Case, cases, scoped_cases
@@ -19,7 +19,7 @@ from support.packing.checker import problems
 from support.packing.refusals import binding_level
 
 EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
-many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=EXAMPLES)
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
 
 

@@ -25,7 +25,7 @@ def tiny_cases(draw: st.DrawFn) -> Case:
     return nodes, replace(run, malleability=None, spares=min(run.spares, 2))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tiny_cases())
 def test_counting_slots_is_as_good_as_placing_every_pod(case: Case) -> None:
     nodes, run = case

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from support.packing.brute import best, fits
 from support.packing.cases import Case, cases, scoped_cases
 
-some = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+some = settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def domain(name: str, *free: int, block: str = "b1") -> list[Node]:

@@ -16,9 +16,7 @@ from support.packing.cases import Case, inventories, requests
 from support.packing.fixes import wrong
 
 EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
-many = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+many = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
 
 

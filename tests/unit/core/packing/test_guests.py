@@ -131,7 +131,7 @@ def counted(placed: list[list[Guests]]) -> tuple[int, ...]:
     return tuple(sum(guest.spares for some in placed for guest in some if guest.distance is far) for far in Distance)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(small(overlap=False))
 def test_without_overlap_as_many_spares_as_can_be_are_within_each_level(
     case: tuple[Capacity, dict[int, dict[int, int]], list[Departure]],
@@ -141,7 +141,7 @@ def test_without_overlap_as_many_spares_as_can_be_are_within_each_level(
     assert counted(assign_guests(*case)) == max(possible)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(small(overlap=True))
 def test_with_overlap_all_spares_that_fit_are_placed_within_levels_that_are_possible(
     case: tuple[Capacity, dict[int, dict[int, int]], list[Departure]],

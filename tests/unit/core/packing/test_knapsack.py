@@ -88,7 +88,7 @@ def solved(case: Case, weights: Objective) -> Tables:
     return solve(Problem(options, parts, (case.groups - short,), weights.impossible, short))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases())
 def test_what_is_read_back_is_what_trying_everything_finds(case: Case) -> None:
     most = 1 << 40 if case.wide else 1  # as wide as only Python's integers are, or as narrow as it may be
@@ -105,7 +105,6 @@ def test_what_is_read_back_is_what_trying_everything_finds(case: Case) -> None:
         assert (*uses, *(-taken.get(d, 0) for d in range(count))) == best[1]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40), st.integers(1, 5), st.integers(0, 5), st.integers(0, 4), st.booleans())
 def test_steps_are_the_most_groups_for_every_number_whose_spares_are_elsewhere(
     slots: int,

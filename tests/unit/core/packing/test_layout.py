@@ -115,7 +115,7 @@ def domains(draw: st.DrawFn, *, most_nodes: int = 4, most_groups: int = 3) -> tu
     return some, sorted(groups, key=lambda group: (not group.pods, group.scope))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(domains())
 def test_a_small_domain_has_the_layout_that_trying_everything_finds(
     domain: tuple[list[NodeSlots], list[GroupDemand]],

@@ -43,7 +43,7 @@ def test_a_peer_that_finds_no_domain_is_not_complete() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(cases())
 def test_small_runs_take_no_more_domains_than_by_the_rules(case: Case) -> None:
     tree, run = case

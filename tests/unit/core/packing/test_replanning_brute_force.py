@@ -22,7 +22,6 @@ from support.packing.replanning_checker import wrong
 EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
 many = settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]

@@ -12,7 +12,7 @@ from gkm.packing.hashing import plan_hash
 from gkm.packing.plan import plan
 from gkm.packing.values import Group, Location, Node, Plan, Request
 from gkm.packing.written import PlanUnreadable, gpus_by_node, groups_of, request_of, written
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.packing.cases import Case, cases, scoped_cases
 
@@ -34,7 +34,6 @@ def sent(spec: PlanSpec) -> PlanSpec:
     return msgspec.json.decode(msgspec.json.encode(spec), type=PlanSpec)
 
 
-@settings(deadline=None)
 @given(st.one_of(cases(), scoped_cases()))
 def test_groups_and_request_come_out_as_they_went_in(case: Case) -> None:
     nodes, request = case

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gkm.topology import lists
 from gkm.topology.lists import ListUnreadable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.kube_lists import container, node_json, pod_json
 
@@ -32,7 +32,6 @@ def compact(*items: object) -> bytes:
     return json.dumps({"apiVersion": "v1", "items": items, "kind": "List"}).encode()
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(NODES), max_size=8), st.integers(1, 3_000))
 def test_nodes_are_the_same_in_either_layout_and_in_pieces_of_any_size(items: list[Any], size: int) -> None:
     text = as_kubectl(*items)
@@ -40,7 +39,6 @@ def test_nodes_are_the_same_in_either_layout_and_in_pieces_of_any_size(items: li
     assert lists.parse_nodes(pieces) == lists.parse_nodes([compact(*items)])
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(PODS), max_size=8))
 def test_pods_are_the_same_in_either_layout(items: list[Any]) -> None:
     assert lists.parse_pods([as_kubectl(*items)]) == lists.parse_pods([compact(*items)])

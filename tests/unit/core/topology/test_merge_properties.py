@@ -51,7 +51,7 @@ def assert_is_tree(tree: Tree) -> None:
                 assert parent.first <= domain.first < domain.end <= parent.end
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(PROVIDERS, ANY_SETTINGS)
 def test_every_node_is_once_in_a_tree_or_quarantined(providers: Named, configured: Topology) -> None:
     tree = build_tree(providers, configured, unplaced=["n0"])
@@ -63,7 +63,7 @@ def test_every_node_is_once_in_a_tree_or_quarantined(providers: Named, configure
     assert sorted(everywhere) == sorted(names)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PROVIDERS, ANY_SETTINGS)
 def test_what_the_most_trusted_provider_puts_apart_is_never_together(providers: Named, configured: Topology) -> None:
     tree = build_tree(providers, configured)
@@ -75,7 +75,7 @@ def test_what_the_most_trusted_provider_puts_apart_is_never_together(providers: 
             assert len({name for name in inside if name}) <= 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PROVIDERS, ANY_SETTINGS, st.integers())
 def test_the_order_of_nodes_does_not_matter(providers: Named, configured: Topology, seed: int) -> None:
     def shuffled(placed: Placements) -> Placements:
@@ -87,7 +87,7 @@ def test_the_order_of_nodes_does_not_matter(providers: Named, configured: Topolo
     assert build_tree(other, configured) == build_tree(providers, configured)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.dictionaries(st.sampled_from([*NODES, "n6", "n7"]), st.tuples(*[st.sampled_from(["x", "y"])] * 4)))
 def test_the_key_of_a_domain_is_its_region_cluster_and_name(places: Mapping[str, tuple[str, ...]]) -> None:
     tree = build_tree([("labels", Placements(places))], Topology())
@@ -105,7 +105,7 @@ def test_the_key_of_a_domain_is_its_region_cluster_and_name(places: Mapping[str,
                 assert together(tree, level, one, other) == (keys[one] == keys[other])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PLACES, ANY_SETTINGS)
 def test_one_provider_alone_is_never_overruled(places: Mapping[str, tuple[str, ...]], configured: Topology) -> None:
     tree = build_tree([("p0", Placements(places))], configured)
@@ -113,7 +113,6 @@ def test_one_provider_alone_is_never_overruled(places: Mapping[str, tuple[str, .
     assert not tree.contradictions
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 600),
     st.dictionaries(st.integers(0, 600), st.sampled_from(["a", "b", "c", None]), max_size=3),

@@ -196,7 +196,7 @@ EXTERNAL = st.dictionaries(st.sampled_from(NAMES), st.tuples(WORDS, WORDS, WORDS
 STEPS = st.lists(st.tuples(CHANGES, EXTERNAL), min_size=1, max_size=5)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(STEPS, LEVELS, st.randoms(), st.booleans())
 def test_changes_make_what_a_whole_build_makes(
     steps: list[tuple[list[tuple[Node, int | None, bool]], Mapping[str, tuple[str, ...]]]],

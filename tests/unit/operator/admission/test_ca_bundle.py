@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER, make
 from gkm_operator.admission.certificates.webhook_ca import MAX_CAS, SAFE_CAS, merged_bundle
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -53,7 +53,6 @@ def after(before: bytes, ours: list[bytes], now: datetime = NOW) -> bytes:
     return before if changed is None else changed
 
 
-@settings(deadline=None)
 @given(BUNDLES, OURS)
 def test_ours_are_first_and_then_there_is_nothing_to_write(before: bytes, ours: list[bytes]) -> None:
     written = merged_bundle(before, ours, NOW)
@@ -62,7 +61,6 @@ def test_ours_are_first_and_then_there_is_nothing_to_write(before: bytes, ours: 
         assert merged_bundle(written, ours, NOW) is None
 
 
-@settings(deadline=None)
 @given(BUNDLES, OURS)
 def test_a_written_bundle_is_bounded_without_duplicates_and_expired_cas(before: bytes, ours: list[bytes]) -> None:
     written = merged_bundle(before, ours, NOW)
@@ -79,13 +77,11 @@ def test_of_too_many_the_last_leave() -> None:
     assert merged_bundle(b"".join(many), [mine], NOW) == b"".join([mine, *many[: MAX_CAS - 1]])
 
 
-@settings(deadline=None)
 @given(st.lists(LIVING, max_size=MAX_CAS - 2, unique=True), OURS)
 def test_no_ca_leaves_a_bundle_with_free_places(others: list[bytes], ours: list[bytes]) -> None:
     assert set(read(after(b"".join(others), ours))) == set(read(b"".join([*others, *ours])))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, SAFE_CAS - 1), max_size=20))
 def test_a_running_replica_stays_trusted_through_any_number_of_restarts(arrivals: list[int]) -> None:
     """Between two checks of a replica, fewer than SAFE_CAS pods start and never check again."""

@@ -9,7 +9,7 @@ from cryptography import x509
 from gkm_operator.admission.certificates import issue as certificates
 from gkm_operator.admission.certificates.issue import CERTIFICATE, CLOCKS_DIFFER, KEY, CertificatePair, make, write
 from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes, is_due, may_serve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.operator.issued import issue
 
@@ -101,14 +101,12 @@ def test_two_thirds_of_its_life_a_pair_is_not_due() -> None:
     assert is_due(pair, SHIPPED, NOW - CLOCKS_DIFFER - timedelta(seconds=1))
 
 
-@settings(deadline=None)
 @given(MOMENTS, MOMENTS)
 def test_a_pair_that_is_not_due_is_valid_and_a_new_pair_is_not_due(made: datetime, now: datetime) -> None:
     assert is_due(a_pair(made), SHIPPED, now) or a_pair(made).is_valid(now)
     assert not is_due(a_pair(now), SHIPPED, now)
 
 
-@settings(deadline=None)
 @given(made=MOMENTS, now=MOMENTS, waited=WAITED, found=st.booleans())
 def test_a_valid_pair_serves_until_the_next_is_settled_and_an_invalid_one_is_replaced(
     *, made: datetime, now: datetime, waited: float, found: bool

@@ -182,7 +182,7 @@ def test_a_new_pair_does_not_serve_before_all_configurations_have_its_ca(site: S
 JUMPS = st.lists(st.integers(-40000, 40000).map(lambda days: days * DAY / 10), max_size=12)
 
 
-@settings(deadline=None, max_examples=30)  # each makes a dozen keys
+@settings(max_examples=30)  # each makes a dozen keys
 @given(jumps=JUMPS)
 def test_after_a_clock_jump_the_next_check_serves_a_valid_pair_and_issues_one_at_most(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[timedelta]

@@ -135,7 +135,7 @@ class History:
         self.api.fault = lambda _verb, _plural: None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS)
 def test_after_any_history_the_pods_are_the_required_ones(steps: list[tuple[int, int]]) -> None:
     history = History()

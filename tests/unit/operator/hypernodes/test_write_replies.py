@@ -93,7 +93,7 @@ MOVES = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MOVES, st.sets(st.tuples(st.sampled_from(["create", "merge", "delete"]), st.sampled_from(NAMES))))
 def test_whatever_is_refused_every_write_leaves_a_valid_tree(
     moves: dict[str, tuple[str | None, str | None]], refused: set[tuple[str, str]]

@@ -16,9 +16,7 @@ MARKS = ("{{", "{%", "{#")
 TEXT = st.text(max_size=30) | st.text("0123456789eE+-._ \r\n{}%#", max_size=12)
 PLAIN = TEXT.filter(lambda text: not any(mark in text for mark in MARKS))
 # One child serves all examples, as it serves all groups. The first example starts it.
-shared_renderer = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+shared_renderer = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def rendered(renderer: RenderingProcess, value: object, values: Json = SAMPLE) -> Any:  # noqa: ANN401 -- any JSON value

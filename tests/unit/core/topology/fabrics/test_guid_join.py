@@ -7,7 +7,7 @@ from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics.guid_join import join
 from gkm.topology.fabrics.network import FabricNetwork
 from gkm.topology.fabrics.subnet import HostPort, Link, Subnet
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.node_fabrics import node_fabric
 
@@ -115,7 +115,6 @@ PORTS = st.lists(
 FABRICS = st.lists(st.builds(node_fabric, st.sampled_from("abc"), st.sampled_from(G[:4])), max_size=4)
 
 
-@settings(deadline=None)
 @given(PORTS, FABRICS, st.randoms())
 def test_the_order_of_ports_and_nodefabrics_does_not_matter(
     ports: list[HostPort], fabrics: list[NodeFabric], order: random.Random

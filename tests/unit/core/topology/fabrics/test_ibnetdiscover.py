@@ -8,7 +8,7 @@ import pytest
 from gkm.topology.fabrics import ibnetdiscover
 from gkm.topology.fabrics.ibnetdiscover import NotASurvey, parse
 from gkm.topology.fabrics.subnet import HostPort, Link
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.infiniband_networks import Rails, cabling, topology_file
 
@@ -177,7 +177,6 @@ def test_too_many_bytes_lines_ports_or_damaged_lines_are_refused(monkeypatch: py
         parse(TEXT.encode())
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40), st.integers(0, len(TEXT)), st.integers(0, 60))
 def test_any_change_gives_a_network_or_an_error_without_content(noise: bytes, at: int, length: int) -> None:
     text = TEXT.encode()

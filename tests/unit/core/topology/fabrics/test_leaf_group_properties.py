@@ -43,7 +43,6 @@ def places(found: FabricDiscovery) -> Places:
     return result
 
 
-@settings(deadline=None)
 @given(NETWORKS)
 def test_every_host_lies_in_the_group_of_its_leaves(network: Rails) -> None:
     found = discover(cabling(network), network)
@@ -55,7 +54,6 @@ def test_every_host_lies_in_the_group_of_its_leaves(network: Rails) -> None:
     assert tiers == {"leaf", "spine", *(["core"] if network.pods > 1 and network.cores else [])}
 
 
-@settings(deadline=None)
 @given(NETWORKS)
 def test_a_spine_group_holds_the_groups_of_its_pod_and_the_core_all_pods(network: Rails) -> None:
     found = places(discover(cabling(network), network))
@@ -65,7 +63,6 @@ def test_a_spine_group_holds_the_groups_of_its_pod_and_the_core_all_pods(network
     assert len({path[2:] for path in found.values()}) == 1
 
 
-@settings(deadline=None)
 @given(NETWORKS, st.data())
 def test_one_wrong_cable_of_a_host_moves_no_host(network: Rails, data: st.DataObject) -> None:
     right = cabling(network)
@@ -79,7 +76,6 @@ def test_one_wrong_cable_of_a_host_moves_no_host(network: Rails, data: st.DataOb
     assert places(discover(wrong, network)) == places(discover(right, network))
 
 
-@settings(deadline=None)
 @given(NETWORKS, st.data())
 def test_one_cable_in_the_wrong_switch_moves_no_host(network: Rails, data: st.DataObject) -> None:
     right = cabling(network)
@@ -90,7 +86,6 @@ def test_one_cable_in_the_wrong_switch_moves_no_host(network: Rails, data: st.Da
     assert places(discover(replace(right, plugged=plugged), network)) == places(discover(right, network))
 
 
-@settings(deadline=None)
 @given(NETWORKS, st.data())
 def test_one_missing_cable_changes_nothing(network: Rails, data: st.DataObject) -> None:
     right = cabling(network)
@@ -99,7 +94,6 @@ def test_one_missing_cable_changes_nothing(network: Rails, data: st.DataObject) 
     assert discover(missing, network) == discover(right, network)
 
 
-@settings(deadline=None)
 @given(NETWORKS, st.data())
 def test_one_wrong_cable_between_switches_moves_no_host(network: Rails, data: st.DataObject) -> None:
     right = cabling(network)
@@ -109,7 +103,6 @@ def test_one_wrong_cable_between_switches_moves_no_host(network: Rails, data: st
     assert places(discover(wrong, network)) == places(discover(right, network))
 
 
-@settings(deadline=None)
 @given(NETWORKS, st.data())
 def test_a_host_on_a_spine_is_no_leaf(network: Rails, data: st.DataObject) -> None:
     right = cabling(network)
@@ -123,7 +116,6 @@ def test_a_host_on_a_spine_is_no_leaf(network: Rails, data: st.DataObject) -> No
     assert discover(wrong, network) == discover(right, network)
 
 
-@settings(deadline=None)
 @given(NETWORKS, st.booleans())
 def test_a_new_switch_renames_nothing(network: Rails, rail: bool) -> None:  # noqa: FBT001 -- hypothesis passes it
     right = cabling(network)
@@ -144,7 +136,6 @@ def test_a_new_switch_renames_nothing(network: Rails, rail: bool) -> None:  # no
     assert new in renamed
 
 
-@settings(deadline=None)
 @given(NETWORKS, st.integers(0, 99))
 def test_the_order_of_the_text_does_not_matter(network: Rails, seed: int) -> None:
     made = cabling(network)
@@ -152,7 +143,7 @@ def test_the_order_of_the_text_does_not_matter(network: Rails, seed: int) -> Non
     assert discover(other, network) == discover(made, network)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(NETWORKS)
 def test_a_leaf_of_foreign_hosts_is_no_spine(network: Rails) -> None:
     made = cabling(network)
@@ -161,7 +152,6 @@ def test_a_leaf_of_foreign_hosts_is_no_spine(network: Rails) -> None:
     assert [hypernode.name for hypernode in found.hypernodes] == [leaf_guid(0, 0, 0)]
 
 
-@settings(deadline=None)
 @given(NETWORKS)
 def test_as_many_wrong_cables_as_right_ones_quarantine_the_node_and_no_other(network: Rails) -> None:
     right = cabling(network)

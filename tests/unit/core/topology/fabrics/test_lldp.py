@@ -9,7 +9,7 @@ from gkm.topology.fabrics import leaf_groups, lldp, lldpd
 from gkm.topology.fabrics.lldpd import Neighbor
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.node_fabrics import node_fabric
 
@@ -158,7 +158,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(JSON)
 def test_any_json_gives_texts_or_an_error(value: Any) -> None:  # noqa: ANN401 -- JSON
     try:

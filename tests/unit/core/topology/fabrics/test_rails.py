@@ -4,7 +4,7 @@ import random
 
 import pytest
 from gkm.topology.fabrics import rails
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 SETS = st.dictionaries(st.sampled_from("ABCDEFGH"), st.frozensets(st.sampled_from("123456"), max_size=6))
@@ -33,7 +33,6 @@ def test_switches_that_connect_nothing_have_nothing_in_common() -> None:
     assert joined(A="", B="", C="1") == ["A", "B", "C"]
 
 
-@settings(deadline=None)
 @given(SETS)
 def test_groups_are_the_connected_parts_of_a_plain_comparison(connected: dict[str, frozenset[str]]) -> None:
     group_of = {switch: group for group in rails.joined(connected) for switch in group}
@@ -49,7 +48,6 @@ def test_groups_are_the_connected_parts_of_a_plain_comparison(connected: dict[st
     }
 
 
-@settings(deadline=None)
 @given(SETS, st.randoms())
 def test_the_order_of_switches_does_not_matter(connected: dict[str, frozenset[str]], order: random.Random) -> None:
     names = list(connected)

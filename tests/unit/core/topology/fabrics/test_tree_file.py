@@ -6,7 +6,7 @@ from gkm.topology.fabrics.domain_tree import TreeInvalid
 from gkm.topology.fabrics.leaf_groups import name_of
 from gkm.topology.fabrics.tree_file import parse
 from gkm.topology.hypernodes import HyperNode
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 OURS = """
@@ -173,7 +173,6 @@ SWITCHES = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(SWITCHES, st.dictionaries(NAMES, st.fixed_dictionaries({"nodes": st.lists(st.sampled_from(["n1", "n2"]))})))
 def test_what_is_read_is_a_tree(switches: object, blocks: object) -> None:
     try:

@@ -9,7 +9,7 @@ import pytest
 from gkm.topology.fabrics import infiniband, ufm
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.fabrics.subnet import HostPort, Link, Subnet
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.infiniband_networks import Rails, cabling, leaf_guid
 from support.topology.node_fabrics import node_fabric
@@ -81,7 +81,6 @@ def test_a_page_may_be_an_object_with_its_rows_as_data() -> None:
     assert ufm.subnet(ufm.decode(json.dumps({"data": ROWS, "total": 6}).encode())) == EXPECTED
 
 
-@settings(deadline=None)
 @given(st.randoms())
 def test_the_order_of_rows_and_the_pages_do_not_matter(order: random.Random) -> None:
     rows = [*ROWS]

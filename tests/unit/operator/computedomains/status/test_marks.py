@@ -214,7 +214,7 @@ steps = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(steps, min_size=5, max_size=30))
 def test_after_any_history_of_pods_the_mark_is_the_number_of_living_ones(history: list[Step]) -> None:
     scene = StatusScene()
@@ -239,7 +239,7 @@ def test_after_any_history_of_pods_the_mark_is_the_number_of_living_ones(history
     assert scene.mark(TEMPLATES)[0] in ({str(len(living))} if living else {None, "0"})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_no_history_writes_a_domain_twice_in_an_interval_but_to_protect_it(history: list[Step]) -> None:
     scene = StatusScene()
