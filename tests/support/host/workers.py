@@ -9,6 +9,7 @@ ON_THIS_MACHINE = (
     "tests/e2e/",
     "tests/peers/csi/",
     "tests/peers/monitoring/",
+    "tests/peers/torch/",
     "tests/peers/triton/",
     "tests/hostile/csi/",
     "tests/crash/csi/",
