@@ -20,6 +20,7 @@ from gkm.images.registries.transport import MAX_ATTEMPTS
 from gkm_agent.caches.decisions import next_attempt
 from gkm_agent.caches.model import Attempt, WantedCache
 from gkm_agent.report.publisher import PACE
+from gkm_operator.caches.nodes.fleet import UnfinishedNodes
 from gkm_operator.caches.rollout import SETTLE_SECONDS, opened
 from gkm_operator.caches.throttling import LONGEST_SECONDS
 from msgspec import structs
@@ -110,7 +111,7 @@ class Simulation:
     def _open_ranks(self, now: float) -> None:
         """Write the open ranks as the controllers do, and let the nodes see them."""
         unfinished = [node.name for node in self.nodes if node.ready_at is None]
-        rollout = opened(self._cache, DIGEST, unfinished)
+        rollout = opened(self._cache, DIGEST, UnfinishedNodes(unfinished))
         self._cache = structs.replace(self._cache, status=CacheStatus(rollout=rollout))
         for number, node in enumerate(self.nodes):
             if not node.started and is_open(self._cache.spec.rollout, rollout, node.name, DIGEST):

@@ -13,7 +13,7 @@ from typing import Any
 
 from gkm.api.caches import Cache
 from gkm.api.meta import timestamp
-from gkm.api.rollouts import RolloutStatus
+from gkm.api.rollouts import LAST_RANK, RolloutStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
@@ -69,6 +69,7 @@ class CachesController:
         self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
         self._event_budget = EventBudget()
         self._settling = rollout.Settling()
+        self._stalls = rollout.Stalls()
         self._leads = False
         self._unreported: dict[CacheKey, str] = {}
         """Caches whose last write may lack its Events, if it is not older than this time."""
@@ -199,13 +200,17 @@ class CachesController:
         present = cache.status.rollout
         if cache.spec.rollout is None or digest is None:
             return None, None
-        if not nodes:
+        rank = rollout.open_rank(cache, digest)
+        if not nodes or rank == LAST_RANK:
             return present, None  # the first report adds the key again
-        if present is None or present.digest != digest:
+        if not rank:
             remaining = self._settling.remaining(key, digest, nodes)
             if remaining > 0:
                 return present, remaining
-        return rollout.opened(cache, digest, self.node_watcher.fleet.unfinished(key, digest)), None
+        unfinished = self.node_watcher.fleet.unfinished(key, digest)
+        remaining = self._stalls.remaining(key, digest, rank)
+        new = rollout.opened(cache, digest, unfinished, is_stalled=remaining == 0)
+        return new, remaining or rollout.STALL_SECONDS
 
     def _emit_missed(self, key: CacheKey, cache: Cache) -> None:
         written, since = cache.status.last_updated, self._unreported.get(key)

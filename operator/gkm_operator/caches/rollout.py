@@ -1,11 +1,11 @@
 """How far the rollout of a cache is open, from the nodes that have not finished. docs/design/rollout.md, "Bounds".
 
 The last open rank is the one that leaves `maxConcurrentNodes` unfinished nodes at or before it. It follows from the
-reports of nodes alone, and never goes back for a digest: a node that has begun is not stopped.
+reports of nodes, and never goes back for a digest: a node that has begun is not stopped. Nodes that neither finish nor
+fail, or that are silent, hold their places for a bounded time.
 """
 
 import time
-from collections.abc import Collection
 from heapq import nsmallest
 
 from gkm.api.caches import Cache
@@ -13,27 +13,61 @@ from gkm.api.rollouts import LAST_RANK, RolloutStatus, rank_of
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock
 
+from gkm_operator.caches.nodes.fleet import UnfinishedNodes
 from gkm_operator.caches.nodes.totals import CacheKey
 
 SETTLE_SECONDS = 10.0
 """The agents of a cluster report a new cache one after the other; ranks among a few of them would open too much."""
 LONGEST_SETTLE_SECONDS = 120.0
 """10,000 first reports take the API server a minute; a cluster in which nodes come and go must not wait for ever."""
+STALL_SECONDS = 1800.0
+"""The nodes that are open hold their places this long without progress of any: a pull of 64 GiB at 40 MB/s."""
 _REMEMBERED = 8192
 
 
-def opened(cache: Cache, digest: str, unfinished: Collection[str]) -> RolloutStatus | None:
-    """Return the rollout that the status should have; `unfinished` are the nodes that have not finished the digest.
+def opened(cache: Cache, digest: str, unfinished: UnfinishedNodes, *, is_stalled: bool = False) -> RolloutStatus | None:
+    """Return the rollout that the status should have.
 
-    When every node has finished, nothing is left to bound, and all ranks are open.
+    Silent nodes count as live ones do, because they may return together. After a stall those that are open and those
+    that are silent make way for the next. When no node is left that counts, all ranks are open.
     """
-    policy, present = cache.spec.rollout, cache.status.rollout
+    policy = cache.spec.rollout
     if policy is None:
         return None
-    first = nsmallest(policy.max_concurrent_nodes, (rank_of(node, digest) for node in unfinished))
-    last = first[-1] if first else LAST_RANK
-    is_current = present is not None and present.digest == digest
-    return RolloutStatus(digest, max(last, present.open_rank) if is_current and present is not None else last)
+    present = open_rank(cache, digest)
+    ranks = [rank_of(node, digest) for node in unfinished.live]
+    if is_stalled:
+        ranks = [rank for rank in ranks if rank > present]
+    else:
+        ranks += [rank_of(node, digest) for node in unfinished.silent]
+    first = nsmallest(policy.max_concurrent_nodes, ranks)
+    return RolloutStatus(digest, max(first[-1] if first else LAST_RANK, present))
+
+
+def open_rank(cache: Cache, digest: str) -> str:
+    """Return the last rank that is open for a digest now, "" if none is."""
+    present = cache.status.rollout
+    return present.open_rank if present is not None and present.digest == digest else ""
+
+
+class Stalls:
+    """How long the open rank of a cache has been the same. Thread-safe; for the most recent caches only.
+
+    Its loss, by a restart, costs STALL_SECONDS.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: LRUCache[CacheKey, tuple[str, str, float]] = LRUCache(_REMEMBERED)
+
+    def remaining(self, key: CacheKey, digest: str, rank: str) -> float:
+        """Return the seconds until the open nodes of a digest make way for the next, 0 if they do."""
+        now = self._clock()
+        seen = self._seen.get(key)
+        if seen is None or seen[:2] != (digest, rank):
+            seen = (digest, rank, now)
+            self._seen.put(key, seen)
+        return max(0.0, seen[2] + STALL_SECONDS - now)
 
 
 class Settling:

@@ -1,13 +1,21 @@
 """The reports and the liveness of all nodes, and the totals of each cache, updated by differences."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
+from typing import NamedTuple
 
 from gkm.kube.index import Index
 
 from gkm_operator.caches.nodes.liveness import AgentPod, Liveness, LivenessTracker
 from gkm_operator.caches.nodes.reports import NodeObject, NodeReport, reports_of
 from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary, CacheTotals
+
+
+class UnfinishedNodes(NamedTuple):
+    """The nodes that are still to become ready at a digest: those that answer, and those that are silent."""
+
+    live: Collection[str]
+    silent: Collection[str] = ()
 
 
 class Fleet:
@@ -65,11 +73,16 @@ class Fleet:
             totals = self._totals.get(key)
             return totals.summary(digest) if totals else CacheSummary()
 
-    def unfinished(self, key: CacheKey, digest: str) -> list[str]:
-        """Return the live nodes that are still to become ready at a digest of a cache. Takes time for every node."""
+    def unfinished(self, key: CacheKey, digest: str) -> UnfinishedNodes:
+        """Return the nodes that are still to become ready at a digest of a cache. Takes time for every node."""
+        live: list[str] = []
+        silent: list[str] = []
         with self._lock:
-            live = [name for name in self._liveness.nodes if self._liveness.liveness(name) is Liveness.ANSWERS]
-            return [name for name in live if self._is_unfinished(name, key, digest)]
+            for name in self._liveness.nodes:
+                if self._is_unfinished(name, key, digest):
+                    answers = self._liveness.liveness(name) is Liveness.ANSWERS
+                    (live if answers else silent).append(name)
+        return UnfinishedNodes(live, silent)
 
     def _is_unfinished(self, node: str, key: CacheKey, digest: str) -> bool:
         for report in self._reports.get(node):

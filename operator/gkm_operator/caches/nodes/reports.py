@@ -24,7 +24,7 @@ UNKNOWN_REASON = "Unknown"
 INCOMPATIBLE = "Incompatible"
 _FAILED = frozenset({"Failed", INCOMPATIBLE})
 _PULLING = frozenset({"Downloading", "Extracting"})
-_REGISTRY = "RegistryUnavailable"
+_FAULTS_OF_THE_REGISTRY = frozenset({"RegistryUnavailable", "Unauthorized", "NotFound"})
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
@@ -33,7 +33,7 @@ class NodeReport(NamedTuple):
 
     A failure is `incompatible` if the cache fits no GPU of the node: a retry does not help. `unserved`: a pod there
     waits for such a cache, or started without it. `pulls`: the node pulls the image, waits until the controllers let
-    it, or retries because the registry does not answer.
+    it, or retries because the registry refuses all nodes.
     """
 
     digest: str
@@ -45,8 +45,11 @@ class NodeReport(NamedTuple):
     pulls: bool = False
 
     def is_unfinished(self, digest: str) -> bool:
-        """Return whether the node is still to become ready at a digest, and nothing of its own prevents it."""
-        return self.pulls or (self.ready and self.digest != digest)
+        """Return whether the node is still to become ready at a digest, and nothing of its own prevents it.
+
+        A report that is not about the digest prevents nothing: it is of the time before the digest was verified.
+        """
+        return self.pulls or self.digest != digest
 
 
 # `gc=False`: there are many of these objects, and none is part of a reference cycle.
@@ -161,10 +164,11 @@ def _pulls(cache: NodeCache) -> bool:
     """Return whether a node pulls, will pull without a change of its own, or retries because of the registry.
 
     A Pending cache with a reason waits for its node, for example for GPUs that are not readable. A registry that is
-    away fails every node that tries: these must not make way for all others, which would return together.
+    away or refuses the login fails every node that tries: these must not make way for all others, which would return
+    together.
     """
     if cache.state == "Failed":
-        return cache.reason == _REGISTRY
+        return cache.reason in _FAULTS_OF_THE_REGISTRY
     return cache.state in _PULLING or (cache.state == "Pending" and not cache.reason)
 
 
