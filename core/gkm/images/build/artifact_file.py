@@ -40,18 +40,19 @@ class ArtifactKey:
     key: str
 
 
-def artifact_keys(pieces: Iterable[bytes]) -> list[ArtifactKey]:
-    """Return the artifacts of a file, in their order.
+def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[ArtifactKey]:
+    """Return the artifacts of a file, in their order, at most `most` (None: MAX_ARTIFACTS).
 
     Raises:
         NotAnArtifactFile: it is another file.
-        DamagedArtifactFile: it is cut off, was changed, or has more than MAX_ARTIFACTS artifacts or longer texts.
+        DamagedArtifactFile: it is cut off, was changed, or has more artifacts or longer texts.
     """
     reader = _PieceReader(pieces)
     kind = _first_kind(reader)
     keys: list[ArtifactKey] = []
+    limit = MAX_ARTIFACTS if most is None else most
     while True:
-        for _ in range(reader.number(MAX_ARTIFACTS - len(keys))):
+        for _ in range(reader.number(limit - len(keys))):
             keys.append(ArtifactKey(kind, _text(reader)))
             reader.skip(reader.number())
         if reader.at_end():

@@ -13,7 +13,12 @@ from typing import Any, Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
-from gkm.images.build.artifact_file import DamagedArtifactFile, NotAnArtifactFile, artifact_keys
+from gkm.images.build.artifact_file import (
+    MAX_ARTIFACTS,
+    DamagedArtifactFile,
+    NotAnArtifactFile,
+    artifact_keys,
+)
 from gkm.images.build.compiled_targets import CompiledTargets
 from gkm.images.build.target_claims import check_claims, compiled_target, found_or_stated
 from gkm.images.build.tree import TreeEntry
@@ -42,6 +47,8 @@ class InductorScan:
     """The versions of Triton that kernels state, two at most."""
     _graphs: dict[tuple[str, str], None] = field(default_factory=dict)
     _has_artifact_file: bool = False
+    _artifacts: int = 0
+    """Those in files; all files of a directory together have MAX_ARTIFACTS at most."""
 
     @property
     def is_inductor(self) -> bool:
@@ -89,7 +96,7 @@ class InductorScan:
 
     def _add_artifact_file(self, entry: TreeEntry) -> None:
         try:
-            keys = artifact_keys(entry.pieces())
+            keys = artifact_keys(entry.pieces(), MAX_ARTIFACTS - self._artifacts)
         except NotAnArtifactFile:
             return
         except DamagedArtifactFile as error:
@@ -99,6 +106,7 @@ class InductorScan:
                 "write the file again; torch would compile everything anew",
             ) from error
         self._has_artifact_file = True
+        self._artifacts += len(keys)
         self.listed += [{"form": found.kind, "hash": found.key, "file": entry.path} for found in keys]
         self._scan(entry)
 
@@ -110,8 +118,10 @@ class InductorScan:
         tail = b""
         for piece in pieces:
             window = tail + piece
-            if len(self.cuda) < _MAX_CUDA_VERSIONS:
-                self.cuda.update(found[1].decode() for found in _CUDA.finditer(window))
+            for found in _CUDA.finditer(window):
+                if len(self.cuda) == _MAX_CUDA_VERSIONS:
+                    break
+                self.cuda.add(found[1].decode())
             tail = window[-_CUDA_OVERLAP:]
             yield piece
 

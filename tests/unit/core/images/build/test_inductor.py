@@ -137,6 +137,22 @@ def test_a_damaged_file_of_artifacts_is_refused(tmp_path: Path) -> None:
     assert "cut off" in error.message
 
 
+def test_all_files_of_artifacts_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkm.images.build.inductor.MAX_ARTIFACTS", 3)
+    put(tmp_path, "a.artifacts", artifact_file({"inductor": [("fone", graph("90")), ("ftwo", b"")]}))
+    put(tmp_path, "b.artifacts", artifact_file({"inductor": [("fone", graph("90"))]}))
+    assert len(entries_in(scanned(tmp_path).manifest)) == 3
+    put(tmp_path, "c.artifacts", artifact_file({"inductor": [("fone", graph("90"))]}))
+    error = refusal(tmp_path)
+    assert "c.artifacts" in error.message
+    assert "at most 0" in error.message
+
+
+def test_a_file_with_many_versions_of_cuda_states_a_few(tmp_path: Path) -> None:
+    versions = b"".join(system(cuda=f"{major}.{minor}") for major in range(10, 99) for minor in range(10))
+    assert len(targets(directory(tmp_path, graph() + versions))) == 8
+
+
 def test_a_pickle_is_content_and_is_not_loaded(tmp_path: Path) -> None:
     class Bomb:
         def __reduce__(self) -> tuple[object, ...]:
