@@ -47,7 +47,7 @@ class RegistryHosts:
         self._rules = HostRules.of(self._config)
         self._transports: LRUCache[str, Transport] = LRUCache(MAX_HOSTS)
         self._authorizers: LRUCache[str, Authorizer] = LRUCache(MAX_HOSTS)
-        self._end = math.inf
+        self._end = self._mirrors_end = math.inf
         self._mirrored = True
 
     def with_credentials(self, credentials: Credentials) -> Self:
@@ -61,9 +61,14 @@ class RegistryHosts:
         return other
 
     def within(self, seconds: float) -> Self:
-        """Return the same hosts for a series of exchanges that together end within `seconds` from now."""
+        """Return the same hosts for a series of exchanges that together end within `seconds` from now.
+
+        The mirrors together get the first half of this time, so that a mirror that hangs leaves the registry the rest.
+        """
         other = copy(self)
-        other._end = min(self._end, time.monotonic() + seconds)  # noqa: SLF001 -- a copy of this object
+        now = time.monotonic()
+        other._end = min(self._end, now + seconds)  # noqa: SLF001 -- a copy of this object
+        other._mirrors_end = min(self._mirrors_end, now + (other._end - now) / 2)  # noqa: SLF001
         return other
 
     def without_mirrors(self) -> Self:
@@ -81,14 +86,13 @@ class RegistryHosts:
         return min(self._end, time.monotonic() + self.limits.request + size / self.limits.min_rate)
 
     def deadline_at(self, source: str, ref: Reference, size: int = 0) -> float:
-        """Return the deadline of an exchange with one source of an image.
+        """Return the deadline of an exchange with one source of an image; a mirror's is earlier, as `within` states."""
+        deadline = self.deadline(size)
+        return deadline if source == ref.registry else min(deadline, self._mirrors_end)
 
-        A mirror that hangs uses at most half of the time of a series (`within`): the next source gets the rest.
-        """
-        if source == ref.registry:
-            return self.deadline(size)
-        now = time.monotonic()
-        return min(self.deadline(size), now + (self._end - now) / 2)
+    def have_mirrors_time(self) -> bool:
+        """Return whether the series of exchanges (`within`) has time for a further one with a mirror."""
+        return time.monotonic() < self._mirrors_end
 
     def sources(self, ref: Reference) -> list[str]:
         """Return the hosts that may have the image: the mirrors of its registry, then the registry itself.

@@ -134,7 +134,25 @@ def test_a_mirror_that_hangs_leaves_the_registry_its_time(site: Site, mirror: Re
 def test_a_mirror_gets_half_of_the_time_of_a_series(site: Site, mirror: RealRegistry) -> None:
     client = client_through(site, mirror, PATIENT).within(8)
     origin, through_mirror = client.deadline_at(site.real.host, site.ref), client.deadline_at(mirror.host, site.ref)
-    assert 3.9 < origin - through_mirror <= 4.0
+    assert origin - through_mirror == pytest.approx(4.0)
+
+
+def test_the_mirrors_of_a_series_share_one_half_of_its_time(site: Site, mirror: RealRegistry) -> None:
+    client = client_through(site, mirror, PATIENT)
+    assert client.within(0).within(60).have_mirrors_time() is False
+    series = client.within(60)
+    assert series.have_mirrors_time()
+    assert series.deadline_at(mirror.host, site.ref) == series.deadline_at(mirror.host, site.ref)
+    assert series.within(60).deadline_at(mirror.host, site.ref) <= series.deadline_at(mirror.host, site.ref)
+
+
+def test_a_series_whose_mirrors_have_no_time_reads_the_registry(site: Site, mirror: RealRegistry) -> None:
+    client = client_through(site, mirror, TransportLimits(connect=10.0, stall=120.0, request=240.0)).within(20)
+    mirror.behave()
+    mirror.misbehave(faults.stalled(""))
+    for _ in range(20):
+        assert client.manifest(site.ref).digest == site.ref.digest
+    assert len(site.real.seen("GET", "manifests/")) == 20
 
 
 def test_a_download_that_breaks_off_at_the_mirror_resumes_at_the_registry(site: Site, mirror: RealRegistry) -> None:
