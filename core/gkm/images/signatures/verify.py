@@ -155,25 +155,36 @@ class Verifier:
         trusts = self.trusts(ref, namespace)
         if not trusts:
             return _refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
-        lookups = LogLookups(time.monotonic() + self._seconds)
-        found = find_signatures(registry.within(self._seconds), ref)
-        evaluated = [
-            (trust, tuple(trust.evaluate(lookups.with_log_entry(each, trust), ref.target) for each in found.signatures))
-            for trust in trusts
-        ]
-        read_error = found.read_error or lookups.read_error
-        findings = tuple(finding for _, of_policy in evaluated for finding in of_policy)
-        for trust, of_policy in evaluated:
-            if not trust.is_satisfied(finding.signer for finding in of_policy if finding.ok):
-                if read_error is not None:
-                    # The part that was not readable may hold a good signature, so the verdict stays open.
-                    return _undetermined(read_error, findings)
-                return _refused(
-                    _reason(trust, of_policy), _requirement(ref, trust) + _findings_summary(of_policy), findings
-                )
-        by = _list(sorted({str(finding.signer) for finding in findings if finding.ok}), ", ")
-        signed = f"{ref.target} is signed by {by}"
-        return Verdict(verified=True, allowed=True, reason=Reason.COSIGN_SUCCESS, message=signed, findings=findings)
+        until = time.monotonic() + self._seconds
+        registry = registry.within(self._seconds)
+        verdict = _evaluated(registry, ref, trusts, LogLookups(until))
+        if verdict.verified is False and registry.has_mirrors(ref):
+            # A mirror can withhold signatures or list only useless ones: the registry itself decides on a refusal.
+            # Its signatures get log lookups of their own, because those of a mirror may have used them up.
+            return _evaluated(registry.without_mirrors(), ref, trusts, LogLookups(until))
+        return verdict
+
+
+def _evaluated(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], lookups: LogLookups) -> Verdict:
+    """Return the verdict of the policies on the signatures that the sources of `registry` have."""
+    found = find_signatures(registry, ref)
+    evaluated = [
+        (trust, tuple(trust.evaluate(lookups.with_log_entry(each, trust), ref.target) for each in found.signatures))
+        for trust in trusts
+    ]
+    read_error = found.read_error or lookups.read_error
+    findings = tuple(finding for _, of_policy in evaluated for finding in of_policy)
+    for trust, of_policy in evaluated:
+        if not trust.is_satisfied(finding.signer for finding in of_policy if finding.ok):
+            if read_error is not None:
+                # The part that was not readable may hold a good signature, so the verdict stays open.
+                return _undetermined(read_error, findings)
+            return _refused(
+                _reason(trust, of_policy), _requirement(ref, trust) + _findings_summary(of_policy), findings
+            )
+    by = _list(sorted({str(finding.signer) for finding in findings if finding.ok}), ", ")
+    signed = f"{ref.target} is signed by {by}"
+    return Verdict(verified=True, allowed=True, reason=Reason.COSIGN_SUCCESS, message=signed, findings=findings)
 
 
 def covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
