@@ -47,6 +47,9 @@ class Images(ImageChecker, Protocol):
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
         """See RegistryImages."""
 
+    def without_mirrors(self) -> "Images":
+        """See RegistryImages."""
+
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
         """See RegistryImages."""
 

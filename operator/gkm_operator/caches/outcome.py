@@ -165,7 +165,7 @@ def _rechecked_outcome(images: Images, image: str, current: CurrentImage, namesp
 
 def _unless_missing(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
     try:
-        images.claims(image, digest)
+        images.without_mirrors().claims(image, digest)  # a mirror may still have an image that was deleted
     except GKMError as error:
         if error.reason is Reason.NOT_FOUND:
             reason = f"{digest} is no longer in its registry"

@@ -51,6 +51,9 @@ class FakeImages:
             self.asked.append(("opened for", image, str(namespace), *names))
         return self
 
+    def without_mirrors(self) -> "FakeImages":
+        return self
+
     def resolve(self, image: str) -> str:
         self.asked.append(("resolve", image))
         return _or_raise(self.digests.get(image, GKMError(Reason.NOT_FOUND, f"{image} is not there")))

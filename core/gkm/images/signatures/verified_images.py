@@ -63,6 +63,10 @@ class RegistryImages:
         found = self.secrets.credentials(image, namespace, names) if self.secrets else None
         return self if found is None else replace(self, registry=self.registry.with_credentials(found))
 
+    def without_mirrors(self) -> Self:
+        """Return images read from their registries themselves."""
+        return replace(self, registry=self.registry.without_mirrors())
+
     def resolve(self, image: str) -> str:
         """See ImageVerifier."""
         return self.registry.resolve(Reference.parse(image))
