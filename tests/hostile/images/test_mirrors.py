@@ -8,7 +8,7 @@ from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling import pull
-from gkm.images.pulling.blob_files import BlobFiles
+from gkm.images.pulling.blob_files import REGISTRY_PART, BlobFiles
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.transport import TransportLimits
@@ -50,6 +50,7 @@ SPOILED = [
     faults.without_length("blobs/", cut_after=1000),
     faults.reset("blobs/", 1000),
     faults.wrong_length("blobs/", 5),
+    faults.tampered("blobs/", lambda _: b""),
     faults.content_encoded("manifests/"),
     faults.content_encoded("blobs/"),
     faults.redirected("manifests/", "http://169.254.169.254/latest/meta-data/"),
@@ -116,3 +117,47 @@ def test_a_small_blob_of_another_repository_is_replaced_by_that_of_the_registry(
     with pytest.raises(GKMError) as caught:
         client.small_blob(site.ref, layer, layer.size)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
+
+
+def test_an_empty_blob_of_a_mirror_costs_no_byte_of_the_registry(site: Site, mirror: Registry, layout: Layout) -> None:
+    client = client_through(site, mirror, LIMITS)
+    image = cache.describe(client, site.ref)
+    layer = image.layers[0]
+    mirror.misbehave(faults.tampered("blobs/", lambda _: b""))
+    with BlobFiles(layout.blobs).locked(image.ref, layer, lambda: None) as locked:
+        locked.path.write_bytes(blob_of(site.image, layer.digest)[:1000])
+    site.real.requests.clear()
+    assert pull.fetch(client, image, layout, max_bytes=MAX).files
+    assert [request.headers.get("range") for request in site.real.seen("GET", layer.digest)] == ["bytes=1000-"]
+
+
+def test_wrong_bytes_of_a_mirror_cost_no_byte_that_earlier_pulls_received_from_the_registry(
+    site: Site, mirror: Registry, layout: Layout
+) -> None:
+    client = client_through(site, mirror, LIMITS)
+    image = cache.describe(client, site.ref)
+    layer = image.layers[0]
+    mirror.misbehave(other_repository("blobs/"))
+    for received in (1000, 2000):
+        site.real.behave()
+        site.real.misbehave(faults.truncated(layer.digest, 1000, times=1), faults.status(layer.digest, 503))
+        with pytest.raises(GKMError) as caught:
+            pull.fetch(client, image, layout, max_bytes=MAX)
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
+        assert [path.stat().st_size for path in layout.blobs.iterdir()] == [received]
+    site.real.behave()
+    site.real.requests.clear()
+    assert pull.fetch(client, image, layout, max_bytes=MAX).files
+    assert [request.headers.get("range") for request in site.real.seen("GET", layer.digest)] == ["bytes=2000-"]
+
+
+def test_damaged_bytes_of_the_registry_on_this_machine_are_fetched_again(
+    site: Site, mirror: Registry, layout: Layout
+) -> None:
+    client = client_through(site, mirror, LIMITS)
+    image = cache.describe(client, site.ref)
+    mirror.misbehave(other_repository("blobs/"))
+    with BlobFiles(layout.blobs).locked(image.ref, image.layers[0], lambda: None, REGISTRY_PART) as locked:
+        locked.path.write_bytes(b"x" * 1000)
+    assert pull.fetch(client, image, layout, max_bytes=MAX).files
+    assert "range" not in site.real.seen("GET", image.layers[0].digest)[-1].headers

@@ -23,6 +23,11 @@ MAX_CACHED_BYTES = 1 << 30
 """The bound of all whole blobs that wait for another image with the same layer, because a node needs its disk for other
 data."""
 PART = ".part"
+REGISTRY_PART = ".registry-part"
+"""A partial blob with bytes of the registry alone: the wrong bytes of a mirror must not cost these.
+
+The name of a whole blob has no suffix.
+"""
 _POLL_SECONDS = 0.1
 
 
@@ -48,15 +53,19 @@ class BlobFiles:
     directory: Path
 
     @contextmanager
-    def locked(self, ref: Reference, blob: Descriptor, on_wait: Callable[[], object]) -> Iterator[LockedBlob]:
-        """Lock the file of a blob. While another pull holds the lock, call `on_wait`, which may raise to give up.
+    def locked(
+        self, ref: Reference, blob: Descriptor, on_wait: Callable[[], object], part: str = PART
+    ) -> Iterator[LockedBlob]:
+        """Lock the file of a blob, the one with the suffix `part` while no pull has completed the blob.
+
+        While another pull holds the lock, call `on_wait`, which may raise to give up.
 
         Raises:
             OSError: the disk refused.
         """
         whole = self._path(ref, blob)
         self.directory.mkdir(parents=True, exist_ok=True)
-        while (found := _try_lock(whole)) is None:
+        while (found := _try_lock(whole, part)) is None:
             on_wait()
             time.sleep(_POLL_SECONDS)
         try:
@@ -72,7 +81,7 @@ class BlobFiles:
         """
         for blob in blobs:
             whole = self._path(ref, blob)
-            for path in (whole, whole.with_name(whole.name + PART)):
+            for path in (whole, whole.with_suffix(PART), whole.with_suffix(REGISTRY_PART)):
                 if locked := _lock(path):
                     path.unlink(missing_ok=True)
                     os.close(locked.descriptor)
@@ -98,7 +107,7 @@ class BlobFiles:
         """
         newer = 0
         for path, status in _by_last_use(self.directory):
-            whole = path.suffix != PART
+            whole = not path.suffix
             newer += status.st_size if whole else 0
             if should_remove((now or time.time()) - status.st_mtime, whole, newer) and (locked := _lock(path)):
                 path.unlink(missing_ok=True)
@@ -118,9 +127,9 @@ def _by_last_use(directory: Path) -> list[tuple[Path, os.stat_result]]:
     return sorted(found, key=lambda entry: entry[1].st_mtime, reverse=True)
 
 
-def _try_lock(whole: Path) -> LockedBlob | None:
+def _try_lock(whole: Path, part: str) -> LockedBlob | None:
     """Return the locked file of a blob; None if another pull has the lock or just completed the blob."""
-    path = whole if whole.exists() else whole.with_name(whole.name + PART)
+    path = whole if whole.exists() else whole.with_suffix(part)
     locked = _lock(path, os.O_CREAT)
     if locked is not None and path != whole and whole.exists():
         # Another pull completed the blob before we had the lock: we created an empty partial file.

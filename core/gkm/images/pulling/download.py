@@ -13,7 +13,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
 from gkm.images.local_image import write_all
 from gkm.images.manifest import Descriptor
-from gkm.images.pulling.blob_files import BlobFiles
+from gkm.images.pulling.blob_files import PART, REGISTRY_PART, BlobFiles
 from gkm.images.reference import Reference
 from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.registry import Registry
@@ -66,14 +66,16 @@ class ImageDownload:
     def _download_blob(self, number: int, blob: Descriptor) -> Path:
         target = self.work / f"layer-{number}"
         # A wrong digest may come from the resumed bytes or from a mirror: blame the registry only after a download of
-        # every byte from the registry itself.
-        if not self._fetch(self.registry, blob, target, is_retry=False):
-            self._fetch(self.registry.without_mirrors(), blob, target, is_retry=True)
+        # every byte from the registry itself. The second download may resume one of an earlier pull.
+        part = REGISTRY_PART if self.registry.has_mirrors(self.ref) else PART
+        origin = self.registry.without_mirrors()
+        if not self._fetch(self.registry, blob, target, PART) and not self._fetch(origin, blob, target, part):
+            self._fetch(origin, blob, target, part, is_last=True)
         return target
 
-    def _fetch(self, registry: Registry, blob: Descriptor, target: Path, *, is_retry: bool) -> bool:
+    def _fetch(self, registry: Registry, blob: Descriptor, target: Path, part: str, *, is_last: bool = False) -> bool:
         """Fetch a blob; return False for a digest mismatch that may not be the registry's fault: the caller retries."""
-        with self.files.locked(self.ref, blob, lambda: self._count(0)) as locked:
+        with self.files.locked(self.ref, blob, lambda: self._count(0), part) as locked:
 
             def write(part: bytes) -> None:
                 write_all(locked.descriptor, part)
@@ -90,7 +92,7 @@ class ImageDownload:
                 if error.reason is not Reason.REGISTRY_UNAVAILABLE:
                     locked.path.unlink()  # the received bytes are useless for a resume
                 from_elsewhere = resumed_bytes or registry.has_mirrors(self.ref)
-                if is_retry or not from_elsewhere or error.reason is not Reason.DIGEST_MISMATCH:
+                if is_last or not from_elsewhere or error.reason is not Reason.DIGEST_MISMATCH:
                     raise
                 _LOG.warning("blob fetched again", extra=fields(image=str(self.ref), why=str(error)))
                 self._count(-download.received)

@@ -141,6 +141,8 @@ class Registry(RegistryHosts):
             before = download.received
             try:
                 self._download_rest(source, ref, download)
+                if download.missing > 0:
+                    raise wrong_blob(ref.name, download.descriptor, "shorter than its manifest says")
                 return
             except GKMError as error:
                 failures += 1

@@ -94,12 +94,12 @@ def test_unused_blobs_are_swept(layout: Layout) -> None:
 
 def test_whole_blobs_are_cached_up_to_a_bound_the_last_used_first(layout: Layout) -> None:
     layout.blobs.mkdir()
-    for number, name in enumerate(("a", "b", "c", "d.part")):
+    for number, name in enumerate(("a", "b", "c", "d.part", "e.registry-part")):
         with (layout.blobs / name).open("wb") as file:
             file.truncate(blob_files.MAX_CACHED_BYTES // 2)
         os.utime(layout.blobs / name, (time.time() - number,) * 2)
     BlobFiles(layout.blobs).sweep()
-    assert {path.name for path in layout.blobs.iterdir()} == {"a", "b", "d.part"}
+    assert {path.name for path in layout.blobs.iterdir()} == {"a", "b", "d.part", "e.registry-part"}
 
 
 def test_a_pull_evicts_cached_blobs_when_it_needs_space(

@@ -166,6 +166,17 @@ def test_a_download_that_breaks_off_at_the_mirror_resumes_at_the_registry(site: 
     assert [request.headers.get("range") for request in site.real.seen("GET", "blobs/")] == ["bytes=2000-"]
 
 
+def test_a_blob_that_ends_early_at_the_mirror_resumes_at_the_registry(site: Site, mirror: RealRegistry) -> None:
+    client = client_through(site, mirror)
+    layer = client.manifest(site.ref).image().layers[0]
+    mirror.behave()
+    mirror.misbehave(faults.tampered("blobs/", lambda body: body[:2000]))
+    parts: list[bytes] = []
+    client.blob(site.ref, BlobDownload(layer, parts.append))
+    assert b"".join(parts) == blob_of(site.image, layer.digest)
+    assert [request.headers.get("range") for request in site.real.seen("GET", "blobs/")] == ["bytes=2000-"]
+
+
 def test_a_full_disk_is_no_reason_to_use_another_source(site: Site, mirror: RealRegistry) -> None:
     def refuse(_: bytes) -> None:
         raise GKMError(Reason.DISK_FULL, "no space") from OSError(errno.ENOSPC, "")
