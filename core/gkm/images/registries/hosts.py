@@ -90,7 +90,7 @@ class RegistryHosts:
         deadline = self.deadline(size)
         return deadline if source == ref.registry else min(deadline, self._mirrors_end)
 
-    def have_mirrors_time(self) -> bool:
+    def mirrors_have_time(self) -> bool:
         """Return whether the series of exchanges (`within`) has time for a further one with a mirror."""
         return time.monotonic() < self._mirrors_end
 

@@ -241,7 +241,7 @@ class Registry(RegistryHosts):
         """Return what `read` gets from the first source that has it; only the registry's own failure counts."""
         *mirrors, registry = self.sources(ref)
         for mirror in mirrors:
-            if not self.have_mirrors_time():
+            if not self.mirrors_have_time():
                 break
             try:
                 return read(mirror)

@@ -139,9 +139,9 @@ def test_a_mirror_gets_half_of_the_time_of_a_series(site: Site, mirror: RealRegi
 
 def test_the_mirrors_of_a_series_share_one_half_of_its_time(site: Site, mirror: RealRegistry) -> None:
     client = client_through(site, mirror, PATIENT)
-    assert client.within(0).within(60).have_mirrors_time() is False
+    assert client.within(0).within(60).mirrors_have_time() is False
     series = client.within(60)
-    assert series.have_mirrors_time()
+    assert series.mirrors_have_time()
     assert series.deadline_at(mirror.host, site.ref) == series.deadline_at(mirror.host, site.ref)
     assert series.within(60).deadline_at(mirror.host, site.ref) <= series.deadline_at(mirror.host, site.ref)
 
