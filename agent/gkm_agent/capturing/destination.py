@@ -12,8 +12,11 @@ from typing import Any, Final, Protocol
 
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import utc_time
 from gkm.images.captured import destination as captured_destination
+from gkm.images.captured import statement
 from gkm.images.captured.content import PREDICATE_TYPE
+from gkm.images.captured.statement import CaptureClaim
 from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
 from gkm.images.reference import Reference
 from gkm.images.registries import push
@@ -39,7 +42,7 @@ class Destination(Protocol):
         """Sign an image, unless it has a signature of the present signer. Raises GKMError."""
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
-        """Attach a signed statement about the files of an image, unless it has the same. Raises GKMError."""
+        """Attach a signed statement about a captured image, unless it has one that suffices. Raises GKMError."""
 
 
 class CaptureStopped(Exception):
@@ -70,8 +73,15 @@ class RegistryDestination:
         sign.sign(self._registry(pinned), pinned, self._signer())
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
-        """See Destination."""
-        attest(self._registry(pinned), pinned, PREDICATE_TYPE, predicate, self._signer())
+        """See Destination. A statement of another node suffices if its time differs by less than half of the age."""
+        claim = CaptureClaim(predicate["namespace"], predicate["hardware"], predicate["contentDigest"])
+        time, longest = utc_time(predicate["time"]), self.config.capture.caches.max_age / 2
+
+        def suffices(payload: bytes) -> bool:
+            stated = statement.time_of(payload, claim)
+            return stated is not None and time is not None and abs((time - stated).total_seconds()) < longest
+
+        attest(self._registry(pinned), pinned, PREDICATE_TYPE, predicate, self._signer(), suffices=suffices)
 
     def _registry(self, ref: Reference) -> Registry:
         return captured_destination.writable(self.config, self.secrets.secrets, self.secrets.namespace, ref)

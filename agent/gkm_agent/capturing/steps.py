@@ -73,7 +73,7 @@ class CaptureSteps:
             case CaptureState.PUSHED:
                 after = self._sign(directory, before)
             case CaptureState.SIGNED:
-                after = self._attest(directory, before)
+                after = self._attest(directory, origin, before)
             case _:
                 return before
         progress.save(directory, after)
@@ -163,12 +163,13 @@ class CaptureSteps:
         self._in_registry(directory, before, self.destination.sign)
         return msgspec.structs.replace(before, state=CaptureState.SIGNED)
 
-    def _attest(self, directory: Path, before: Progress) -> Progress:
-        listed = progress.load_files(directory)
+    def _attest(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
         predicate = {
+            "namespace": origin.pod_namespace,
+            "time": origin.start_time,
             "contentDigest": before.content_digest,
             "hardware": _hardware(before).key,
-            "files": [msgspec.to_builtins(file) for file in listed],
+            "files": [msgspec.to_builtins(file) for file in progress.load_files(directory)],
         }
 
         def sign_and_attest(pinned: Reference) -> None:

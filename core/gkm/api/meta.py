@@ -101,6 +101,15 @@ def seconds_of(interval: str) -> int:
     return hours * 3600 + minutes * 60 + seconds
 
 
+def utc_time(text: str | None) -> datetime | None:
+    """Return a time with an offset, in UTC; None for any other text, and for a time that UTC does not have."""
+    try:
+        found = datetime.fromisoformat(text or "")
+        return found.astimezone(UTC) if found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def timestamp(moment: datetime | None = None) -> str:
     """Return a moment (default: now) as the API writes it, to the second, in UTC."""
     return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -7,14 +7,16 @@ would have made of the others. The rest is a claim about an image, which its sig
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from gkm.api.caches import DIGEST_PATTERN
 from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import utc_time
 from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, cache_name, repository
+from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
 
 from gkm_operator.caches.nodes.reports import ReportedCapture
@@ -31,7 +33,10 @@ _DIGEST: Final = re.compile(DIGEST_PATTERN, re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A capture of a namespace's pods: what agents claim of it. `time` is when the pod started to use the volume."""
+    """A capture of a namespace's pods: what agents claim of it, or what is proven.
+
+    `time` is when the pod started to use the volume.
+    """
 
     namespace: str
     name: str
@@ -70,8 +75,9 @@ def check(namespace: str, node: str, found: ReportedCapture, registry: str, now:
     time = utc_time(found.time)
     if time is None:
         raise GKMError(Reason.METADATA_INVALID, "its time is none")
-    # A time to come would never be too old.
-    return Announcement(namespace, found.name, found.image, hardware, digest, min(time, now), node)
+    if time > now + CLOCK_SKEW:
+        raise GKMError(Reason.METADATA_INVALID, "its time is later than now")
+    return Announcement(namespace, found.name, found.image, hardware, digest, time, node)
 
 
 def merged(
@@ -100,15 +106,6 @@ def is_image_in(image: str, wanted: str) -> bool:
         return ref.digest is not None and ref.tag is None and str(ref) == image and ref.name == _name_of(wanted)
     except GKMError:
         return False
-
-
-def utc_time(text: str | None) -> datetime | None:
-    """Return a time with an offset, in UTC; None for any other text, and for a time that UTC does not have."""
-    try:
-        found = datetime.fromisoformat(text or "")
-        return found.astimezone(UTC) if found.tzinfo is not None else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def _name_of(wanted: str) -> str:

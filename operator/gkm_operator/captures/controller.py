@@ -67,7 +67,14 @@ class CapturesController:
         recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
         writer = CaptureWriter(api, images, recorder, self._check_may_write)
         self.reconciler = CapturesReconciler(
-            self.observed, writer, self._registry, config.capture.caches, self._publish, now=now, backoff=backoff
+            self.observed,
+            images,
+            writer,
+            self._registry,
+            config.capture.caches,
+            publish=self._publish,
+            now=now,
+            backoff=backoff,
         )
         self.queue: WorkQueue[str] = WorkQueue(
             "captures",

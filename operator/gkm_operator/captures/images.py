@@ -1,12 +1,14 @@
 """The images of captures in their registry: prove what nodes claim about one, and delete it."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
 from gkm.images.captured import destination, statement
 from gkm.images.captured.deletion import delete_image
+from gkm.images.captured.statement import CaptureClaim
 from gkm.images.reference import Reference
 from gkm.images.registries.pull_secrets import Secrets
 from gkm.images.signatures.verify import VERIFY_SECONDS
@@ -18,11 +20,13 @@ from gkm_operator.images import CheckedImages
 class CapturedImages(Protocol):
     """Answers about images. Bounded in time."""
 
-    def prove(self, announced: Announcement, *, cluster: bool) -> None:
+    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         """Check that the signatures of an image, and a signed statement about its files, prove an announcement.
 
+        Return the time of the capture as signers state it: the announced one is not proven.
+
         Raises:
-            GKMError: they do not; or, if transient, the registry does not answer.
+            GKMError: they do not prove it; or, if transient, the registry does not answer.
         """
 
     def delete(self, image: str) -> None:
@@ -42,7 +46,7 @@ class RegistryCaptures:
     secrets: Secrets
     namespace: str
 
-    def prove(self, announced: Announcement, *, cluster: bool) -> None:
+    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         """See CapturedImages."""
         ref, scope = Reference.parse(announced.image), None if cluster else announced.namespace
         images = self.images.with_pull_secrets(announced.image, scope, ())
@@ -52,13 +56,9 @@ class RegistryCaptures:
             reason = Reason.SIGNATURE_MISSING if verdict.reason is Reason.NOT_REQUIRED else verdict.reason
             raise GKMError(reason, verdict.message)
         images.claims(announced.image, ref.target)
-        statement.check(
-            images.registry.within(VERIFY_SECONDS),
-            ref,
-            images.verifier.trusts(ref, scope),
-            announced.hardware.key,
-            announced.content_digest,
-        )
+        wanted = CaptureClaim(announced.namespace, announced.hardware.key, announced.content_digest)
+        registry, trusts = images.registry.within(VERIFY_SECONDS), images.verifier.trusts(ref, scope)
+        return statement.check(registry, ref, trusts, wanted, now)
 
     def delete(self, image: str) -> None:
         """See CapturedImages."""

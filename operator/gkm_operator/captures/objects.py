@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from gkm.api.caches import Cache, ClusterGKMCache, GKMCache
-from gkm.api.meta import API_VERSION, timestamp
+from gkm.api.meta import API_VERSION, timestamp, utc_time
 from gkm.images.captured.content import cache_name, repository
 
 from gkm_operator.caches.nodes.totals import CacheKey
-from gkm_operator.captures.announcements import Announcement, is_image_in, utc_time
+from gkm_operator.captures.announcements import Announcement, is_image_in
 
 PREFIX: Final = "gkm.io/captured-"
 RUNTIME, VERSION, BACKEND, ARCH, DRIVER = (

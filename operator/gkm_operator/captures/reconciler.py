@@ -3,12 +3,13 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Backoff, Clock
@@ -17,6 +18,7 @@ from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, merged
+from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionReason, RetentionVerdict
 from gkm_operator.captures.writer import CaptureWriter
@@ -45,16 +47,18 @@ class CapturesReconciler:
     def __init__(
         self,
         observed: ObservedCaptures,
+        images: CapturedImages,
         writer: CaptureWriter,
         registry: str,
         settings: CapturedCaches,
-        publish: Callable[[str, RetentionPlan], None],
         *,
+        publish: Callable[[str, RetentionPlan], None],
         now: Callable[[], datetime],
         clock: Clock = time.monotonic,
         backoff: Backoff = BACKOFF,
     ) -> None:
         self._observed = observed
+        self._images = images
         self._writer = writer
         self._registry = registry
         self._settings = settings
@@ -98,13 +102,25 @@ class CapturesReconciler:
             key = (announced.namespace, announced.name, announced.image)
             try:
                 self._check_name(announced, cluster=cluster)
-                self._writer.register(announced, cluster=cluster)
+                self._writer.register(self._proven(announced, cluster=cluster), cluster=cluster)
             except GKMError as error:
                 self._refuse(key, announced.node, announced.name, error)
                 continue
             names.add(announced.name)
             self._refusals.remove(key)
             _LOG.info("capture registered", extra=fields(namespace=announced.namespace, cache=announced.name))
+
+    def _proven(self, announced: Announcement, *, cluster: bool) -> Announcement:
+        """Return an announced capture as its signatures prove it: with the signed time, which decides from now on."""
+        now = self._now()
+        proven = replace(announced, time=self._images.prove(announced, now, cluster=cluster))
+        registered = self._observed.registered(announced.namespace)
+        if not self._retention.plan([proven], registered, now, cluster=cluster).register:
+            message = (
+                f"it is from {timestamp(proven.time)}, as its signers state: too old, or newer captures have caches"
+            )
+            raise GKMError(Reason.NOT_REQUIRED, message)
+        return proven
 
     def _check_name(self, announced: Announcement, *, cluster: bool) -> None:
         """Refuse a name that an object has: a registered capture is not among those to register."""

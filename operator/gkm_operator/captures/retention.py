@@ -1,8 +1,9 @@
 """Which captures of a namespace have a cache object: those to register, to retain and to end. Pure.
 
 Only registered captures, which are proven, count against each other: what nodes announce without proof displaces
-nothing. An announced capture is compared by the same times, which no pass changes. So what ended is not registered
-again while nodes still announce it.
+nothing. The time of a registered capture is the signed one, which no announcement and no pass changes. An announced
+capture is compared with it twice: by the announced time, whether a proof is worth its cost, and by the signed time
+before it is registered. So what ended is not registered again while nodes still announce it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,7 +66,7 @@ class Retention:
         """Return the plan; `cluster`: whether captures of this namespace are for the pods of all namespaces."""
         known = list(registered)
         offered = [each for each in known if bool(each.key.namespace) is not cluster]
-        times = _times(announced, offered)
+        times = _times(offered)
         reasons = self._reasons(offered, times, now)
         verdicts = [
             self._verdict(each, reasons.get(each.key, RetentionReason.NOT_OFFERED), times.get(each.key, each.time))
@@ -131,11 +132,6 @@ _Times = Mapping[object, datetime]
 _ENDS: Final = frozenset({RetentionReason.EXPIRED, RetentionReason.SUPERSEDED, RetentionReason.NOT_OFFERED})
 
 
-def _times(announced: Iterable[Announcement], registered: Iterable[CapturedCache]) -> _Times:
-    """Return when each registered capture was last made: another pod may have compiled the same."""
-    newest: dict[tuple[str, str], datetime] = {}
-    for each in announced:
-        newest[each.image, each.content_digest] = max(
-            each.time, newest.get((each.image, each.content_digest), each.time)
-        )
-    return {each.key: max(each.time, newest.get((each.image, each.content_digest), each.time)) for each in registered}
+def _times(registered: Iterable[CapturedCache]) -> _Times:
+    """Return when each registered capture was made, as signers stated it. What nodes announce changes no time."""
+    return {each.key: each.time for each in registered}

@@ -40,14 +40,13 @@ class CaptureWriter:
         self._event_budget = EventBudget()
 
     def register(self, announced: Announcement, *, cluster: bool) -> None:
-        """Make the cache object of a capture.
+        """Make the cache object of a proven capture.
 
         Raises:
-            GKMError: its image does not prove it, or the API server refuses the object.
+            GKMError: the API server refuses the object.
             Retry: an object of this name exists, which the watch has not shown yet.
             ApiError: the API server does not answer.
         """
-        self._images.prove(announced, cluster=cluster)
         self._check_may_write()
         try:
             self._api.create(_resource(cluster=cluster), cache_object(announced, cluster=cluster))

@@ -3,6 +3,7 @@
 import string
 
 from gkm.api.nodes import MAX_CAPTURED_IMAGES
+from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
 from gkm_operator.caches.nodes.reports import ReportedCapture, ReportStatus
 from gkm_operator.captures.announcements import MAX_ANNOUNCEMENTS, merged
@@ -54,7 +55,7 @@ def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(chang
         ref = Reference.parse(each.image)
         assert ref.name == f"{REGISTRY}/{NAMESPACE}/{each.hardware.runtime}"
         assert ref.digest is not None
-        assert each.time <= NOW
+        assert each.time <= NOW + CLOCK_SKEW
         made = cache_object(each, cluster=False)
         assert made["metadata"]["namespace"] == NAMESPACE
         assert made["metadata"]["name"].startswith("captured-")

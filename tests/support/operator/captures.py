@@ -61,13 +61,17 @@ class FakeCapturedImages:
     """By image: why it proves nothing."""
     refusals: dict[str, GKMError] = field(default_factory=dict)
     """By image: why it is not deleted."""
+    times: dict[str, datetime] = field(default_factory=dict)
+    """By image: the signed time, where it is not the announced one."""
     proofs: list[tuple[str, bool]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
 
-    def prove(self, announced: Announcement, *, cluster: bool) -> None:
+    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         self.proofs.append((announced.image, cluster))
         if announced.image in self.errors:
             raise self.errors[announced.image]
+        assert now.tzinfo is not None
+        return self.times.get(announced.image, announced.time)
 
     def delete(self, image: str) -> None:
         if image in self.refusals:

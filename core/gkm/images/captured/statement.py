@@ -1,10 +1,13 @@
-"""Check the signed statement about a captured image: its files, and the hardware that they are for."""
+"""Check the signed statement about a captured image: namespace, hardware and time of the capture, and its files."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import utc_time
 from gkm.api.signers import Signer
 from gkm.images.captured.content import PREDICATE_TYPE, PackedFile, content_digest
 from gkm.images.manifest import decode
@@ -13,8 +16,21 @@ from gkm.images.registries.registry import Registry
 from gkm.images.signatures.attestations import attestation, attestations
 from gkm.images.signatures.evaluation import TrustPolicy
 
+CLOCK_SKEW: Final = timedelta(seconds=60)
+"""How far the clock of a node may be ahead of that of the controllers."""
+
+
+class CaptureClaim(NamedTuple):
+    """What makes two captures the same: the namespace of the pod, the hardware key and the digest of the content."""
+
+    namespace: str
+    hardware_key: str
+    content_digest: str
+
 
 class _Predicate(Struct):
+    namespace: str
+    time: str
     hardware: str
     files: list[PackedFile]
     content_digest: str = field(name="contentDigest")
@@ -25,43 +41,56 @@ class _CaptureStatement(Struct):
 
 
 def check(
-    registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], hardware_key: str, digest_of_content: str
-) -> None:
-    """Check that signers whom every policy trusts state this content for this hardware, of a pinned image.
+    registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], wanted: CaptureClaim, now: datetime
+) -> datetime:
+    """Check that signers whom every policy trusts state a claim about a pinned image.
 
-    The digest of the content is computed anew from the stated files.
+    The digest of the content is computed anew from the stated files. A statement whose time is more than CLOCK_SKEW
+    after `now` does not count: its capture would never be too old.
+
+    Return the latest time of which enough signers state that the capture was made then or later.
 
     Raises:
         GKMError: SIGNATURE_MISSING, no such statement counts; or the registry does not answer.
     """
-    signers = {trust.index: set[Signer]() for trust in trusts}
+    stated: list[tuple[datetime, int, Signer]] = []
     for found in attestations(registry, ref, PREDICATE_TYPE):
         signature = attestation(registry, ref, found, PREDICATE_TYPE)
         if signature is None or signature.payload is None:
             continue
         findings = [finding for trust in trusts if (finding := trust.evaluate(signature, ref.target)).ok]
         # Decoded only after a trusted signer's signature is verified.
-        if findings and _states(signature.payload, hardware_key, digest_of_content):
-            for finding in findings:
-                signers[finding.policy].add(finding.signer)
-    if not trusts or not all(trust.is_satisfied(signers[trust.index]) for trust in trusts):
-        raise GKMError(
-            Reason.SIGNATURE_MISSING,
-            f"no trusted statement about {ref} names this content and the hardware {hardware_key}",
-        )
+        time = time_of(signature.payload, wanted) if findings else None
+        if time is not None and time <= now + CLOCK_SKEW:
+            stated += [(time, finding.policy, finding.signer) for finding in findings]
+    signers = {trust.index: set[Signer]() for trust in trusts}
+    for time, policy, signer in sorted(stated, key=lambda each: each[0], reverse=True):
+        signers[policy].add(signer)
+        if all(trust.is_satisfied(signers[trust.index]) for trust in trusts):
+            return time
+    raise GKMError(
+        Reason.SIGNATURE_MISSING,
+        f"no trusted statement about {ref} names the namespace {wanted.namespace}, this content and the hardware "
+        f"{wanted.hardware_key}",
+    )
 
 
-def states_in(payload: bytes) -> tuple[str, str]:
-    """Return the hardware key and the digest of the content that a statement's files have; raises GKMError."""
+def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
+    """Return what a statement claims, with the digest that its files have, and the time; raises GKMError."""
     predicate = decode(payload, _CaptureStatement, "statement about captured files").predicate
     computed = content_digest(predicate.hardware, predicate.files)
     if computed != predicate.content_digest:
         raise GKMError(Reason.CONTENT_MISMATCH, "the files of the statement have another digest than it states")
-    return predicate.hardware, computed
+    time = utc_time(predicate.time)
+    if time is None:
+        raise GKMError(Reason.METADATA_INVALID, "the time of the statement is none")
+    return CaptureClaim(predicate.namespace, predicate.hardware, computed), time
 
 
-def _states(payload: bytes, hardware_key: str, digest_of_content: str) -> bool:
+def time_of(payload: bytes, wanted: CaptureClaim) -> datetime | None:
+    """Return the time that a statement names for a claim; None if it states another one, or is none of ours."""
     try:
-        return states_in(payload) == (hardware_key, digest_of_content)
+        found, time = states_in(payload)
     except GKMError:
-        return False
+        return None
+    return time if found == wanted else None

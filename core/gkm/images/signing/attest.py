@@ -3,7 +3,7 @@
 It is a bundle beside the signatures; its predicate type keeps it apart from them. cosign 3 verifies it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gkm.api.errors import GKMError, Reason
@@ -17,9 +17,17 @@ from gkm.images.signing.sign import SIGN_SECONDS
 
 
 def attest(
-    registry: Registry, ref: Reference, predicate_type: str, predicate: Mapping[str, Any], signer: ImageSigner
+    registry: Registry,
+    ref: Reference,
+    predicate_type: str,
+    predicate: Mapping[str, Any],
+    signer: ImageSigner,
+    *,
+    suffices: Callable[[bytes], bool] = lambda _payload: False,
 ) -> str:
     """Sign a statement about a pinned image and store it; return its reference. The same one is stored only once.
+
+    `suffices`: whether another statement of this signer, by its payload, makes a new one unnecessary.
 
     Raises:
         GKMError: as gkm.images.signing.sign.sign; TOO_LARGE beyond MAX_ATTESTATION_BYTES.
@@ -29,7 +37,9 @@ def attest(
     payload = forms.statement(ref, predicate_type, predicate)
     for found in attestations(registry, ref, predicate_type):
         signature = attestation(registry, ref, found, predicate_type)
-        if signature is not None and signature.payload == payload and trust.evaluate(signature, ref.target).ok:
+        if signature is None or signature.payload is None or not trust.evaluate(signature, ref.target).ok:
+            continue
+        if signature.payload == payload or suffices(signature.payload):
             return str(ref.pinned(found.digest))
     subject = registry.manifest(ref)
     bundle = forms.attestation(payload, signer)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gkm.api.capture_settings import CapturedCaches
 from gkm.api.errors import Reason
 from gkm.api.policies import Policy, Verification
 from gkm.gpus.values import Gpu
@@ -85,6 +86,24 @@ def test_equal_content_of_two_pods_is_one_image_in_each_namespace(node: CaptureN
     assert [each.reason for each in worker.reports()["ml-apps"] if each.volume == "csi-2"] == [Reason.NOT_REQUIRED]
     first, other = (worker.reports()[name] for name in ("ml-apps", "other"))
     assert first[-1].image.partition("@")[2] == other[0].image.partition("@")[2]
+
+
+@pytest.mark.parametrize(
+    ("time", "statements"), [("2026-01-16T00:00:00Z", 1), ("2026-01-16T00:00:01Z", 2), ("2025-12-01T00:00:00Z", 2)]
+)
+def test_a_node_states_the_same_again_only_where_the_stated_time_is_much_different(
+    node: CaptureNode, registry: Registry, tmp_path: Path, time: str, statements: int
+) -> None:
+    node.settings = {"caches": CapturedCaches(max_age=30 * 86_400.0 + 1)}
+    node.capture()
+    image = node.announced("csi-1").image
+    second = CaptureNode(tmp_path / "second", registry.host, settings=node.settings)
+    second.root.mkdir()
+    second.key_file.write_bytes(node.key_file.read_bytes())
+    second.capture("csi-2", start_time=time)
+    assert second.announced("csi-2").image == image
+    found = attestations(Client(node.config.registries), Reference.parse(image), PREDICATE_TYPE)
+    assert len(found) == statements
 
 
 def test_what_the_mounted_cache_has_already_is_not_packed(node: CaptureNode, registry: Registry) -> None:

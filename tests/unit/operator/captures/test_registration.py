@@ -1,6 +1,7 @@
 """Announced captures become caches of their namespace, once, and only if everything about them is as GKM makes it."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -78,6 +79,8 @@ def test_what_is_not_announced_is_not_registered() -> None:
         ({"time": "soon"}, Reason.METADATA_INVALID),
         ({"time": "0001-01-01T00:00:00+23:59"}, Reason.METADATA_INVALID),
         ({"time": "9999-12-31T23:59:59-23:59"}, Reason.METADATA_INVALID),
+        ({"time": "9999-12-31T00:00:00Z"}, Reason.METADATA_INVALID),
+        ({"time": "2026-03-01T12:01:01Z"}, Reason.METADATA_INVALID),
     ],
 )
 def test_what_an_agent_would_not_announce_is_refused_and_never_read(changes: dict[str, Any], reason: Reason) -> None:
@@ -107,6 +110,29 @@ def test_an_image_that_proves_nothing_is_refused_and_tried_again_later() -> None
     process.seconds += 31.0
     process.run()
     assert world.names() == [name_of(1)]
+
+
+def test_the_clock_of_a_node_may_be_a_minute_ahead() -> None:
+    assert registered(captured(age=-60)).names() == [name_of(1)]
+
+
+def test_the_time_of_a_cache_is_the_signed_one() -> None:
+    world = CapturesWorld()
+    world.images.times[captured().image] = NOW - timedelta(days=3)
+    world.announce("stolen", captured())
+    CapturesProcess(world).run()
+    (cache,) = world.caches()
+    assert cache["metadata"]["annotations"]["gkm.io/captured-time"] == "2026-02-26T12:00:00Z"
+
+
+def test_a_capture_that_its_signers_state_to_be_too_old_is_not_registered() -> None:
+    world = CapturesWorld(CapturedCaches(max_age=86_400.0))
+    world.images.times[captured().image] = NOW - timedelta(days=3)
+    world.announce("stolen", captured())
+    CapturesProcess(world).run(20)
+    assert world.caches() == []
+    assert len(world.images.proofs) == 1
+    assert "too old" in world.notes("NotRegistered")[0]
 
 
 def test_a_cache_of_a_user_that_has_the_name_is_never_replaced_or_ended() -> None:

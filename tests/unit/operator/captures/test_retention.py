@@ -45,22 +45,23 @@ def test_an_old_capture_ends_with_its_image_and_is_not_registered_again() -> Non
     assert world.notes("Ended")[0].startswith("Expired: captured more than 86400 seconds ago")
 
 
-def test_a_capture_that_another_pod_compiled_again_stays() -> None:
+@pytest.mark.parametrize("age", [-2 * DAY, -(2 * DAY + 60.0), -100 * DAY], ids=["now", "a minute ahead", "far ahead"])
+def test_a_node_that_announces_another_time_makes_no_capture_younger(age: float) -> None:
     world = world_with(1)
-    world.announce("node-9", captured(1, age=-2 * DAY))
-    process = later(world)
-    assert world.names() == [name_of(1)]
-    assert process.condition(name_of(1)) == ("True", "Current")
-    assert world.notes("Ended") == []
-
-
-def test_a_time_to_come_does_not_make_a_capture_younger() -> None:
-    world = CapturesWorld(CapturedCaches(max_age=DAY))
-    world.announce("node-1", captured(1, age=-100 * DAY))
-    CapturesProcess(world).run()
-    world.announce("node-1")
+    world.announce("stolen", captured(1, age=age))
+    world.images.times[captured(1).image] = NOW - timedelta(seconds=60)
     later(world)
     assert world.names() == []
+    assert {note.partition(":")[0] for note in world.notes("Ended")} == {"Expired"}
+
+
+def test_a_node_that_announces_old_captures_as_new_ones_displaces_no_newer_one() -> None:
+    world = world_with(1, 2, 3, versions=2)
+    assert world.names() == [name_of(1), name_of(2)]
+    world.announce("stolen", captured(3, age=-60.0))
+    world.images.times[captured(3).image] = NOW - timedelta(seconds=180)
+    later(world, 60.0)
+    assert world.names() == [name_of(1), name_of(2)]
 
 
 def test_of_one_hardware_the_newest_versions_stay() -> None:

@@ -1,23 +1,32 @@
 """The statement about a captured image proves content and hardware; deletion takes all of it from a registry."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.captured import statement
-from gkm.images.captured.content import Hardware
+from gkm.images.captured.content import PREDICATE_TYPE, Hardware
 from gkm.images.captured.deletion import delete_image
+from gkm.images.captured.statement import CaptureClaim
 from gkm.images.manifest import OCI_INDEX
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verify import Verifier
+from gkm.images.signing.attest import attest
+from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PrivateKey
+from gkm_agent.capturing.progress import load_files
+from msgspec import to_builtins
 from support.agent.capturing import CaptureNode, write_key
 from support.registry.faults import Answer
 from support.registry.server import Registry as RegistryServer
 from support.registry.wire import Request
+
+MADE = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = datetime(2026, 1, 10, tzinfo=UTC)
 
 
 @pytest.fixture(params=[True, False], ids=["referrers API", "fallback tags"])
@@ -43,11 +52,29 @@ class CapturedInRegistry:
         report = self.report
         return Hardware(report.backend, report.arch, 32, report.driver, report.runtime, report.version).key
 
-    def check(self, key: PrivateKey | None = None, *, hardware_key: str = "", content: str = "") -> None:
+    @property
+    def claim(self) -> CaptureClaim:
+        return CaptureClaim("ml-apps", self.hardware_key, self.report.content_digest or "")
+
+    def check(
+        self, key: PrivateKey | None = None, *, now: datetime = NOW, wanted: CaptureClaim | None = None
+    ) -> datetime:
         policy = Policy([(key or self.key).public.pem.decode()], tlog="ignored")
         trusts = Verifier(Verification(policies=[policy])).trusts(self.ref, "ml-apps")
-        wanted = content or self.report.content_digest or ""
-        statement.check(self.registry, self.ref, trusts, hardware_key or self.hardware_key, wanted)
+        return statement.check(self.registry, self.ref, trusts, wanted or self.claim, now)
+
+    def state(self, time: str, key: PrivateKey | None = None, /, **changes: object) -> None:
+        """Attach another statement, as a node does that captured the same at another time."""
+        files = load_files(self.node.layout.captured / "csi-1")
+        predicate = {
+            "namespace": "ml-apps",
+            "time": time,
+            "contentDigest": self.claim.content_digest,
+            "hardware": self.hardware_key,
+            "files": [to_builtins(each) for each in files],
+        }
+        stated = {name: value for name, value in (predicate | changes).items() if value is not None}
+        attest(self.registry, self.ref, PREDICATE_TYPE, stated, ImageSigner.by_key(key or self.key))
 
     def stored(self) -> tuple[int, int]:
         """Return the numbers of the manifests and tags in the repository.
@@ -64,18 +91,60 @@ def captured(tmp_path: Path, server: RegistryServer) -> CapturedInRegistry:
     return CapturedInRegistry(tmp_path, server)
 
 
-def test_the_statement_of_the_agent_proves_content_and_hardware(captured: CapturedInRegistry) -> None:
-    captured.check()
+def test_the_statement_of_the_agent_proves_content_hardware_namespace_and_time(captured: CapturedInRegistry) -> None:
+    assert captured.check() == MADE
+
+
+def test_the_newest_signed_time_counts_and_none_that_is_to_come(captured: CapturedInRegistry) -> None:
+    captured.state("2026-01-03T00:00:00Z")
+    captured.state("2026-01-02T00:00:00Z")
+    captured.state("9999-12-31T23:59:59Z")
+    captured.state("2026-01-05T00:00:00Z", PrivateKey.new())
+    assert captured.check() == MADE + timedelta(days=2)
+    captured.check(now=MADE - timedelta(seconds=60))
+    with pytest.raises(GKMError) as caught:
+        captured.check(now=MADE - timedelta(seconds=61))
+    assert caught.value.reason is Reason.SIGNATURE_MISSING
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"namespace": None}, {"namespace": "others"}, {"time": None}, {"time": "soon"}, {"time": "2026-01-01T00:00:00"}],
+    ids=["no namespace", "another namespace", "no time", "none", "without an offset"],
+)
+def test_a_statement_without_its_namespace_or_a_time_counts_for_nothing(
+    captured: CapturedInRegistry, changes: dict[str, object]
+) -> None:
+    signer = PrivateKey.new()
+    captured.state("2026-01-01T00:00:00Z", signer, **changes)
+    with pytest.raises(GKMError) as caught:
+        captured.check(signer)
+    assert caught.value.reason is Reason.SIGNATURE_MISSING
+    captured.state("2026-01-01T00:00:00Z", signer)
+    captured.check(signer)
+
+
+def test_each_time_counts_with_the_number_of_signers_that_a_policy_requires(captured: CapturedInRegistry) -> None:
+    second = PrivateKey.new()
+    keys = [each.public.pem.decode() for each in (captured.key, second)]
+    policy = Policy(keys, tlog="ignored", require=2)
+    trusts = Verifier(Verification(policies=[policy])).trusts(captured.ref, "ml-apps")
+    captured.state("2026-01-03T00:00:00Z", second)
+    assert statement.check(captured.registry, captured.ref, trusts, captured.claim, NOW) == MADE
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"hardware_key": "cuda-sm_100-r570-triton"}, {"content": f"sha256:{'0' * 64}"}],
-    ids=["hardware", "content"],
+    [
+        {"namespace": "others"},
+        {"hardware_key": "cuda-sm_100-r570-triton"},
+        {"content_digest": f"sha256:{'0' * 64}"},
+    ],
+    ids=["namespace", "hardware", "content"],
 )
 def test_another_claim_is_not_proven(captured: CapturedInRegistry, wrong: dict[str, str]) -> None:
     with pytest.raises(GKMError) as caught:
-        captured.check(None, **wrong)
+        captured.check(wanted=captured.claim._replace(**wrong))
     assert caught.value.reason is Reason.SIGNATURE_MISSING
 
 
@@ -87,14 +156,13 @@ def test_the_statement_of_a_stranger_proves_nothing(captured: CapturedInRegistry
 
 def test_without_a_policy_nothing_is_proven(captured: CapturedInRegistry) -> None:
     with pytest.raises(GKMError) as caught:
-        statement.check(
-            captured.registry, captured.ref, [], captured.hardware_key, captured.report.content_digest or ""
-        )
+        statement.check(captured.registry, captured.ref, [], captured.claim, NOW)
     assert caught.value.reason is Reason.SIGNATURE_MISSING
 
 
 def test_files_with_another_digest_than_stated_are_refused() -> None:
-    payload = b'{"predicate": {"hardware": "cuda", "contentDigest": "sha256:0", "files": []}}'
+    stated = b'"namespace": "a", "time": "2026-01-01T00:00:00Z", "hardware": "cuda", "contentDigest": "sha256:0"'
+    payload = b'{"predicate": {%s, "files": []}}' % stated
     with pytest.raises(GKMError) as caught:
         statement.states_in(payload)
     assert caught.value.reason is Reason.CONTENT_MISMATCH
