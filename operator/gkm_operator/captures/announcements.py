@@ -5,8 +5,9 @@ would have made of the others. The rest is a claim about an image, which its sig
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -22,7 +23,7 @@ from gkm.images.reference import Reference
 from gkm_operator.caches.nodes.reports import ReportedCapture
 
 MAX_ANNOUNCEMENTS: Final = 1024
-"""Different captures of one namespace that are considered, the newest: those of 32 nodes that announce all they can."""
+"""Different captures of one namespace that are considered: those of 32 nodes that announce all they can."""
 
 _RUNTIMES: Final = frozenset(each.value for each in Format)
 _BACKENDS: Final = frozenset({"cuda", "hip"})
@@ -44,8 +45,8 @@ class Announcement:
     hardware: Hardware
     content_digest: str
     time: datetime
-    node: str
-    """One of the nodes that announce it."""
+    nodes: tuple[str, ...]
+    """The nodes that announce it."""
 
 
 class InvalidAnnouncement(NamedTuple):
@@ -77,26 +78,37 @@ def check(namespace: str, node: str, found: ReportedCapture, registry: str, now:
         raise GKMError(Reason.METADATA_INVALID, "its time is none")
     if time > now + CLOCK_SKEW:
         raise GKMError(Reason.METADATA_INVALID, "its time is later than now")
-    return Announcement(namespace, found.name, found.image, hardware, digest, time, node)
+    return Announcement(namespace, found.name, found.image, hardware, digest, time, (node,))
 
 
 def merged(
     namespace: str, reported: Iterable[tuple[str, ReportedCapture]], registry: str, now: datetime
 ) -> tuple[list[Announcement], list[InvalidAnnouncement]]:
-    """Return the different captures that nodes announce, the newest first, and the first fault of each node."""
-    found: dict[tuple[str, str], Announcement] = {}
+    """Return the different captures that nodes announce, the newest first, and the first fault of each node.
+
+    The first captures of all nodes count before their second ones, whatever times they claim.
+    """
+    found: dict[tuple[str, str, Hardware], Announcement] = {}
+    nodes: dict[tuple[str, str, Hardware], dict[str, int]] = {}
+    """Of each capture, the nodes and its number among those of the node."""
+    numbers = Counter[str]()
     faults: dict[str, InvalidAnnouncement] = {}
     for node, capture in reported:
+        numbers[node] += 1
         try:
             announced = check(namespace, node, capture, registry, now)
         except GKMError as error:
             faults.setdefault(node, InvalidAnnouncement(node, error.reason, error.message))
             continue
-        key = announced.name, announced.image
+        # What contradicts a claim, as other hardware does, is another claim: it must not hide the true one.
+        key = announced.name, announced.image, announced.hardware
+        nodes.setdefault(key, {}).setdefault(node, numbers[node])
         known = found.get(key)
-        if known is None or _order(announced) < _order(known):
+        if known is None or announced.time > known.time:
             found[key] = announced
-    return nsmallest(MAX_ANNOUNCEMENTS, found.values(), key=_order), list(faults.values())
+    counted = nsmallest(MAX_ANNOUNCEMENTS, found, key=lambda key: (min(nodes[key].values()), *_order(found[key])))
+    captures = [replace(found[key], nodes=tuple(sorted(nodes[key]))) for key in counted]
+    return sorted(captures, key=_order), list(faults.values())
 
 
 def is_image_in(image: str, wanted: str) -> bool:
@@ -113,8 +125,8 @@ def _name_of(wanted: str) -> str:
     return Reference.parse(wanted).name
 
 
-def _order(announced: Announcement) -> tuple[float, str, str, str]:
-    return -announced.time.timestamp(), announced.name, announced.image, announced.node
+def _order(announced: Announcement) -> tuple[float, str, str]:
+    return -announced.time.timestamp(), announced.name, announced.image
 
 
 def _is_possible(hardware: Hardware) -> bool:

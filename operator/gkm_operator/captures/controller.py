@@ -3,6 +3,7 @@
 It watches nothing itself: the controller of caches passes the changes of caches and of node objects on.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from threading import Lock
 from gkm.api.caches import Cache
 from gkm.api.config import Config
 from gkm.api.meta import FALSE, TRUE
-from gkm.hoststate.pacing import Backoff
+from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
 from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
@@ -52,6 +53,7 @@ class CapturesController:
         leads: Callable[[], bool],
         instance: str = "",
         now: Callable[[], datetime] = _utc_now,
+        clock: Clock = time.monotonic,
         backoff: Backoff = BACKOFF,
         settle: float = SETTLE_SECONDS,
     ) -> None:
@@ -74,6 +76,7 @@ class CapturesController:
             config.capture.caches,
             publish=self._publish,
             now=now,
+            clock=clock,
             backoff=backoff,
         )
         self.queue: WorkQueue[str] = WorkQueue(

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -11,13 +11,13 @@ from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
-from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, merged
+from gkm_operator.captures.attempts import AttemptKey, Attempts, key_of
 from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionReason, RetentionVerdict
@@ -31,14 +31,8 @@ PASS_SECONDS: Final = 600.0
 SOON_SECONDS: Final = 1.0
 BACKOFF: Final = Backoff(30.0, 3600.0)
 """Between two attempts at one announcement."""
-_REMEMBERED: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _FailedAttempt:
-    count: int
-    next_try: float
-    reason: str
+REGISTER_SECONDS: Final = 60.0
+"""After this time a pass begins no further proof."""
 
 
 class CapturesReconciler:
@@ -65,9 +59,8 @@ class CapturesReconciler:
         self._publish = publish
         self._now = now
         self._clock = clock
-        self._backoff = backoff
         self._retention = Retention(settings, observed.named_by_user_cache)
-        self._refusals: LRUCache[tuple[str, str, str], _FailedAttempt] = LRUCache(_REMEMBERED)
+        self._attempts = Attempts(clock, backoff)
 
     def reconcile(self, namespace: str) -> float | None:
         """Do what is due for a namespace; return the seconds until the next pass, None for none.
@@ -77,43 +70,57 @@ class CapturesReconciler:
         """
         now, cluster = self._now(), self._settings.are_for_cluster(namespace)
         announced, faults = merged(namespace, self._observed.announced(namespace), self._registry, now)
+        self._attempts.retain_only(namespace, [*map(key_of, announced), *(AttemptKey(fault.node) for fault in faults)])
         for fault in faults:
-            self._refuse(
-                (namespace, fault.node, ""), fault.node, "an announcement", GKMError(fault.reason, fault.message)
-            )
+            if self._attempts.next_try(namespace, AttemptKey(fault.node)) <= self._clock():
+                error = GKMError(fault.reason, fault.message)
+                self._refuse(namespace, AttemptKey(fault.node), fault.node, "an announcement", error)
         registered = self._observed.registered(namespace)
         plan = self._retention.plan(announced, registered, now, cluster=cluster)
         self._publish(namespace, plan)
         for verdict in (*plan.retained, *plan.ended):
             self._writer.emit_registered(verdict.cache, now)
-        due = [each for each in plan.register if self._is_due(each)]
-        self._register(due[:PER_PASS], cluster=cluster)
+        due = self._attempts.due(plan.register)
+        done = self._register(due[:PER_PASS], cluster=cluster)
         self._end(plan.ended[:PER_PASS], {each.image for each in plan.register})
-        if len(due) > PER_PASS or len(plan.ended) > PER_PASS:
+        if len(due) > done or len(plan.ended) > PER_PASS:
             return SOON_SECONDS
-        return self._pause(announced, plan, now) if announced or registered else None
+        return self._pause(plan, now) if announced or registered else None
 
-    def _register(self, due: list[Announcement], *, cluster: bool) -> None:
-        """Register announced captures, the newest first; a later one of the same name waits for the next pass."""
+    def _register(self, due: Sequence[tuple[str, Announcement]], *, cluster: bool) -> int:
+        """Register announced captures, each on account of a node; return how many of them were tried in the time.
+
+        A later one of the same name waits for the next pass.
+        """
         names: set[str] = set()
-        for announced in due:
-            if announced.name in names:
+        end = self._clock() + REGISTER_SECONDS
+        for number, (node, announced) in enumerate(due):
+            if self._clock() >= end:
+                return number
+            if announced.name in names or self._attempts.is_paused(node):
                 continue
-            key = (announced.namespace, announced.name, announced.image)
+            namespace, key = announced.namespace, key_of(announced)
+            self._attempts.begin(node)
             try:
                 self._check_name(announced, cluster=cluster)
-                self._writer.register(self._proven(announced, cluster=cluster), cluster=cluster)
+                self._writer.register(self._proven(node, announced, cluster=cluster), cluster=cluster)
             except GKMError as error:
-                self._refuse(key, announced.node, announced.name, error)
+                self._refuse(namespace, key, node, announced.name, error)
                 continue
             names.add(announced.name)
-            self._refusals.remove(key)
-            _LOG.info("capture registered", extra=fields(namespace=announced.namespace, cache=announced.name))
+            self._attempts.succeeded(namespace, key)
+            _LOG.info("capture registered", extra=fields(namespace=namespace, cache=announced.name))
+        return len(due)
 
-    def _proven(self, announced: Announcement, *, cluster: bool) -> Announcement:
+    def _proven(self, node: str, announced: Announcement, *, cluster: bool) -> Announcement:
         """Return an announced capture as its signatures prove it: with the signed time, which decides from now on."""
         now = self._now()
-        proven = replace(announced, time=self._images.prove(announced, now, cluster=cluster))
+        try:
+            proven = replace(announced, time=self._images.prove(announced, now, cluster=cluster))
+        except GKMError:
+            # Only this: a user of the namespace, who has no part in what the node announces, can cause the others.
+            self._attempts.charge(node)
+            raise
         registered = self._observed.registered(announced.namespace)
         if not self._retention.plan([proven], registered, now, cluster=cluster).register:
             message = (
@@ -142,30 +149,22 @@ class CapturesReconciler:
         if failure:
             raise Retry(failure)
 
-    def _is_due(self, announced: Announcement) -> bool:
-        refusal = self._refusals.get((announced.namespace, announced.name, announced.image))
-        return refusal is None or refusal.next_try <= self._clock()
-
-    def _refuse(self, key: tuple[str, str, str], node: str, name: str, error: GKMError) -> None:
-        before = self._refusals.get(key)
-        if before is not None and before.next_try > self._clock():
-            return
-        count = before.count + 1 if before else 1
-        self._refusals.put(key, _FailedAttempt(count, self._clock() + self._backoff.pause(count), error.reason.value))
+    def _refuse(self, namespace: str, key: AttemptKey, node: str, name: str, error: GKMError) -> None:
+        is_new = self._attempts.failed(namespace, key, error)
         _LOG.warning(
             "capture not registered",
-            extra=fields(namespace=key[0], node=node, capture=name, reason=error.reason.value, why=str(error)),
+            extra=fields(namespace=namespace, node=node, capture=name, reason=error.reason.value, why=str(error)),
         )
-        if before is None or before.reason != error.reason.value:
-            self._writer.refused(self._observed.report_of(key[0], node), name, error)
+        if is_new:
+            self._writer.refused(self._observed.report_of(namespace, node), name, error)
 
-    def _pause(self, announced: list[Announcement], plan: RetentionPlan, now: datetime) -> float:
+    def _pause(self, plan: RetentionPlan, now: datetime) -> float:
         """Return the seconds until something can change without a change of an object."""
         waits = [PASS_SECONDS]
-        for each in announced:
-            refusal = self._refusals.get((each.namespace, each.name, each.image))
-            if refusal is not None:
-                waits.append(refusal.next_try - self._clock())
+        for each in plan.register:
+            wait = self._attempts.wait(each)
+            if wait > 0:
+                waits.append(wait)
         if plan.next_change is not None:
             waits.append((plan.next_change - now).total_seconds())
         return max(SOON_SECONDS, min(waits))

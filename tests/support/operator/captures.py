@@ -153,9 +153,14 @@ class CapturesProcess:
         api = InterposedApi(world.api, around or send)
         options = {} if backoff is None else {"backoff": backoff}
         self.controller = CapturesController(
-            api, world.config, world.images, leads=lambda: world.leads, now=lambda: world.now, **options
+            api,
+            world.config,
+            world.images,
+            leads=lambda: world.leads,
+            now=lambda: world.now,
+            clock=lambda: self.seconds,
+            **options,
         )
-        self.controller.reconciler._clock = lambda: self.seconds
         self.controller._refresh = self.refreshed.append
         self._seen: dict[tuple[str, str, str], Any] = {}
         self.observe()
