@@ -117,7 +117,8 @@ class CaptureWriter:
         return "its image is deleted"
 
     def _emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
-        if self._event_budget.spend(regarding.uid or regarding.name):
+        # Not by uid: whoever makes an object anew would have a new budget.
+        if self._event_budget.spend(f"{regarding.kind}/{regarding.namespace}/{regarding.name}"):
             self._recorder.emit(regarding, body, occasion)
 
 

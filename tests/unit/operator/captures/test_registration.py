@@ -9,7 +9,8 @@ from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import CapturedImage
 from gkm.hoststate.pacing import Backoff
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES
+from gkm_operator.caches.throttling import BURST
 from gkm_operator.captures.announcements import Announcement
 from gkm_operator.captures.attempts import FAILURE_SECONDS, FAILURES_AT_ONCE, STABLE_SECONDS
 from gkm_operator.captures.reconciler import PER_PASS, REGISTER_SECONDS, SOON_SECONDS
@@ -228,6 +229,17 @@ def test_a_pass_begins_no_proof_after_a_minute() -> None:
     assert world.names() == [name_of(1), name_of(2)]
     process.run(2)
     assert len(world.names()) == 5
+
+
+def test_a_node_that_makes_its_object_anew_has_no_more_events() -> None:
+    world = CapturesWorld()
+    process = CapturesProcess(world)
+    for _ in range(BURST + 5):
+        world.announce("stolen", captured(name="llama"))
+        process.run(1)
+        world.api.delete(GKMCACHENODES, "stolen", NAMESPACE)
+        process.run(1)
+    assert len(world.events()) == BURST
 
 
 def test_what_somebody_deletes_again_and_again_comes_back_later_and_later() -> None:
