@@ -1,5 +1,6 @@
 """The images of captures in their registry: prove what nodes claim about one, and delete it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -29,11 +30,13 @@ class CapturedImages(Protocol):
             GKMError: they do not prove it; or, if transient, the registry does not answer.
         """
 
-    def delete(self, image: str) -> None:
+    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
         """Delete an image with its signatures and statements; one that is gone is no error.
 
+        `is_named` returns whether a cache object names a digest, which then stays.
+
         Raises:
-            GKMError: NOT_ALLOWED or UNAUTHORIZED, the registry refuses; any other: try again.
+            GKMError: transient, try again; any other: it cannot be deleted.
         """
 
 
@@ -60,7 +63,7 @@ class RegistryCaptures:
         registry, trusts = images.registry.within(VERIFY_SECONDS), images.verifier.trusts(ref, scope)
         return statement.check(registry, ref, trusts, wanted, now)
 
-    def delete(self, image: str) -> None:
+    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
         """See CapturedImages."""
         ref = Reference.parse(image)
-        delete_image(destination.writable(self.config, self.secrets, self.namespace, ref), ref)
+        delete_image(destination.writable(self.config, self.secrets, self.namespace, ref), ref, is_named)

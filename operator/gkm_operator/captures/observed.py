@@ -76,6 +76,10 @@ class ObservedCaptures:
         """Return the other cache objects that name the digest of an image."""
         return [each for each in self._by_digest.get(cache.image.rpartition("@")[2]) if key_of(each) != cache.key]
 
+    def is_named(self, digest: str) -> bool:
+        """Return whether a cache object of any namespace names a digest."""
+        return self._by_digest.count(digest) > 0
+
     def named_by_user_cache(self, cache: CapturedCache) -> str:
         """Return a cache object that a user made and that names the image; "" without one."""
         found = [key_of(each) for each in self.naming(cache) if captured_cache(each, self._registry) is None]

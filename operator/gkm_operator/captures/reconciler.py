@@ -141,7 +141,7 @@ class CapturesReconciler:
             is_unnamed = verdict.cache.image not in wanted and not self._observed.naming(verdict.cache)
             with_image = is_unnamed and verdict.reason is not RetentionReason.NOT_OFFERED
             try:
-                self._writer.end(verdict, with_image=with_image)
+                self._writer.end(verdict, self._observed.is_named, with_image=with_image)
             except (GKMError, ApiError) as error:
                 failure = str(error)
                 continue

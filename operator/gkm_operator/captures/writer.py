@@ -75,10 +75,11 @@ class CaptureWriter:
         note = f"{name}: {error.reason.value}: {error}"
         self._emit(regarding, EventBody("Warning", NOT_REGISTERED, REGISTER, note), name)
 
-    def end(self, verdict: RetentionVerdict, *, with_image: bool) -> None:
+    def end(self, verdict: RetentionVerdict, is_named: Callable[[str], bool], *, with_image: bool) -> None:
         """Delete the image of a cache, unless another cache names it, and the object. Each step may be repeated.
 
-        The image goes first: while the object exists, it says which image that is.
+        The image goes first: while the object exists, it says which image that is. `is_named` returns whether a cache
+        object names a digest.
 
         Raises:
             GKMError: the registry does not answer.
@@ -87,7 +88,7 @@ class CaptureWriter:
         cache, image = verdict.cache, "another cache names its image"
         if with_image:
             self._check_may_write()
-            image = self._delete_image(cache.image)
+            image = self._delete_image(cache.image, is_named)
         self._check_may_write()
         note = f"{verdict.reason}: {verdict.message}; {image}"
         self._emit(_regarding(cache), EventBody("Normal", ENDED, END, note), cache.uid)
@@ -103,10 +104,10 @@ class CaptureWriter:
                 raise
         metrics.CAPTURED_CACHES.labels(verdict.reason.value).inc()
 
-    def _delete_image(self, image: str) -> str:
+    def _delete_image(self, image: str, is_named: Callable[[str], bool]) -> str:
         """Delete an image; return what became of it. A refusal is final: the object goes, and nothing tries again."""
         try:
-            self._images.delete(image)
+            self._images.delete(image, is_named)
         except GKMError as error:
             if error.reason not in _REFUSALS:
                 metrics.CAPTURED_IMAGE_DELETIONS.labels("failed").inc()

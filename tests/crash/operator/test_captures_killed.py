@@ -50,13 +50,13 @@ class KilledImages(FakeCapturedImages):
 
     steps: DisturbedWrites | None = None
 
-    def delete(self, image: str) -> None:
+    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
         steps = self.steps
         if steps is None:
-            super().delete(image)
+            super().delete(image, is_named)
             return
         try:
-            steps.take(lambda: super(KilledImages, self).delete(image))
+            steps.take(lambda: super(KilledImages, self).delete(image, is_named))
         except ApiError as error:
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, str(error)) from error
 

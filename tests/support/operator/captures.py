@@ -1,6 +1,6 @@
 """A cluster in memory whose nodes announce captures, and the controllers that register them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -73,7 +73,7 @@ class FakeCapturedImages:
         assert now.tzinfo is not None
         return self.times.get(announced.image, announced.time)
 
-    def delete(self, image: str) -> None:
+    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:  # noqa: ARG002 -- see CapturedImages
         if image in self.refusals:
             raise self.refusals[image]
         self.deleted.append(image)
