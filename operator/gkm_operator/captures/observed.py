@@ -72,6 +72,11 @@ class ObservedCaptures:
         with self._lock:
             return self._caches.get(key)
 
+    def is_unchanged(self, cache: CapturedCache) -> bool:
+        """Return whether a cache object is still exactly this one, in all that it says."""
+        found = self.get(cache.key)
+        return found is not None and captured_cache(found, self._registry) == cache
+
     def naming(self, cache: CapturedCache) -> list[Cache]:
         """Return the other cache objects that name the digest of an image."""
         return [each for each in self._by_digest.get(cache.image.rpartition("@")[2]) if key_of(each) != cache.key]

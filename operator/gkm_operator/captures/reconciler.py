@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -12,21 +12,21 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
-from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, merged
 from gkm_operator.captures.attempts import AttemptKey, Attempts, key_of
+from gkm_operator.captures.ending import CaptureEnder
 from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.observed import ObservedCaptures
-from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionReason, RetentionVerdict
+from gkm_operator.captures.retention import Retention, RetentionPlan
 from gkm_operator.captures.writer import CaptureWriter
 
 _LOG = logging.getLogger(__name__)
 
 PER_PASS: Final = 8
-"""Images that one pass proves, and that it deletes. The namespaces take turns."""
+"""Images that one pass proves. The namespaces take turns."""
 PASS_SECONDS: Final = 600.0
 SOON_SECONDS: Final = 1.0
 BACKOFF: Final = Backoff(30.0, 3600.0)
@@ -60,6 +60,7 @@ class CapturesReconciler:
         self._now = now
         self._clock = clock
         self._retention = Retention(settings, observed.named_by_user_cache)
+        self._ender = CaptureEnder(observed, writer, clock=clock, backoff=backoff)
         self._attempts = Attempts(clock, backoff)
 
     def reconcile(self, namespace: str) -> float | None:
@@ -80,12 +81,15 @@ class CapturesReconciler:
         self._publish(namespace, plan)
         for verdict in (*plan.retained, *plan.ended):
             self._writer.emit_registered(verdict.cache, now)
+        # Before the proofs, which take minutes: the decision is of now.
+        ended = self._ender.end(namespace, plan.ended, {each.image for each in plan.register})
         due = self._attempts.due(plan.register)
         done = self._register(due[:PER_PASS], cluster=cluster)
-        self._end(plan.ended[:PER_PASS], {each.image for each in plan.register})
-        if len(due) > done or len(plan.ended) > PER_PASS:
+        if ended.changed:
+            raise Retry(ended.changed)
+        if len(due) > done:
             return SOON_SECONDS
-        return self._pause(plan, now) if announced or registered else None
+        return min(ended.pause, self._pause(plan, now)) if announced or registered else None
 
     def _register(self, due: Sequence[tuple[str, Announcement]], *, cluster: bool) -> int:
         """Register announced captures, each on account of a node; return how many of them were tried in the time.
@@ -133,21 +137,6 @@ class CapturesReconciler:
         """Refuse a name that an object has: a registered capture is not among those to register."""
         if self._observed.get(CacheKey("" if cluster else announced.namespace, announced.name)) is not None:
             raise GKMError(Reason.NOT_ALLOWED, "a user made a cache of this name")
-
-    def _end(self, ended: Sequence[RetentionVerdict], wanted: Collection[str]) -> None:
-        """End caches, with their images where no other cache names them; `wanted` images are about to be registered."""
-        failure = ""
-        for verdict in ended:
-            is_unnamed = verdict.cache.image not in wanted and not self._observed.naming(verdict.cache)
-            with_image = is_unnamed and verdict.reason is not RetentionReason.NOT_OFFERED
-            try:
-                self._writer.end(verdict, self._observed.is_named, with_image=with_image)
-            except (GKMError, ApiError) as error:
-                failure = str(error)
-                continue
-            _LOG.info("captured cache ended", extra=fields(cache=str(verdict.cache.key), reason=verdict.reason.value))
-        if failure:
-            raise Retry(failure)
 
     def _refuse(self, namespace: str, key: AttemptKey, node: str, name: str, error: GKMError) -> None:
         is_new = self._attempts.failed(namespace, key, error)

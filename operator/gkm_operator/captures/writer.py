@@ -22,7 +22,6 @@ from gkm_operator.captures.retention import RetentionVerdict
 FIELD_MANAGER = "gkm-operator"
 REGISTER, END = "Register", "End"
 REGISTERED, NOT_REGISTERED, ENDED = "Registered", "NotRegistered", "Ended"
-_REFUSALS = frozenset({Reason.NOT_ALLOWED, Reason.UNAUTHORIZED})
 _FORBIDDEN, _INVALID = 403, 422
 _RECENT = timedelta(minutes=2)
 
@@ -105,11 +104,15 @@ class CaptureWriter:
         metrics.CAPTURED_CACHES.labels(verdict.reason.value).inc()
 
     def _delete_image(self, image: str, is_named: Callable[[str], bool]) -> str:
-        """Delete an image; return what became of it. A refusal is final: the object goes, and nothing tries again."""
+        """Delete an image; return the result.
+
+        Only a transient error is tried again. Any other one is final, whatever a client with push access made the
+        registry store: the object goes, and nothing tries again.
+        """
         try:
             self._images.delete(image, is_named)
         except GKMError as error:
-            if error.reason not in _REFUSALS:
+            if error.transient:
                 metrics.CAPTURED_IMAGE_DELETIONS.labels("failed").inc()
                 raise
             metrics.CAPTURED_IMAGE_DELETIONS.labels("refused").inc()

@@ -77,7 +77,9 @@ def began() -> CapturesWorld:
 
 def run(world: CapturesWorld, around: Around | None = None) -> None:
     process = CapturesProcess(world, around)
-    process.run()
+    for _ in range(6):
+        process.run(1)
+        process.seconds += 3600.0
 
 
 def check(world: CapturesWorld, *, sent: bool = True) -> None:

@@ -1,14 +1,25 @@
 """Captured caches end by age and by number, but never in use; their images go where the registry lets them."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.kube.resources import GKMCACHES
+from gkm.kube.workqueue import Retry
 from gkm_operator import metrics
-from gkm_operator.captures.retention import MAX_PER_NAMESPACE
-from support.operator.captures import NAMESPACE, NOW, CapturesProcess, CapturesWorld, captured, name_of
+from gkm_operator.captures.announcements import Announcement
+from gkm_operator.captures.retention import MAX_PER_NAMESPACE, RetentionPlan
+from support.operator.captures import (
+    NAMESPACE,
+    NOW,
+    CapturesProcess,
+    CapturesWorld,
+    FakeCapturedImages,
+    captured,
+    name_of,
+)
 
 DAY = 86_400.0
 REFUSED = GKMError(Reason.NOT_ALLOWED, "it cannot be deleted: the registry answers 405")
@@ -142,7 +153,7 @@ def test_an_image_that_another_captured_cache_names_stays_until_both_end() -> No
     assert world.images.deleted == [same]
 
 
-@pytest.mark.parametrize("reason", [Reason.NOT_ALLOWED, Reason.UNAUTHORIZED])
+@pytest.mark.parametrize("reason", [Reason.NOT_ALLOWED, Reason.UNAUTHORIZED, Reason.TOO_LARGE, Reason.METADATA_INVALID])
 def test_a_registry_that_refuses_a_deletion_is_asked_once(reason: Reason) -> None:
     world = world_with(1)
     world.images.refusals[captured(1).image] = GKMError(reason, "the registry answers 405")
@@ -160,6 +171,7 @@ def test_a_registry_that_does_not_answer_is_tried_again_while_the_cache_says_so(
     assert world.names() == [name_of(1)]
     assert process.condition(name_of(1)) == ("False", "Expired")
     world.images.refusals.clear()
+    process.seconds += 3600.0
     process.run()
     assert world.names() == []
     assert world.images.deleted == [captured(1).image]
@@ -172,11 +184,95 @@ def test_zero_versions_register_nothing_and_end_what_there_is() -> None:
     assert world.names() == []
 
 
+class MountingImages(FakeCapturedImages):
+    """Images during whose deletion pods begin to mount a cache, which the watch shows."""
+
+    def __init__(self, world: CapturesWorld, mounted: str) -> None:
+        super().__init__()
+        self.world = world
+        self.mounted = mounted
+        self.process: CapturesProcess | None = None
+
+    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
+        super().delete(image, is_named)
+        if self.process is not None:
+            self.world.use(self.mounted, 1)
+            self.process.observe()
+
+
+class OrderedImages(FakeCapturedImages):
+    """Images that record in which order they are proven and deleted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+
+    def prove(self, announced: Announcement, *, cluster: bool) -> None:
+        self.steps.append("prove")
+        super().prove(announced, cluster=cluster)
+
+    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
+        self.steps.append("delete")
+        super().delete(image, is_named)
+
+
 def test_a_cache_that_pods_began_to_mount_meanwhile_is_not_deleted() -> None:
     world = world_with(1)
     world.now = NOW + timedelta(seconds=2 * DAY)
     process = CapturesProcess(world)
-    world.use(name_of(1), 1)
-    with pytest.raises(Exception, match="modified"):
+
+    def mount(_namespace: str, _plan: RetentionPlan) -> None:
+        world.use(name_of(1), 1)
+        process.observe()
+
+    process.controller.reconciler._publish = mount
+    with pytest.raises(Retry, match="has changed since"):
         process.controller.reconciler.reconcile(NAMESPACE)
     assert world.names() == [name_of(1)]
+    assert world.images.deleted == []
+    assert world.notes("Ended") == []
+
+
+def test_a_cache_that_pods_mount_since_another_one_ended_is_not_deleted() -> None:
+    world = world_with(1, 2)
+    world.now = NOW + timedelta(seconds=2 * DAY)
+    images = world.images = MountingImages(world, name_of(2))
+    images.process = process = CapturesProcess(world)
+    with pytest.raises(Retry, match="has changed since"):
+        process.controller.reconciler.reconcile(NAMESPACE)
+    assert world.names() == [name_of(2)]
+    assert images.deleted == [captured(1).image]
+
+
+def test_caches_end_before_captures_are_proven() -> None:
+    world = world_with(1)
+    world.now = NOW + timedelta(seconds=2 * DAY)
+    world.announce("node-2", captured(2, age=-2 * DAY))
+    images = world.images = OrderedImages()
+    CapturesProcess(world).run(1)
+    assert images.steps == ["delete", "prove"]
+
+
+def test_a_change_that_no_watch_has_shown_prevents_the_end_of_the_object() -> None:
+    world = world_with(1)
+    world.now = NOW + timedelta(seconds=2 * DAY)
+    process = CapturesProcess(world)
+    world.use(name_of(1), 1)
+    process.controller.reconciler.reconcile(NAMESPACE)
+    assert world.names() == [name_of(1)]
+
+
+def test_images_that_are_not_deleted_delay_no_other_one() -> None:
+    world = world_with(*range(1, 13))
+    for number in range(1, 11):
+        world.images.refusals[captured(number).image] = AWAY
+    process = later(world, passes=3)
+    assert world.names() == sorted(name_of(number) for number in range(1, 11))
+    assert (process.controller.reconciler.reconcile(NAMESPACE) or 0.0) >= 1.0
+    # Each one waits for its own pause.
+    world.images.refusals.clear()
+    process.run()
+    assert len(world.names()) == 10
+    process.seconds += 3600.0
+    process.run(2)
+    assert world.names() == []
