@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from gkm.api.caches import Cache, ClusterGKMCache, GKMCache
+from gkm.api.caches import Cache, ClusterGKMCache, GKMCache, verified_digest
+from gkm.api.errors import GKMError
 from gkm.api.meta import API_VERSION, timestamp, utc_time
 from gkm.images.captured.content import cache_name, repository
+from gkm.images.reference import Reference
 
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, is_image_in
@@ -94,6 +96,18 @@ def captured_cache(cache: Cache, registry: str) -> CapturedCache | None:
         metadata.resource_version,
         cache.status.pods_using,
     )
+
+
+def is_naming(cache: Cache, image: str) -> bool:
+    """Return whether a cache object names a pinned image in its own repository, and is verified.
+
+    Anybody who may create a GKMCache can write a digest into it. In another repository, the digest is another image.
+    """
+    try:
+        wanted, named = Reference.parse(image), Reference.parse(cache.spec.image)
+    except GKMError:
+        return False
+    return named.name == wanted.name and verified_digest(cache) == wanted.target
 
 
 def digests_named(cache: Cache) -> set[str]:

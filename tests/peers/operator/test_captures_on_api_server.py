@@ -187,6 +187,7 @@ def test_a_newer_capture_of_the_same_hardware_supersedes_one_that_nothing_uses(s
     with scene.controllers(maxAge=LONG, versions=1):
         scene.until_verified(first.name)
         scene.cluster.apply(own)
+        scene.until_verified("mine")
         scene.announce(first, second)
         scene.until_verified(second.name)
 
