@@ -32,7 +32,7 @@ def extracted(site: Scene, directory: Path, monkeypatch: pytest.MonkeyPatch, *mo
     (directory / "auth.json").write_text(json.dumps({"auths": {site.real.host: login, site.other.host: login}}))
     monkeypatch.setenv("REGISTRY_AUTH_FILE", str(directory / "auth.json"))
     # The command waits as long as the agent does; a test waits less.
-    monkeypatch.setattr(hosts, "Limits", lambda: LIMITS)
+    monkeypatch.setattr(hosts, "TransportLimits", lambda: LIMITS)
     access = ["--ca-file", str(site.real.ca_file)] if site.real.ca_file else ["--plain-http"]
     command = ["gkm", "cache", "extract", str(site.ref), "--to", str(directory / "out" / "cache"), *access, *more]
     monkeypatch.setattr(sys, "argv", [*command, "--config", str(directory / "config.json")])
