@@ -1,7 +1,7 @@
 """The metrics of both commands. Their names are part of the API; labels have fixed sets of values."""
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from gkm.hoststate.command_line import installed_version
@@ -184,6 +184,18 @@ def record_build(program: str) -> None:
 def succeeded(task: str) -> None:
     """Record that a task has just succeeded."""
     LAST_SUCCESS.labels(task).set_to_current_time()
+
+
+def expect_captures(retained: Iterable[str], ends: Iterable[str], refusals: Iterable[str]) -> None:
+    """Expose captures from 0 on: Prometheus sees no increase in a sample that begins with 1."""
+    for reason in retained:
+        CAPTURED_CACHES_RETAINED.labels(reason)
+    for result in ("registered", *ends):
+        CAPTURED_CACHES.labels(result)
+    for reason in refusals:
+        CAPTURE_REFUSALS.labels(reason)
+    for result in ("deleted", "refused", "failed"):
+        CAPTURED_IMAGE_DELETIONS.labels(result)
 
 
 def reviewed(kind: str, result: str, seconds: float) -> None:

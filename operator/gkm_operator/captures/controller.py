@@ -11,6 +11,7 @@ from threading import Lock
 
 from gkm.api.caches import Cache
 from gkm.api.config import Config
+from gkm.api.errors import Reason
 from gkm.api.meta import FALSE, TRUE
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
@@ -26,10 +27,12 @@ from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.objects import captured_cache
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.reconciler import BACKOFF, CapturesReconciler
-from gkm_operator.captures.retention import RetentionPlan, RetentionReason
+from gkm_operator.captures.retention import ENDS, RetentionPlan, RetentionReason
 from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
 
 RETAINED = "Retained"
+REFUSALS = (Reason.METADATA_INVALID, Reason.NOT_ALLOWED, Reason.CONTENT_MISMATCH, Reason.SIGNATURE_MISSING)
+"""Reasons of refused captures that appear in metrics from 0 on; others appear with their first refusal."""
 SETTLE_SECONDS = 1.0
 """After a change: nodes announce, and a new cache changes its status, several times in a moment."""
 
@@ -92,6 +95,7 @@ class CapturesController:
         if not self._registry:
             return
         self._refresh = refresh
+        metrics.expect_captures(RetentionReason, ENDS, REFUSALS)
         # Before the namespaces are read: a change that arrives meanwhile enqueues its own.
         self._working = True
         for namespace in self.observed.namespaces():

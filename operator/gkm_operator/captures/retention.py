@@ -78,8 +78,8 @@ class Retention:
         oldest = min((times[each.key] for each in current), default=None)
         return RetentionPlan(
             lacking,
-            [each for each in verdicts if each.reason not in _ENDS],
-            [each for each in verdicts if each.reason in _ENDS],
+            [each for each in verdicts if each.reason not in ENDS],
+            [each for each in verdicts if each.reason in ENDS],
             None if oldest is None else oldest + timedelta(seconds=self.settings.max_age),
         )
 
@@ -129,7 +129,7 @@ class Retention:
 
 
 _Times = Mapping[object, datetime]
-_ENDS: Final = frozenset({RetentionReason.EXPIRED, RetentionReason.SUPERSEDED, RetentionReason.NOT_OFFERED})
+ENDS: Final = (RetentionReason.EXPIRED, RetentionReason.SUPERSEDED, RetentionReason.NOT_OFFERED)
 
 
 def _times(registered: Iterable[CapturedCache]) -> _Times:

@@ -1,7 +1,7 @@
 """Captured caches end by age and by number, but never in use; their images go where the registry lets them."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from gkm.api.config import CapturedCaches
@@ -255,9 +255,9 @@ class OrderedImages(FakeCapturedImages):
         super().__init__()
         self.steps: list[str] = []
 
-    def prove(self, announced: Announcement, *, cluster: bool) -> None:
+    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         self.steps.append("prove")
-        super().prove(announced, cluster=cluster)
+        return super().prove(announced, now, cluster=cluster)
 
     def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
         self.steps.append("delete")
