@@ -32,7 +32,8 @@ from support.sigstore.services import Sigstore
 
 ALICE, BOB = Person(), Person("bob@example.test")
 CERTIFICATES = "/api/v2/signingCert"
-LIMITS = TransportLimits(connect=0.5, stall=0.3, request=0.5)
+LIMITS = TransportLimits(connect=10.0, stall=10.0, request=10.0)
+IMPATIENT = TransportLimits(connect=0.5, stall=0.3, request=0.5)
 
 
 class Place:
@@ -50,12 +51,12 @@ class Place:
     def signer(self, person: Person = ALICE) -> ImageSigner:
         return keyless.signer(self.authority(self.server.url), self.root, token(person), self.log)
 
-    def authority(self, url: str) -> SigstoreService:
-        return SigstoreService("Fulcio", url, limits=LIMITS)
+    def authority(self, url: str, limits: TransportLimits = LIMITS) -> SigstoreService:
+        return SigstoreService("Fulcio", url, limits=limits)
 
-    def refused(self, url: str = "") -> GKMError:
+    def refused(self, url: str = "", limits: TransportLimits = LIMITS) -> GKMError:
         with pytest.raises(GKMError) as caught:
-            keyless.signer(self.authority(url or self.server.url), self.root, token(ALICE), self.log)
+            keyless.signer(self.authority(url or self.server.url, limits), self.root, token(ALICE), self.log)
         assert token(ALICE) not in str(caught.value)
         return caught.value
 
@@ -154,7 +155,7 @@ def test_a_certificate_of_another_sigstore_is_not_used(place: Place, tmp_path: P
 
 def test_a_silent_service_times_out(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        error = place.refused(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        error = place.refused(f"http://127.0.0.1:{silent.getsockname()[1]}", IMPATIENT)
     assert error.reason is Reason.REGISTRY_UNAVAILABLE
 
 
