@@ -7,7 +7,7 @@ not there, and nothing is launched: no context, no upload of code, no compilatio
 of Triton itself are in the page cache. Needs root.
 
 RUNS (5) are counted, after one that warms up; both ways take turns, and begin by turns. COLDSTART_TARGETS (separated by
-spaces) replaces the GPUs for which is compiled.
+spaces) replaces the GPUs for which is compiled, COLDSTART_PYTHON the interpreter that has Triton.
 """
 
 import json
@@ -162,7 +162,8 @@ def _printed(within: Sequence[str], cache: Path, what: str) -> dict[str, Any]:
     # Triton warns while this is unset, and it is part of the key of every kernel.
     environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), "TRITON_DEFAULT_FP_FUSION": "1"}
     environment.pop("PYTHONPATH", None)
-    command = [*within, str(triton.python()), "-I", str(PROGRAM), what]
+    python = os.environ.get("COLDSTART_PYTHON") or str(triton.python())
+    command = [*within, python, "-I", str(PROGRAM), what]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=SECONDS)
     printed: dict[str, Any] = json.loads(done.stdout)
     return printed

@@ -7,9 +7,11 @@
     coldstart_kernels.py cuda:90:32              compile them for a GPU that is not there
 
 $TRITON_CACHE_DIR is the cache. Moments are seconds of CLOCK_MONOTONIC, which all processes of the machine share. Triton
-launches without torch; memory comes from the CUDA driver itself.
+launches without torch; memory comes from the CUDA driver itself. Where torch is installed, Triton imports it before its
+first launch: this program does so before the moment `imported`, as a program that uses torch.
 """
 
+import contextlib
 import ctypes
 import json
 import sys
@@ -185,6 +187,9 @@ def launched(cuda, kernel) -> None:
 
 def main(what: str) -> None:
     """Print what happened."""
+    if what in ("launch", "machine"):
+        with contextlib.suppress(ImportError):
+            import torch  # noqa: F401 -- see above
     imported = time.monotonic()
     if what == "machine":
         there = backends["nvidia"].driver.is_active()

@@ -17,8 +17,10 @@ PLATFORMS = ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64", "manylinux_2_17_x
 PACKAGES = (
     *("backports.zstd", "cryptography", "google-re2", "isal", "msgspec", "pyyaml", "rfc3161-client", "rfc8785"),
     *("sigstore", "urllib3", "nvidia-ml-py", "pynacl", "rich", "typer"),
+    *("grpcio", "protobuf", "pytest"),
 )
-"""What the commands for caches import: `gkm`'s extra cli, without the clients of Kubernetes and the planner."""
+"""What the commands for caches import: `gkm`'s extra cli, without the clients of Kubernetes and the planner; then what
+bench/bench_coldstart.py needs, which runs the CSI driver."""
 
 
 def main() -> int:

@@ -33,6 +33,11 @@ class ProofMachine:
         """Run the command line of GKM."""
         return self.run(sys.executable, "-m", "gkm_cli.main", *words, **variables)
 
+    def version(self, python: str, module: str) -> str:
+        """Return the version of a module that an interpreter imports; "" if it does not."""
+        words = ("env", "-u", "PYTHONPATH", python, "-P", "-c", f"import {module}; print({module}.__version__)")
+        return self.run(*words).stdout.strip()
+
     def nvidia_smi(self, *fields: str) -> str | None:
         """Return the fields of every GPU as CSV; None on a machine without nvidia-smi."""
         if self.is_rehearsal:

@@ -6,6 +6,7 @@ sees an image for another GPU or a damaged one. Without a GPU it is a rehearsal,
 
 import argparse
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -56,7 +57,7 @@ def prove(site: ProofSite) -> ProofReport:
     detected, inventory = _detected(machine)
     if not inventory.gpus:
         raise RuntimeError(f"gkm finds no GPU: {'; '.join(inventory.errors) or 'NVML lists none'}")
-    report = ProofReport(machine.is_rehearsal, _description(inventory))
+    report = ProofReport(machine.is_rehearsal, _description(machine, inventory))
     report.fields = compare(detected, inventory, machine.nvidia_smi(*QUERY))
     if machine.gkm("keygen", "--output-key-prefix", site.work / "cosign").returncode:
         raise RuntimeError("gkm keygen failed")
@@ -76,13 +77,16 @@ def _detected(machine: ProofMachine) -> tuple[dict[str, list[dict[str, object]]]
     return json.loads(printed.stdout), msgspec.json.decode(reading.stdout, type=Inventory)
 
 
-def _description(inventory: Inventory) -> dict[str, object]:
+def _description(machine: ProofMachine, inventory: Inventory) -> dict[str, object]:
     gpu = inventory.gpus[0]
     return {
         "GPUs": f"{len(inventory.gpus)} of {gpu.model}",
         "driver": gpu.driver_version,
+        "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "Python": platform.python_version(),
+        "Triton": machine.version(machine.triton_python, "triton"),
+        "torch": machine.version(machine.torch_python, "torch"),
     }
 
 

@@ -53,7 +53,10 @@ class ProofSite:
     work: Path
 
     def runs(self, workload: ProofWorkload, number: int) -> Iterator[ProgramRun]:
-        """Run a workload in each way, in order; nothing more after a failure on the empty cache."""
+        """Run a workload in each way, in order; nothing more after a failure on the empty cache.
+
+        An image that cannot be made is a failure of the mounted cache: the other workloads still count.
+        """
         cache = self.work / f"built-{number}"
         cache.mkdir()
         for way in (EMPTY, WARM):
@@ -64,7 +67,11 @@ class ProofSite:
             yield run
             if run.failure:
                 return
-        image = self.image(workload.name, cache, number)
+        try:
+            image = self.image(workload.name, cache, number)
+        except RuntimeError as error:
+            yield ProgramRun(workload.name, MOUNTED, failure=str(error))
+            return
         # Nothing may find the cache where it was built.
         cache.rename(self.work / f"away-{number}")
         for way, options in ((MOUNTED, ["--rw"]), (READ_ONLY, [])):
