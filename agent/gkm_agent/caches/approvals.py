@@ -62,9 +62,14 @@ def policy_of(verification: Verification) -> Callable[[], str]:
     """Return a function that returns the present fingerprint of the verification rules and of the files they name.
 
     A changed fingerprint makes the agent verify every image again. `whenRevoked` and the check interval are not part of
-    it: they do not change which images verification approves.
+    it: they do not change which images verification approves. Policies without `attestations` have the fingerprint of
+    versions that did not know them, so that an upgrade needs no registry.
     """
-    rules = msgspec.json.encode({"mode": verification.mode, "policies": verification.policies})
+    policies = [
+        {name: value for name, value in msgspec.to_builtins(policy).items() if value or name != "attestations"}
+        for policy in verification.policies
+    ]
+    rules = msgspec.json.encode({"mode": verification.mode, "policies": policies})
     return partial(fingerprint, tuple(verification.files()), rules)
 
 

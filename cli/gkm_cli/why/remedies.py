@@ -9,6 +9,7 @@ _REMEDIES = {
     Reason.SIGNATURE_MISSING: "sign the image with gkm cache sign, or add a policy that covers it to gkm-config",
     Reason.SIGNATURE_INVALID: "gkm cache verify says why each signature does not count; sign with the right key",
     Reason.IDENTITY_MISMATCH: "add the identity to the policy in gkm-config if it may sign; else do not use the image",
+    Reason.ATTESTATION_MISSING: "gkm cache verify says what each attestation lacks; add one with gkm cache attest",
     Reason.REGISTRY_UNAVAILABLE: "check the registry, its certificate and registries.hosts in gkm-config; GKM retries",
     Reason.UNAUTHORIZED: "name a pull secret in spec.imagePullSecrets, opened to GKM (deploy/samples/pull-secret.yaml)",
     Reason.NOT_FOUND: _SPELLING,

@@ -13,6 +13,7 @@ class Reason(StrEnum):
     SIGNATURE_MISSING = "SignatureMissing"
     SIGNATURE_INVALID = "SignatureInvalid"
     IDENTITY_MISMATCH = "IdentityMismatch"
+    ATTESTATION_MISSING = "AttestationMissing"
     REGISTRY_UNAVAILABLE = "RegistryUnavailable"
     UNAUTHORIZED = "Unauthorized"
     # of a cache on a node

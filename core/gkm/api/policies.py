@@ -5,12 +5,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api import patterns
+from gkm.api import patterns, predicate_rules
+from gkm.api.predicate_rules import MAX_EXPRESSION
 
 MAX_POLICIES = 256
 SHORTEST_RECHECK_SECONDS = 60.0
 MAX_SIGNERS = 32
 """Maximum of keys, and of identities, in one policy."""
+MAX_ATTESTATIONS_REQUIRED = 8
+"""In one policy."""
+MAX_RULES = 16
+"""For one required attestation."""
+_SIGNATURE_PREDICATES = "https://sigstore.dev/cosign/sign/"
+"""The types of cosign's signatures, which have the form of attestations."""
 
 _Text = Annotated[str, Meta(max_length=1024)]
 
@@ -47,6 +54,37 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         return f"{self.subject or f'/{self.subject_reg_exp}/'} of {self.issuer}"
 
 
+class PredicateRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A rule about the predicate of an attestation: an expression of CEL about the variable `predicate`.
+
+    The attestation counts if the expression is true. An error, such as a field that the predicate lacks, is not true.
+    A verdict names the rule by `message`; without one, by the expression.
+    """
+
+    expression: Annotated[str, Meta(min_length=1, max_length=MAX_EXPRESSION)]
+    message: Annotated[str, Meta(max_length=256)] = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an expression that does not compile."""
+        predicate_rules.compile_rule(self.expression)
+
+
+class RequiredAttestation(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """An attestation that an image needs: an in-toto statement of `predicateType` that satisfies every rule.
+
+    One attestation must satisfy all rules. It counts if one of the policy's keys or identities signed it, with the same
+    checks as for signatures, and if its subject is the digest of the image.
+    """
+
+    predicate_type: Annotated[str, Meta(min_length=1, max_length=256)]
+    rules: Annotated[list[PredicateRule], Meta(max_length=MAX_RULES)] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Refuse a type that only signatures have."""
+        if self.predicate_type.startswith(_SIGNATURE_PREDICATES):
+            raise ValueError("`predicateType` is that of a signature, which every policy requires already")
+
+
 class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The signatures that the images of a policy need.
 
@@ -67,6 +105,8 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     trusted root one with an invalid entry does not. `ignored`: GKM does not check entries. A keyless signature always
     needs its entry, because the log proves that the signer used the certificate during its minutes of validity.
 
+    `attestations` lists what the image needs besides its signatures; each by one of the signers, whatever `require` is.
+
     `tlogLookup` lets GKM query the logs of the trusted root (at their `baseUrl`) for the entry of a keyless signature
     in the legacy form that has none. GKM sends no other requests to the logs.
     """
@@ -79,6 +119,9 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     tlog: Literal["required", "optional", "ignored"] = "optional"
     trusted_root: _Text = ""
     tlog_lookup: bool = False
+    attestations: Annotated[list[RequiredAttestation], Meta(max_length=MAX_ATTESTATIONS_REQUIRED)] = field(
+        default_factory=list
+    )
 
     def __post_init__(self) -> None:
         """Refuse a policy that no signature can satisfy, or that names no signer."""

@@ -101,6 +101,7 @@ CASES = (
             {state("ContentMismatch"): held(0)},
             {state("DiskFull"): held(1)},
             {state("SignatureInvalid"): held(1)},
+            {state("AttestationMissing"): held(1)},
             {state("NoGPU", "Incompatible"): held(1)},
             {state("ContentMismatch"): changed(1, 60, 0)},
         ),

@@ -9,7 +9,18 @@ from gkm_cli.lazy_commands import LazyCommand, load_all
 from gkm_cli.main import COMMANDS
 from support.cli.command import gkm
 
-LARGE = ("cryptography", "highspy", "kubernetes", "msgspec", "numpy", "re2", "sigstore", "urllib3", "yaml")
+LARGE = (
+    "cel_expr_python",
+    "cryptography",
+    "highspy",
+    "kubernetes",
+    "msgspec",
+    "numpy",
+    "re2",
+    "sigstore",
+    "urllib3",
+    "yaml",
+)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["cache", "--help"], ["--version"]])

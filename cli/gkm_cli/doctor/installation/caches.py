@@ -15,7 +15,9 @@ from gkm_cli.doctor.findings import Finding, Severity, command, some
 from gkm_cli.doctor.installation.observed import InstallationFacts, cache_name
 from gkm_cli.doctor.json_values import moment
 
-SIGNATURES = frozenset({Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID, Reason.IDENTITY_MISMATCH})
+SIGNATURES = frozenset(
+    {Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID, Reason.IDENTITY_MISMATCH, Reason.ATTESTATION_MISSING}
+)
 ELSEWHERE = SIGNATURES | {Reason.UNAUTHORIZED, Reason.DISK_FULL}
 """Reasons of a node that other checks name."""
 STUCK = timedelta(minutes=30)

@@ -111,9 +111,9 @@ class EnvelopeSignature(Struct):
 
 
 class DSSEEnvelope(Struct, rename="camel"):
-    """A DSSE envelope."""
+    """A DSSE envelope. Whoever reads a bundle limits its bytes, and the payload with them: a statement can be large."""
 
-    payload: _Bytes
+    payload: bytes
     payload_type: str
     signatures: Annotated[list[EnvelopeSignature], Meta(max_length=16)]
 

@@ -1,11 +1,13 @@
-"""Parsers for the two stored forms of a signature; they verify nothing.
+"""Parsers for the two stored forms of a signature, and of an attestation; they verify nothing.
 
 Legacy: a layer with a "simple signing" payload and annotations with the signature, in the tag `sha256-<hex>.sig`.
+A legacy attestation is a DSSE envelope in the tag `sha256-<hex>.att`, with the same annotations.
 Bundle v0.3: a Sigstore bundle around a DSSE envelope with an in-toto statement, stored as a referrer of the image.
 Source: cosign's specs/SIGNATURE_SPEC.md and specs/BUNDLE_SPEC.md; sigstore/protobuf-specs, sigstore_bundle.proto.
 """
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,10 +16,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from msgspec import UNSET, Struct, field
 
+from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
 from gkm.images.signatures import log_entries
-from gkm.images.signatures.bundles import BUNDLE_PREFIX, Bundle, LogEntry, TimestampVerificationData
+from gkm.images.signatures.bundles import BUNDLE_PREFIX, Bundle, DSSEEnvelope, LogEntry, TimestampVerificationData
 from gkm.images.signatures.keys import MALFORMED
 from gkm.images.signatures.log_entries import MAX_ANNOTATION
 
@@ -25,11 +28,19 @@ SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIMPLE_SIGNING_TYPE = "cosign container image signature"
 IN_TOTO = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+STATEMENT_TYPES = (STATEMENT_TYPE, "https://in-toto.io/Statement/v0.1")
+"""cosign attests by the older one, which has the same fields."""
+DSSE = "application/vnd.dsse.envelope.v1+json"
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
 SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
 CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"
 CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
 ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
+LEGACY_TYPE_ANNOTATION = "predicateType"
+"""Of a layer with an attestation."""
+
+
+_NO_STATEMENT = "it is no envelope of one signed statement"
 
 
 class SignatureForm(StrEnum):
@@ -97,17 +108,18 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
     claim = decode(payload, _SimpleSigning, "signature payload").critical
     if claim.type != SIMPLE_SIGNING_TYPE:
         return Signature(SignatureForm.LEGACY, problem=f"it signs a {claim.type[:60]!r}, not an image")
-    # Ignore the chain annotation, which the signer chose: the trusted root holds the trusted authorities.
-    pem = annotations.get(CERTIFICATE_ANNOTATION, "")
-    certificate = _der(pem) if pem else b""
-    entry = log_entries.from_annotation(annotations[ENTRY_ANNOTATION]) if ENTRY_ANNOTATION in annotations else None
+    certificate, entry = _annotated(annotations)
     return Signature(
         SignatureForm.LEGACY, payload, signature, (claim.image.digest,), certificate=certificate, entry=entry
     )
 
 
-def parse_bundle(raw: bytes, predicate_type: str = SIGN_PREDICATE) -> Signature:
+def parse_bundle(
+    raw: bytes, predicate_type: str = SIGN_PREDICATE, check: Callable[[bytes], None] = json_limits.check
+) -> Signature:
     """Return the signature in a Sigstore bundle: that of an image, or of a statement of `predicate_type`.
+
+    `check` limits the values of the statement (gkm.api.json_limits).
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -120,22 +132,19 @@ def parse_bundle(raw: bytes, predicate_type: str = SIGN_PREDICATE) -> Signature:
         return Signature(SignatureForm.BUNDLE, problem="it has not exactly one of a key and a certificate")
     envelope = bundle.dsse_envelope
     if envelope is UNSET or envelope.payload_type != IN_TOTO or len(envelope.signatures) != 1:
-        return Signature(SignatureForm.BUNDLE, problem="it is no envelope of one signed statement")
+        return Signature(SignatureForm.BUNDLE, problem=_NO_STATEMENT)
     entries = material.tlog_entries
     if len(entries) > 1:
         return Signature(SignatureForm.BUNDLE, problem="it has more than one log entry")
     stamps = material.timestamp_verification_data or TimestampVerificationData()
-    statement = decode(envelope.payload, _Statement, "signed statement")
-    if statement.type != STATEMENT_TYPE or statement.predicate_type != predicate_type:
-        # Attestations have the same shape and must not pass for a signature (compare cosign CVE-2022-36056).
-        return Signature(
-            SignatureForm.BUNDLE, problem=f"it states {statement.predicate_type[:80]!r}, not an image signature"
-        )
+    claims, problem = _claims(envelope.payload, predicate_type, check)
+    if problem:
+        return Signature(SignatureForm.BUNDLE, problem=problem)
     return Signature(
         SignatureForm.BUNDLE,
         pre_authentication_encoding(IN_TOTO, envelope.payload),
         envelope.signatures[0].sig,
-        tuple(f"sha256:{subject.digest['sha256']}" for subject in statement.subject if "sha256" in subject.digest),
+        claims,
         envelope.payload,
         material.certificate.raw_bytes if material.certificate else b"",
         entries[0] if entries else None,
@@ -144,9 +153,47 @@ def parse_bundle(raw: bytes, predicate_type: str = SIGN_PREDICATE) -> Signature:
     )
 
 
+def parse_legacy_attestation(raw: bytes, annotations: dict[str, str], predicate_type: str) -> Signature:
+    """Return the signature in a DSSE envelope and the annotations of its layer in the tag `sha256-<hex>.att`.
+
+    Raises:
+        GKMError: METADATA_INVALID.
+    """
+    envelope = decode(raw, DSSEEnvelope, "signed statement")
+    if envelope.payload_type != IN_TOTO or len(envelope.signatures) != 1:
+        return Signature(SignatureForm.LEGACY, problem=_NO_STATEMENT)
+    claims, problem = _claims(envelope.payload, predicate_type, json_limits.check_predicate)
+    if problem:
+        return Signature(SignatureForm.LEGACY, problem=problem)
+    certificate, entry = _annotated(annotations)
+    signed = pre_authentication_encoding(IN_TOTO, envelope.payload)
+    signature = envelope.signatures[0].sig
+    return Signature(SignatureForm.LEGACY, signed, signature, claims, envelope.payload, certificate, entry)
+
+
+def _claims(payload: bytes, predicate_type: str, check: Callable[[bytes], None]) -> tuple[tuple[str, ...], str]:
+    """Return the image digests that a statement names, and the reason why it is none of `predicate_type`."""
+    statement = decode(payload, _Statement, "signed statement", check)
+    types = (STATEMENT_TYPE,) if predicate_type == SIGN_PREDICATE else STATEMENT_TYPES
+    if statement.type not in types or statement.predicate_type != predicate_type:
+        # Attestations have the same shape and must not pass for a signature (compare cosign CVE-2022-36056).
+        wanted = "an image signature" if predicate_type == SIGN_PREDICATE else f"{predicate_type!r}"
+        return (), f"it states {statement.predicate_type[:80]!r}, not {wanted}"
+    subjects = (subject.digest for subject in statement.subject)
+    return tuple(f"sha256:{digest['sha256']}" for digest in subjects if "sha256" in digest), ""
+
+
 def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
     """Return the bytes that a DSSE signature covers (DSSE 1.0, "PAE")."""
     return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
+
+
+def _annotated(annotations: dict[str, str]) -> tuple[bytes, LogEntry | None]:
+    """Return the certificate (DER) and the log entry in the annotations of a layer, if any."""
+    # Ignore the chain annotation, which the signer chose: the trusted root holds the trusted authorities.
+    pem = annotations.get(CERTIFICATE_ANNOTATION, "")
+    entry = log_entries.from_annotation(annotations[ENTRY_ANNOTATION]) if ENTRY_ANNOTATION in annotations else None
+    return _der(pem) if pem else b"", entry
 
 
 def _der(pem: str) -> bytes:

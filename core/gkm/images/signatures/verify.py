@@ -1,7 +1,8 @@
 """Verification of an image: apply the configured policies to its signatures and return one verdict.
 
 `discovery` finds the signatures, `evaluation` decides which of them count under each policy that covers the image, and
-the verdict states the reason in words that a person understands.
+the verdict states the reason in words that a person understands. An image with the required signatures also needs the
+attestations that the policies require (`required_attestations`).
 """
 
 import time
@@ -17,9 +18,11 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
+from gkm.images.signatures import required_attestations
 from gkm.images.signatures.discovery import find_signatures, is_transient
 from gkm.images.signatures.evaluation import SignatureFinding, TrustPolicy
 from gkm.images.signatures.log_lookup import LogLookups
+from gkm.images.signatures.required_attestations import AttestationFinding
 from gkm.images.signatures.trust_material import stamp
 
 MAX_LISTED = 4
@@ -37,8 +40,8 @@ class Verdict:
 
     `verified` is None if verification is off, or if the registry did not respond and the signatures that it returned
     do not satisfy the policies. `allowed` states whether the configured mode permits the image. `message` tells a
-    person the required and the found signatures. `findings` has every signature once for each policy that covers the
-    image.
+    person the required and the found signatures or attestations. `findings` has every signature once for each policy
+    that covers the image.
     """
 
     verified: bool | None
@@ -46,6 +49,8 @@ class Verdict:
     reason: Reason
     message: str
     findings: tuple[SignatureFinding, ...] = ()
+    attestations: tuple[AttestationFinding, ...] = ()
+    """Of each attestation that the policies require; empty if the signatures do not satisfy them."""
     detail: str = ""
     """The `detail` of the GKMError that prevented verification."""
     retry_after: float = 0.0
@@ -157,16 +162,36 @@ class Verifier:
             return _refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
         until = time.monotonic() + self._seconds
         registry = registry.within(self._seconds)
-        verdict = _evaluated(registry, ref, trusts, LogLookups(until))
+        verdict = _evaluated(registry, ref, trusts, until)
         if verdict.verified is False and registry.has_mirrors(ref):
             # A mirror can withhold signatures or list only useless ones: the registry itself decides on a refusal.
             # Its signatures get log lookups of their own, because those of a mirror may have used them up.
-            return _evaluated(registry.without_mirrors(), ref, trusts, LogLookups(until))
+            return _evaluated(registry.without_mirrors(), ref, trusts, until)
         return verdict
 
 
-def _evaluated(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], lookups: LogLookups) -> Verdict:
-    """Return the verdict of the policies on the signatures that the sources of `registry` have."""
+def _evaluated(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], until: float) -> Verdict:
+    """Return the verdict of the policies on what the sources of `registry` have."""
+    verdict = _signed(registry, ref, trusts, LogLookups(until))
+    if not verdict.verified or not any(trust.policy.attestations for trust in trusts):
+        return verdict
+    findings, read_error = required_attestations.evaluate(registry, ref, trusts, until)
+    missing = next((finding for finding in findings if not finding.ok), None)
+    if missing is None:
+        types = _list(list(dict.fromkeys(finding.predicate_type for finding in findings)), ", ")
+        return replace(verdict, message=f"{verdict.message}, and has the attestations {types}", attestations=findings)
+    if read_error is not None:
+        return replace(_undetermined(read_error, verdict.findings), attestations=findings)
+    trust = next(trust for trust in trusts if trust.index == missing.policy)
+    message = (
+        f"{ref} needs an attestation {missing.predicate_type} ({_policy(ref, trust)}); {missing.reason}; gkm cache "
+        "attest or cosign attest adds one"
+    )
+    return replace(_refused(Reason.ATTESTATION_MISSING, message, verdict.findings), attestations=findings)
+
+
+def _signed(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], lookups: LogLookups) -> Verdict:
+    """Return the verdict of the policies on the signatures alone."""
     found = find_signatures(registry, ref)
     evaluated = [
         (trust, tuple(trust.evaluate(lookups.with_log_entry(each, trust), ref.target) for each in found.signatures))

@@ -8,12 +8,11 @@ run in C and see no signal end as well. It ends at the end of its input, so it n
 import gc
 import json
 import os
-import resource
 import signal
 import sys
-from pathlib import Path
 from typing import BinaryIO
 
+from gkm.hoststate import process_limits
 from gkm.hoststate.frames import HEADER_BYTES, frame, size_of
 from gkm.templates.rendering import frames
 from gkm.templates.rendering.requests import reply_to
@@ -30,7 +29,7 @@ def main() -> None:
     for sample in _WARM_UP:
         _reply_to(json.dumps(sample).encode())
     gc.freeze()
-    _limit()
+    process_limits.restrict(frames.HEADROOM_BYTES)
     requests, replies = sys.stdin.buffer, open(0, "wb", closefd=False)  # noqa: SIM115 -- until the end
     _send(replies, b"")
     while header := requests.read(HEADER_BYTES):
@@ -63,22 +62,6 @@ def _reply_to(request: bytes) -> bytes:
 
 def _error(message: str) -> bytes:
     return json.dumps({"error": message}).encode()
-
-
-def _limit() -> None:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limits = {
-        resource.RLIMIT_AS: pages * resource.getpagesize() + frames.HEADROOM_BYTES,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_NPROC: 0,
-        resource.RLIMIT_NOFILE: 0,
-    }
-    # Not RLIMIT_CPU, which counts whole seconds.
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
-    for limit, value in limits.items():
-        resource.setrlimit(limit, (value, value))
 
 
 if __name__ == "__main__":

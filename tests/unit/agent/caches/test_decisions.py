@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import Reason
+from gkm.api.policies import PredicateRule, RequiredAttestation
 from gkm.api.targets import GpuTarget
 from gkm.gpus import preflight
 from gkm.gpus.values import Gpu, Inventory
@@ -15,6 +16,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.images.registries.responses import MAX_RETRY_AFTER_SECONDS
+from gkm.images.signatures.trust_material import fingerprint
 from gkm_agent.caches import approvals as checks
 from gkm_agent.caches import decisions
 from gkm_agent.caches.approvals import Approval, policy_of
@@ -208,3 +210,19 @@ def test_the_versions_in_the_label_count_also_after_a_restart(tmp_path: Path) ->
     assert isinstance(found, WritePointer)
     assert (found.pointer.state, found.pointer.reason) == (CacheState.INCOMPATIBLE, "DriverTooOld")
     assert "470.82.01" in found.pointer.message
+
+
+def test_required_attestations_are_part_of_the_policy_and_none_changes_no_earlier_check() -> None:
+    plain = Policy(keys=["/keys/ours.pub"])
+    # What versions without attestations encoded: their checks stay valid.
+    rules = (
+        b'{"mode":"enforce","policies":[{"keys":["/keys/ours.pub"],"images":["*"],"namespaces":[],"require":"any",'
+        b'"identities":[],"tlog":"optional","trustedRoot":"","tlogLookup":false}]}'
+    )
+    assert name_of(Verification(policies=[plain])) == fingerprint(("/keys/ours.pub",), rules)
+    attested = [
+        structs.replace(plain, attestations=[RequiredAttestation("https://t.test/v1", rules)])
+        for rules in ([], [PredicateRule("predicate.a")], [PredicateRule("predicate.b")])
+    ]
+    names = {name_of(Verification(policies=[policy])) for policy in (plain, *attested)}
+    assert len(names) == 4
