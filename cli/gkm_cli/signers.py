@@ -8,10 +8,12 @@ import typer
 from gkm.api import config
 from gkm.api.config import Config, Identity, Policy, Verification
 from gkm.api.errors import GKMError
+from gkm.api.policies import MAX_ATTESTATIONS_REQUIRED, MAX_RULES, PredicateRule, RequiredAttestation
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.verify import Verdict, Verifier
+from msgspec import structs
 
 from gkm_cli.output import UsageError
 
@@ -42,6 +44,16 @@ class SignerOptions:
         str, typer.Option("--issuer", metavar="URL", help="The OpenID provider of the identity, exactly.")
     ] = ""
     trusted_root: TrustedRootOption = None
+    attestations: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attestation", metavar="TYPE", help="The type of an attestation that the image needs too; repeatable."
+        ),
+    ] = None
+    rules: Annotated[
+        list[str] | None,
+        typer.Option("--rule", metavar="CEL", help="A rule that each of these attestations must satisfy; repeatable."),
+    ] = None
     policy: Annotated[
         Path | None,
         typer.Option("--policy", metavar="FILE", help="A file with the `verification` of a configuration."),
@@ -71,6 +83,10 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
         # An unreadable key is a usage error, not a verdict on the image.
         TrustPolicy.from_policy(0, policy)
         return Verification(policies=[policy])
+    if signers.attestations or signers.rules:
+        raise UsageError(
+            "--attestation and --rule are for --key and --identity", "a policy names its own `attestations`"
+        )
     if signers.trusted_root:
         raise UsageError("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
     if signers.policy:
@@ -106,6 +122,8 @@ def verify_image(registry: Registry, pinned: Reference, wanted: Verification, na
 def _policy(signers: SignerOptions) -> Policy:
     if bool(signers.identity) != bool(signers.issuer):
         raise UsageError("--identity and --issuer belong together", "give both")
+    if signers.rules and not signers.attestations:
+        raise UsageError("--rule is for --attestation", "name the type of the attestation")
     trusted_root = signers.trusted_root
     if signers.identity and not trusted_root:
         from gkm_cli.trusted_roots import trusted_root as fetched  # noqa: PLC0415 -- keys need no TUF
@@ -113,6 +131,23 @@ def _policy(signers: SignerOptions) -> Policy:
         trusted_root = fetched()
     try:
         named = [Identity(issuer=signers.issuer, subject_reg_exp=signers.identity)] if signers.identity else []
-        return Policy(keys=signers.keys or [], identities=named, trusted_root=str(trusted_root or ""))
+        policy = Policy(keys=signers.keys or [], identities=named, trusted_root=str(trusted_root or ""))
     except ValueError as error:
         raise UsageError(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error
+    return structs.replace(policy, attestations=_required(signers))
+
+
+def _required(signers: SignerOptions) -> list[RequiredAttestation]:
+    given = signers.attestations or []
+    try:
+        rules = [PredicateRule(rule) for rule in signers.rules or []]
+    except ValueError as error:
+        raise UsageError(f"--rule cannot be used: {error}", "write an expression of CEL about `predicate`") from error
+    try:
+        required = [RequiredAttestation(name, rules) for name in dict.fromkeys(given)]
+    except ValueError as error:
+        raise UsageError(f"--attestation cannot be used: {error}", "name the type of an attestation") from error
+    if len(required) > MAX_ATTESTATIONS_REQUIRED or len(rules) > MAX_RULES:
+        most = f"at most {MAX_ATTESTATIONS_REQUIRED} attestations and {MAX_RULES} rules"
+        raise UsageError(f"{most} can be required", "give fewer")
+    return required

@@ -3,13 +3,16 @@
 import json
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.build.image import build as build_image
+from gkm.images.build.provenance import LOCAL_BUILDER, CacheBuild, statement
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
@@ -38,6 +41,17 @@ VersionOption = Annotated[
         help="A package and version that compiled the cache; repeatable.",
     ),
 ]
+ProvenanceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--provenance",
+        metavar="FILE",
+        help="Write a SLSA provenance of the image there, for gkm cache attest; the file must not exist.",
+    ),
+]
+BuilderOption = Annotated[
+    str, typer.Option("--builder", metavar="URI", help="Who builds, as the provenance names it: the id of your CI.")
+]
 _STAGES = ("Packing", "Writing", "Pushing")
 _WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive.write}
 
@@ -51,6 +65,8 @@ def build(
     gpu: GPUOption = "",
     gpus: GPUsOption = None,
     dependency_version: VersionOption = None,
+    provenance: ProvenanceOption = None,
+    builder: BuilderOption = "",
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -59,7 +75,12 @@ def build(
     form, path = _destination(to)
     if not (form or push):
         raise UsageError("the image has no destination", "add --push, --to oci:PATH or --to docker-archive:FILE")
+    if provenance:
+        disks.check_new(provenance, "--provenance")
+    elif builder:
+        raise UsageError("--builder is for --provenance", "name a file with --provenance")
     targets = gpu_from_options(gpu, gpus)
+    versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
     warnings: list[str] = []
     packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
     with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, progress_bars(*_STAGES) as report:
@@ -68,7 +89,7 @@ def build(
             ref.repository.rpartition("/")[2],
             Path(work),
             stated=targets,
-            versions=DependencyVersions.parse(dependency_version or []),
+            versions=versions,
             report=lambda done, of: report("Packing", done, of),
             warn=warnings.append,
         )
@@ -77,6 +98,10 @@ def build(
             disks.check_free(path.absolute().parent, need)
             with disks.filling(path.absolute().parent, lambda: max(need, disks.size_of(directory))):
                 _WRITERS[form](built, path, ref, lambda done, of: report("Writing", done, of))
+        if provenance:
+            program, finished = installed_version(), datetime.now(UTC)
+            made = CacheBuild(targets, versions, builder or LOCAL_BUILDER, program, started, finished)
+            provenance.write_bytes(statement(ref, built, made))
         if push:
             registry = access.registry(ref)
             registry_push.image(registry, ref, built, lambda done, of: report("Pushing", done, of))

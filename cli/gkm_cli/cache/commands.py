@@ -23,6 +23,11 @@ COMMANDS = {
     "sign": _command(
         "sign", "Sign the digest that REF resolves to now, by a key or as an identity.", f"{_IMAGE} --key cosign.key"
     ),
+    "attest": _command(
+        "attest",
+        "Sign the statement or predicate in FILE about the digest that REF resolves to now, and attach it.",
+        f"{_IMAGE} provenance.json --key cosign.key",
+    ),
     "verify": _command(
         "verify",
         "Resolve REF and show for every signature whether it counts, and why; exit 3 if the image is not verified.",
@@ -49,7 +54,7 @@ COMMANDS = {
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),
-    help="Cache images: build, push, sign, verify, inspect, check, extract; list those of a cluster.",
+    help="Cache images: build, push, sign, attest, verify, inspect, check, extract; list those of a cluster.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -53,22 +53,35 @@ def sign(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Sign the digest that REF resolves to now, by a key or as an identity."""
-    if key and identity_token:
-        raise UsageError("--key and --identity-token exclude each other", "give one of them")
-    if key and (fulcio_url or (trusted_root and not rekor_url)):
-        raise UsageError("--fulcio-url and --trusted-root have no effect on this signature", "leave them out")
+    check_signer(key, identity_token, fulcio_url, rekor_url, trusted_root)
     # Before a token goes to Fulcio and before a password is asked for: the configuration may be wrong.
     ref = Reference.parse(reference)
     registry = access.registry(ref, mirrored=False)
-    if key:
-        signer = by_key(key, rekor_url, trusted_root)
-    else:
-        signer = by_identity(identity_token, fulcio_url, rekor_url, trusted_root)
+    signer = signer_from(key, identity_token, fulcio_url, rekor_url, trusted_root)
     pinned = ref.pinned(registry.resolve(ref))
     signed = signing.sign(registry, pinned, signer)
     stored = {form.value: location for form, location in signed.stored.items()}
     result = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}
     show(result, output, lambda: line(f"{pinned} signed ({signed.form})"))
+
+
+def check_signer(
+    key: str, identity_token: Path | None, fulcio_url: str, rekor_url: str, trusted_root: Path | None
+) -> None:
+    """Refuse options about a signer that contradict one another; raises UsageError."""
+    if key and identity_token:
+        raise UsageError("--key and --identity-token exclude each other", "give one of them")
+    if key and (fulcio_url or (trusted_root and not rekor_url)):
+        raise UsageError("--fulcio-url and --trusted-root have no effect on this signature", "leave them out")
+
+
+def signer_from(
+    key: str, identity_token: Path | None, fulcio_url: str, rekor_url: str, trusted_root: Path | None
+) -> ImageSigner:
+    """Return the signer that the options name; raises UsageError and GKMError."""
+    if key:
+        return by_key(key, rekor_url, trusted_root)
+    return by_identity(identity_token, fulcio_url, rekor_url, trusted_root)
 
 
 def by_key(key: str, rekor_url: str = "", trusted_root: Path | None = None) -> ImageSigner:

@@ -1,9 +1,10 @@
-"""`gkm cache verify`: show every signature of an image, and why it counts or not."""
+"""`gkm cache verify`: show every signature and required attestation of an image, and why it counts or not."""
 
 from typing import Any
 
 from gkm.api.signers import Signer
 from gkm.images.signatures.evaluation import SignatureFinding
+from gkm.images.signatures.required_attestations import AttestationFinding
 from gkm.images.signatures.verify import Verdict
 
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
@@ -28,6 +29,7 @@ def verify(
         "message": verdict.message,
         "matched": _matched(verdict),
         "signatures": [_signature(found) for found in verdict.findings],
+        "attestations": [_attestation(found) for found in verdict.attestations],
     }
     show(result, output, lambda: _print_result(verdict))
     if not verdict.verified:
@@ -43,9 +45,27 @@ def _matched(verdict: Verdict) -> dict[str, Any] | None:
 
 
 def _signature(found: SignatureFinding) -> dict[str, Any]:
-    by = found.signer
-    signer = {"identity": by.identity, "issuer": by.issuer} if by.identity else {"keyid": by.key_id}
-    return {"policy": found.policy, "form": found.form.value, **signer, "ok": found.ok, "reason": found.reason}
+    return {
+        "policy": found.policy,
+        "form": found.form.value,
+        **_by(found.signer),
+        "ok": found.ok,
+        "reason": found.reason,
+    }
+
+
+def _attestation(found: AttestationFinding) -> dict[str, Any]:
+    return {
+        "policy": found.policy,
+        "predicateType": found.predicate_type,
+        **_by(found.signer),
+        "ok": found.ok,
+        "reason": found.reason,
+    }
+
+
+def _by(signer: Signer) -> dict[str, str]:
+    return {"identity": signer.identity, "issuer": signer.issuer} if signer.identity else {"keyid": signer.key_id}
 
 
 def _print_result(verdict: Verdict) -> None:
@@ -53,6 +73,11 @@ def _print_result(verdict: Verdict) -> None:
     if verdict.findings:
         rows = [(f.form.value, _signer(f.signer), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
         table(("form", "signer", "counts", "reason"), rows)
+    if verdict.attestations:
+        attested = [
+            (f.predicate_type, _signer(f.signer), "yes" if f.ok else "no", f.reason) for f in verdict.attestations
+        ]
+        table(("attestation", "signer", "counts", "reason"), attested)
 
 
 def _signer(signer: Signer) -> str:
