@@ -9,7 +9,11 @@ from gkm.api.policies import Policy, PredicateRule, RequiredAttestation, Verific
 from gkm.images.signatures import attestations as reading
 from gkm.images.signatures import rules_process
 from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.images.signing import sign
+from gkm.images.signing.attest import attest as attest_image
+from gkm.images.signing.forms import ImageSigner
 from support.images.cache_registry import Site
+from support.images.signers import private_key
 from support.registry import faults
 from support.registry.push import Target
 from support.sigstore.attestations import PROVENANCE, attach, attach_legacy, statement
@@ -205,3 +209,16 @@ def test_rules_never_run_on_the_predicate_of_a_stranger(signed: Site, monkeypatc
     seen = rules_run(monkeypatch)
     refused(signed)
     assert seen == []
+
+
+def test_a_large_statement_is_attached_once_and_counts(site: Site) -> None:
+    key = private_key()
+    sign.sign(site.client, site.ref, ImageSigner.by_key(key))
+    predicate = {"files": ["x" * 1000] * 1000}
+    first, second = (
+        attest_image(site.client, site.ref, PROVENANCE, predicate, ImageSigner.by_key(key)) for _ in range(2)
+    )
+    assert first == second
+    rule = PredicateRule("size(predicate.files) == 1000")
+    policy = Policy(keys=[key.public.pem.decode()], attestations=[required(rule)])
+    assert Verifier(Verification(policies=[policy])).verify(site.patient().client, site.ref, None).verified
