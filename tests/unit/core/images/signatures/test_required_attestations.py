@@ -60,8 +60,9 @@ def refused(site: Site, *wanted: RequiredAttestation) -> str:
 
 
 def test_an_image_without_the_attestation_is_refused_by_its_type(signed: Site) -> None:
-    message = refused(signed)
-    assert f"needs an attestation {PROVENANCE} (policies[0] for *); no such attestation was found" in message
+    found = verdict(signed, required(RULE))
+    assert (found.verified, found.reason) == (False, Reason.ATTESTATION_MISSING)
+    assert f"needs an attestation {PROVENANCE} (policies[0] for *); no such attestation was found" in found.message
 
 
 def test_the_mode_warn_allows_an_image_without_the_attestation(signed: Site) -> None:
