@@ -4,6 +4,9 @@ import hashlib
 import io
 import json
 import random
+import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,6 +43,20 @@ def push(host: str, directory: Path) -> list[Image]:
         _push(host, "triton", _packed(directory / "triton.tar.gz", _triton)),
         _push(host, "random", _packed(directory / "random.tar.gz", _random)),
     ]
+
+
+def built(work: Path, name: str) -> str:
+    """Push the Triton image as `gkm cache build` makes it from a directory, as `name`:1; return its digest."""
+    one, many = work / "one", work / "many"
+    with tarfile.open(DATA) as archive:
+        archive.extractall(one, filter="data")
+    for entry in {path.parent for path in one.rglob("__grp__*")}:
+        for copy in range(COPIES):
+            shutil.copytree(entry, many / f"{copy:03d}{entry.name}", dirs_exist_ok=True)
+    words = ["cache", "build", str(many), "--image", f"{name}:1", "--push", "--plain-http", "-o", "json"]
+    done = subprocess.run([sys.executable, "-m", "gkm_cli.main", *words], capture_output=True, text=True, check=True)
+    shutil.rmtree(work)
+    return str(json.loads(done.stdout)["digest"])
 
 
 def _packed(path: Path, fill: Callable[[tarfile.TarFile], tuple[int, int]]) -> tuple[Path, int, int]:

@@ -9,16 +9,16 @@ from pathlib import Path
 OUTPUT = Path("build") / "bench"
 BENCHES = (
     *("agent", "agent_api", "coldstart", "csi", "delivery", "domains", "fleet", "groups", "install", "layers"),
-    *("packing", "pull", "rollout", "topology", "verify"),
+    *("packing", "peers", "pull", "rollout", "topology", "verify"),
 )
 """agent: starts with 200 caches, and idleness; agent_api: the same with a real API server, and its requests; coldstart:
 a process up to its first Triton kernels, on an empty cache and on a mounted one; csi: memory, readiness and publish
-times; delivery: GKM beside images that containerd unpacks, and copies; domains: ComputeDomains of 500 PodCliqueSets,
-created and deleted at once; fleet: the controllers over 10,000 nodes; groups: 1,000 TaskGroups of five objects, created
-and deleted at once; install: what a new user waits for; layers: candidates for a private layer; packing: plans beside
-those of other rules and of solvers, and how long they take; pull: registry to files beside its peers; rollout: a new
-image on 10,000 virtual and 100 real nodes; topology: the tree of 12,500 nodes, and changes of it; verify: the
-signatures of pull."""
+times; delivery: reads through a mount, and copies; domains: ComputeDomains of 500 PodCliqueSets, created and deleted at
+once; fleet: the controllers over 10,000 nodes; groups: 1,000 TaskGroups of five objects, created and deleted at once;
+install: what a new user waits for; layers: candidates for a private layer; packing: plans beside those of other rules
+and of solvers, and how long they take; peers: one signed image by GKM, and by containerd for an image volume; pull:
+registry to files beside its peers; rollout: a new image on 10,000 virtual and 100 real nodes; topology: the tree of
+12,500 nodes, and changes of it; verify: the signatures of pull."""
 
 
 def main() -> int:
