@@ -1,6 +1,6 @@
 """Extract the tar stream of an image to a directory: check names first, keep bounds, hash each file while writing it.
 
-Three threads work at once: one decompresses, one writes, one hashes the written bytes.
+Several threads work at once: one decompresses, one reads the archive, and the threads of FileWriter write and hash.
 """
 
 import os
@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives.archive import ByteStream, TarMember, members
+from gkm.images.archives.archive import ByteStream, TarMember, joined, members
 from gkm.images.archives.inflate import inflated
 from gkm.images.archives.member_names import checked_path
 from gkm.images.archives.prefetch import prefetched
 from gkm.images.cache import Format
-from gkm.images.local_image import write_all
 from gkm.images.pulling.disk_reservations import BLOCK_BYTES, disk_bytes
 from gkm.images.pulling.file_list import SpooledFileList
-from gkm.images.pulling.hashing import FileEnd, FilePart, batches, hash_files
+from gkm.images.pulling.file_writer import BATCH_BYTES, FileWriter, NewFile, conflict
 from gkm.images.pulling.time_budget import check_duration
 
 MAX_FILES = 200_000
@@ -39,7 +38,6 @@ OVERHEAD_BYTES = 512 << 20
 MAX_PATHS_BYTES = 32 << 20
 """The bound of all paths together; each is a line of the file list."""
 MAX_MANIFEST_BYTES = 16 << 20
-FILE_MODE, EXECUTABLE_MODE = 0o444, 0o555
 
 
 @dataclass(slots=True)
@@ -81,12 +79,11 @@ class Extraction:
         """
         with (
             prefetched(inflated(self._in_time(parts))) as chunks,
-            prefetched(batches(self._written(chunks))) as written,
+            FileWriter.open(str(self.destination), self.files.append) as writer,
         ):
-            for file in hash_files(written):
-                self.files.append(file)
+            self._read(chunks, writer)
 
-    def _written(self, chunks: Iterable[bytes]) -> Iterator[FilePart]:
+    def _read(self, chunks: Iterable[bytes], writer: FileWriter) -> None:
         for member, content in members(ByteStream(self._bounded(chunks))):
             self._members += 1
             if self._members > MAX_MEMBERS:
@@ -105,7 +102,7 @@ class Extraction:
             if member.directory:
                 self._directory(inside)
             else:
-                yield from self._file(inside, member, content)
+                self._file(inside, member, content, writer)
 
     def _in_time(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         # Checked for every compressed piece, because a piece has a bounded cost but may yield nothing.
@@ -124,11 +121,11 @@ class Extraction:
 
     def _read_manifest(self, path: str, member: TarMember, content: Iterator[memoryview]) -> bytes:
         if self._has_manifest:
-            raise _conflict(path)
+            raise conflict(path)
         self._has_manifest = True
         if member.size > MAX_MANIFEST_BYTES:
             raise GKMError(Reason.TOO_LARGE, f"the cache manifest in the image has {member.size} bytes")
-        return b"".join(content)
+        return bytes(joined(content))
 
     def _directory(self, path: str) -> None:
         # The file system remembers the names; no other process writes there.
@@ -151,33 +148,29 @@ class Extraction:
         except FileNotFoundError:
             return False
         except NotADirectoryError as error:
-            raise _conflict(path) from error
+            raise conflict(path) from error
         if not stat.S_ISDIR(found.st_mode):
-            raise _conflict(path)
+            raise conflict(path)
         return True
 
-    def _file(self, path: str, member: TarMember, content: Iterator[memoryview]) -> Iterator[FilePart]:
+    def _file(self, path: str, member: TarMember, content: Iterator[memoryview], writer: FileWriter) -> None:
         parent, _, _ = path.rpartition("/")
         if parent:
             self._directory(parent)
         self._count(path)
         self._count_bytes(member.size)
-        self.reserve(0, disk_bytes(member.size) - member.size)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        mode = EXECUTABLE_MODE if member.executable else FILE_MODE
-        try:
-            descriptor = os.open(f"{self.destination}/{path}", flags, mode)
-        except FileExistsError as error:
-            raise _conflict(path) from error
-        try:
-            for piece in content:
-                self.reserve(len(piece), len(piece))
-                write_all(descriptor, piece)
-                yield piece
-            os.fchmod(descriptor, mode)  # independent of the umask
-        finally:
-            os.close(descriptor)
-        yield FileEnd(path, member.size, member.executable)
+        if member.size > BATCH_BYTES:
+            self.reserve(0, disk_bytes(member.size) - member.size)
+            writer.stream(path, self._reserved(content), executable=member.executable)
+            return
+        whole = joined(content)
+        self.reserve(member.size, disk_bytes(member.size))
+        writer.add(NewFile(path, whole, member.executable))
+
+    def _reserved(self, content: Iterable[memoryview]) -> Iterator[memoryview]:
+        for piece in content:
+            self.reserve(len(piece), len(piece))
+            yield piece
 
     def _count(self, path: str) -> None:
         self._names += 1
@@ -212,7 +205,3 @@ def check_directories(directories: int, files: int) -> None:
             f"{SPARE_DIRECTORIES} more than files",
             "remove empty directories",
         )
-
-
-def _conflict(path: str) -> GKMError:
-    return GKMError(Reason.UNSAFE_CONTENT, f"the image holds {path[:80]!r} twice, or as a file and a directory")

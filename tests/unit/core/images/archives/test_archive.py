@@ -1,9 +1,10 @@
 import io
 import tarfile
+import tracemalloc
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives.archive import ByteStream, members
+from gkm.images.archives.archive import ByteStream, joined, members
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -187,3 +188,21 @@ def test_any_bytes_are_an_archive_or_an_error_of_ours(data: bytes) -> None:
         read(data)
     except GKMError as error:
         assert error.reason in (Reason.CONTENT_MISMATCH, Reason.UNSAFE_CONTENT)
+
+
+def test_the_pieces_of_a_file_are_joined() -> None:
+    only = memoryview(b"one piece")
+    assert joined(iter([only])) is only
+    assert bytes(joined(iter([]))) == b""
+    assert bytes(joined(memoryview(part) for part in (b"", b"a", b"bc", b""))) == b"abc"
+
+
+def test_a_file_of_pieces_of_one_byte_takes_little_memory() -> None:
+    count = 100_000
+    tracemalloc.start()
+    try:
+        assert joined(memoryview(bytes([number % 256])) for number in range(count)).nbytes == count
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * count
