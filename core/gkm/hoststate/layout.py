@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate import names
+from gkm.hoststate import names, placement
 from gkm.hoststate.names import CLUSTER_SCOPE, CacheRef
 
 CAPTURED_FILE = "captured.json"
@@ -165,6 +165,7 @@ class Layout:
         """Make those below `state`; raises as `make_directories` does."""
         for directory in (self.store, self.trash, self.work, self.empty, self.caches, self.locks):
             directory.mkdir(parents=True, exist_ok=True)
+        placement.spread(self.work)
 
 
 def ref_of_scope(scope: str, name: str) -> CacheRef:
