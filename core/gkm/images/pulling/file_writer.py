@@ -1,7 +1,7 @@
 """Write and hash extracted files in threads, several at once; the list has them in the order of the archive.
 
-A file that is whole in memory waits in a batch, because most are small and a handover between threads is not free. A
-larger file is written piece by piece, while another thread hashes the piece.
+A file that is whole in memory waits in a batch: a handover between threads costs as much as hashing 30 kB, and most
+files are smaller. A larger file is written in groups of pieces, while another thread hashes the group, in order.
 """
 
 import hashlib
@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import write_all
 from gkm.images.pulling.file_list import ListedFile
 
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
 WRITERS = 2
 """Two are as fast as one thread that decompresses; each holds the interpreter's lock for a part of its time."""
-HANDOVER_BYTES = 32 << 10
-"""A handover to another thread costs as much as hashing these."""
 BATCH_BYTES = 1 << 20
 MAX_BATCH = 256
 MAX_WAITING = WRITERS + 2
@@ -83,11 +84,14 @@ class FileWriter:
         hasher, size = hashlib.sha256(), 0
         descriptor = self._create(path, EXECUTABLE_MODE if executable else FILE_MODE)
         try:
-            for piece in pieces:
-                hashed = self._pool.submit(hasher.update, piece) if len(piece) > HANDOVER_BYTES else None
-                write_all(descriptor, piece)
-                hashed.result() if hashed else hasher.update(piece)
-                size += len(piece)
+            hashed = self._pool.submit(_update, hasher, [])
+            for group in _groups(pieces):
+                hashed.result()
+                hashed = self._pool.submit(_update, hasher, group)
+                for piece in group:
+                    write_all(descriptor, piece)
+                    size += len(piece)
+            hashed.result()
         finally:
             os.close(descriptor)
         self.append(ListedFile(path, size, hasher.hexdigest(), executable))
@@ -130,6 +134,24 @@ class FileWriter:
             else:
                 os.fchmod(descriptor, mode)
         return descriptor
+
+
+def _groups(pieces: Iterable[memoryview]) -> Iterator[list[memoryview]]:
+    """Yield the pieces in lists of the size of a batch; their number is bounded too, for pieces of one byte."""
+    group: list[memoryview] = []
+    size = 0
+    for piece in pieces:
+        group.append(piece)
+        size += len(piece)
+        if size >= BATCH_BYTES or len(group) >= MAX_BATCH:
+            yield group
+            group, size = [], 0
+    yield group
+
+
+def _update(hasher: "_Hash", pieces: Iterable[memoryview]) -> None:
+    for piece in pieces:
+        hasher.update(piece)
 
 
 def conflict(path: str) -> GKMError:

@@ -13,7 +13,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import write_all
 from gkm.images.pulling import file_writer
 from gkm.images.pulling.file_list import ListedFile
-from gkm.images.pulling.file_writer import BATCH_BYTES, HANDOVER_BYTES, MAX_BATCH, MAX_WAITING, FileWriter, NewFile
+from gkm.images.pulling.file_writer import BATCH_BYTES, MAX_BATCH, MAX_WAITING, FileWriter, NewFile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,16 +53,15 @@ def test_every_file_is_written_and_listed_in_order(contents: list[bytes], batch:
 
 
 def test_a_large_file_comes_after_the_files_before_it(target: Path) -> None:
-    pieces = [bytes([number]) * size for number, size in enumerate((1, HANDOVER_BYTES + 1, 7, HANDOVER_BYTES * 2))]
+    sizes = (1, BATCH_BYTES, 7, BATCH_BYTES - 8, 9, *[3] * MAX_BATCH, 1)
+    pieces = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
     listed: list[ListedFile] = []
     with FileWriter.open(str(target), listed.append) as writer:
         writer.add(new("before", b"1"))
         writer.stream("large", map(memoryview, pieces), executable=True)
         writer.add(new("behind", b"2"))
     assert [file.path for file in listed] == ["before", "large", "behind"]
-    assert listed[1] == ListedFile(
-        "large", HANDOVER_BYTES * 3 + 9, hashlib.sha256(b"".join(pieces)).hexdigest(), executable=True
-    )
+    assert listed[1] == ListedFile("large", sum(sizes), hashlib.sha256(b"".join(pieces)).hexdigest(), executable=True)
     assert (target / "large").read_bytes() == b"".join(pieces)
 
 
