@@ -2,10 +2,10 @@
 
 The image is Triton's cache 116 times (14,848 files, 1.09 GB), as `gkm cache build` packs it, signed by key; the
 registry is olareg on loopback. GKM verifies the signature, hashes every file, and publishes the entry only when it is
-durable. containerd verifies no signature and hashes no file, and leaves the unpacked files in the page cache; how long
-they take to become durable is measured apart (`settled`). Both sides run by turns in one run, on a tmpfs and on a disk,
-each time on empty directories. A mount of containerd includes the start of ctr (`ctr_s`); one of GKM includes
-the files that are rewritten for the path of the mount. Needs root, containerd and ctr.
+durable. containerd verifies no signature and hashes no single file, and leaves the unpacked files in the page cache;
+`settled` is the time until they are durable. Both sides run by turns in one run, on a tmpfs and on a disk, each time on
+empty directories. A mount of containerd includes the start of ctr (`ctr_s`); one of GKM includes the files that are
+rewritten for the path of the mount. Needs root, containerd and ctr.
 """
 
 import os
