@@ -28,7 +28,16 @@ _LONGEST_WAIT_SECONDS = 3600.0
 
 
 class Retry(Exception):
-    """A handler raises it to be called again later; the queue logs the message without a traceback."""
+    """A handler raises it to be called again later; the queue logs the message without a traceback.
+
+    `retry_after` is the pause in seconds that a server requested, which the handler has bounded; 0 without one. The
+    queue does not retry earlier on its own, but `add` can call the handler earlier: it may have work that needs no
+    server.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 RunObserver = Callable[[str, float], None]
@@ -87,8 +96,8 @@ class WorkQueue(Generic[K]):
     def add(self, key: K, after: float = IMMEDIATELY) -> None:
         """Schedule a key in `after` seconds, unless it is scheduled earlier.
 
-        It does not run before the pause that the server requested with its last refusal: a change of the object is no
-        reason to burden an overloaded server.
+        It does not run before the pause that the API server requested with its last refusal: a change of the object is
+        no reason to burden an overloaded server.
         """
         with self._changed:
             due = max(time.monotonic() + after, self._not_before.get(key, 0.0))
@@ -168,15 +177,16 @@ class WorkQueue(Generic[K]):
 
     def _run(self, key: K) -> float | None:
         """Handle a key; return the seconds until it must run again, None if it need not."""
-        retry_after = 0.0
+        retry_after, refused = 0.0, False
         began = time.monotonic()
         result = "again"
         try:
             after = self._handle(key)
         except Retry as error:
+            retry_after = error.retry_after
             _LOG.info("retry scheduled", extra=fields(queue=self._name, key=str(key), why=str(error)))
         except ApiError as error:
-            retry_after = error.retry_after
+            retry_after, refused = error.retry_after, error.retry_after > 0
             _LOG.warning("retry scheduled", extra=fields(queue=self._name, key=str(key), why=str(error)))
         except Exception:  # noqa: BLE001 -- a handler must not end the worker
             _LOG.exception("handler failed", extra=fields(queue=self._name, key=str(key)))
@@ -191,7 +201,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         pause = self._backoff.pause(failures, retry_after)
-        if retry_after:
+        if refused:
             with self._changed:
                 self._not_before[key] = time.monotonic() + pause
         return pause

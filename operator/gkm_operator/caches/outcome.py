@@ -42,6 +42,9 @@ class Outcome:
     age: Age = NO_AGE
     runtime: str = ""
     """The program that wrote the cache; "" while unknown."""
+    retry_after: float = 0.0
+    """The pause in seconds that the registry requested of a result that is not settled, at most
+    MAX_RETRY_AFTER_SECONDS of gkm.images.registries.responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
     if not new.sure:
         # An earlier statement about the tag stays as well: what the tag names is unknown.
         sure = old.sure and old.status != TRUE
-        return replace(old, settled=False, sure=sure, waiting_for=f"{new.reason}: {new.message}")
+        waiting_for, retry_after = f"{new.reason}: {new.message}", max(old.retry_after, new.retry_after)
+        return replace(old, settled=False, sure=sure, waiting_for=waiting_for, retry_after=retry_after)
     if old.status != TRUE or not old.sure:
         return old
     names = f"the tag names {new.digest} now, which is refused" if new.digest else "the tag names no image now"
@@ -130,24 +134,28 @@ def verdict_outcome(
     if verdict.allowed:
         required, settled = Reason.NOT_REQUIRED, sized and sure
         passed = Outcome(image, digest, TRUE, required, verdict.message, claims.size_bytes, settled=settled, sure=sure)
-        return replace(passed, age=Age(claims.created, readable=claims.readable), runtime=claims.runtime)
+        age = Age(claims.created, readable=claims.readable)
+        return replace(passed, age=age, runtime=claims.runtime, retry_after=verdict.retry_after)
     status = FALSE if sure else UNKNOWN
-    return Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
+    refused = Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
+    return replace(refused, retry_after=verdict.retry_after)
 
 
 def error_outcome(image: str, digest: str | None, error: GKMError) -> Outcome:
     """Return the outcome of a check that failed with an error of the registry or the image."""
     sure = not (error.transient or error.reason is Reason.UNAUTHORIZED)
-    return Outcome(image, digest, FALSE if sure else UNKNOWN, error.reason, str(error), settled=False, sure=sure)
+    status, retry_after = FALSE if sure else UNKNOWN, error.retry_after
+    return Outcome(image, digest, status, error.reason, str(error), settled=False, sure=sure, retry_after=retry_after)
 
 
 def _verified_outcome(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
     try:
         verdict = images.verify(image, digest, namespace)
-        claims, sized = _claims(images, image, digest) if verdict.allowed else (NO_CLAIMS, True)
+        claims, unread = _claims(images, image, digest) if verdict.allowed else (NO_CLAIMS, None)
     except GKMError as error:
         return error_outcome(image, digest, error)
-    return verdict_outcome(image, digest, verdict, claims, sized=sized)
+    outcome = verdict_outcome(image, digest, verdict, claims, sized=unread is None)
+    return outcome if unread is None else replace(outcome, retry_after=max(outcome.retry_after, unread.retry_after))
 
 
 def _rechecked_outcome(images: Images, image: str, current: CurrentImage, namespace: str | None) -> Outcome:
@@ -184,12 +192,15 @@ def _unless_revoked(images: Images, outcome: Outcome, current: CurrentImage, nam
         refused = images.revoked(outcome.image, current.digest, namespace, current.signers)
     except GKMError:
         return outcome
-    return outcome if refused is None else verdict_outcome(outcome.image, current.digest, refused, sized=False)
+    if refused is None:
+        return outcome
+    revoked = verdict_outcome(outcome.image, current.digest, refused, sized=False)
+    return replace(revoked, retry_after=outcome.retry_after)
 
 
-def _claims(images: Images, image: str, digest: str) -> tuple[ImageClaims, bool]:
-    """Return the claims, and whether a retry is pointless. The agents report an image that is not a cache image."""
+def _claims(images: Images, image: str, digest: str) -> tuple[ImageClaims, GKMError | None]:
+    """Return the claims, and the error that a retry may pass. The agents report an image that is not a cache image."""
     try:
-        return images.claims(image, digest), True
+        return images.claims(image, digest), None
     except GKMError as error:
-        return UNREADABLE, not error.transient
+        return UNREADABLE, error if error.transient else None

@@ -124,7 +124,8 @@ class VerificationQueue:
         """Verify the image of a cache; return the seconds until its recheck, None for never.
 
         Raises:
-            Retry: the result may change with time.
+            Retry: the result may change with time; not before the pause that the registry requested, because the
+                queues of all caches would go on to burden an overloaded one.
         """
         cache = self._get(key)
         if cache is None or cache.metadata.deletion_timestamp:
@@ -141,7 +142,7 @@ class VerificationQueue:
         due = self._clock() + pause
         self._store(cache, CheckResult(key, outcome, check_key(cache), generation, status.pinned_digest(cache), due))
         if not outcome.settled:
-            raise Retry(outcome.waiting_for or f"{outcome.reason}: {outcome.message}")
+            raise Retry(outcome.waiting_for or f"{outcome.reason}: {outcome.message}", outcome.retry_after)
         if generation != self._generation:
             # `recheck_all` came during the first check of this cache, which was not in its list yet.
             return IMMEDIATELY

@@ -10,7 +10,7 @@ from gkm.kube import decoding
 from gkm.kube.errors import MAX_RETRY_AFTER_SECONDS, ApiError, from_body
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES
-from gkm.kube.workqueue import WorkQueue
+from gkm.kube.workqueue import Retry, WorkQueue
 from hypothesis import given
 from hypothesis import strategies as st
 from support.host.waiting import until
@@ -62,15 +62,17 @@ class Noted(Backoff):
     """Keeps what it was asked for and pauses hardly at all."""
 
     asked: list[tuple[int, float]]
+    seconds: float
 
     def pause(self, failures: int, at_least: float = 0.0) -> float:
         self.asked.append((failures, at_least))
-        return 0.001
+        return self.seconds
 
 
-def noted() -> Noted:
+def noted(seconds: float = 0.001) -> Noted:
     made = Noted()
     object.__setattr__(made, "asked", [])
+    object.__setattr__(made, "seconds", seconds)
     return made
 
 
@@ -117,6 +119,29 @@ def test_a_change_does_not_shorten_the_requested_pause() -> None:
         assert len(work) == 1
         work.forget("refused")
         assert work._not_before == {}
+    finally:
+        work.close()
+
+
+def test_the_pause_of_another_server_is_respected_and_work_without_it_is_not_delayed() -> None:
+    """A handler passes on the pause of a registry; `add` may bring work that needs no registry, such as a refusal."""
+    tries: list[str] = []
+    backoff = noted(NEVER)
+
+    def handle(key: str) -> None:
+        tries.append(key)
+        if len(tries) == 1:
+            raise Retry("busy", retry_after=7.0)
+
+    work = WorkQueue("test", handle, workers=1, backoff=backoff)
+    work.start()
+    try:
+        work.add("a")
+        until(lambda: len(work) == 1 and work._failures, "it waits for its retry")
+        assert backoff.asked == [(1, 7.0)]
+        work.add("a")
+        until(lambda: tries == ["a", "a"], "it runs at once")
+        until(lambda: work.idle, "it is done")
     finally:
         work.close()
 
