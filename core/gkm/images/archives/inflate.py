@@ -16,6 +16,8 @@ else:
 FEED_BYTES = 64 << 10
 """The compressed bytes of one step; with STEP_BYTES they bound its output."""
 STEP_BYTES = 1 << 20
+JOINED_BYTES = 64 << 10
+"""Each chunk goes to another thread, which costs ten times as much as a tiny member: tiny chunks travel together."""
 MAX_RATIO = 100
 """Real caches have a ratio of 9, single files of 20."""
 RATIO_SLACK_BYTES = 4 << 20
@@ -50,7 +52,7 @@ def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
     first = next(source, b"")
     make = _decompressor_factory(first)
     pieces = chain((first,), source)
-    return pieces if make is None else _decompressed(pieces, make)
+    return pieces if make is None else _joined(_decompressed(pieces, make))
 
 
 def _decompressor_factory(first: bytes) -> Callable[[], _Decompressor] | None:
@@ -90,6 +92,24 @@ def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) ->
                 break
     if not decompressor.eof:
         raise GKMError(Reason.CONTENT_MISMATCH, "a layer ends in the middle of its compressed data")
+
+
+def _joined(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes, small chunks joined to JOINED_BYTES; larger ones are not copied."""
+    small: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        is_large = len(chunk) >= JOINED_BYTES
+        if small and (is_large or size >= JOINED_BYTES):
+            yield b"".join(small)
+            small, size = [], 0
+        if is_large:
+            yield chunk
+        else:
+            small.append(chunk)
+            size += len(chunk)
+    if small:
+        yield b"".join(small)
 
 
 def _step(decompressor: _Decompressor, data: bytes) -> bytes:

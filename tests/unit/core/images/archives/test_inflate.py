@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import inflate
-from gkm.images.archives.inflate import STEP_BYTES, inflated
+from gkm.images.archives.inflate import JOINED_BYTES, STEP_BYTES, inflated
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -37,6 +37,16 @@ def test_a_layer_is_decompressed_whatever_it_is_packed_with(packed: bytes, step:
     chunks = list(inflated(parts(packed, step)))
     assert b"".join(chunks) == TEXT
     assert packed is TEXT or max(map(len, chunks)) <= STEP_BYTES
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+def test_small_members_travel_together_and_large_chunks_as_they_are(pack: Pack) -> None:
+    pieces = [*([b"ab"] * 50_000), TEXT[:JOINED_BYTES], b"c", TEXT, b"d"]
+    chunks = list(inflated([b"".join(map(pack, pieces))]))
+    assert all(chunks)
+    assert b"".join(chunks) == b"".join(pieces)
+    assert len(chunks) <= 7  # 64 KiB, the rest of 100,000 bytes, the large one, "c", two steps, "d"
+    assert max(map(len, chunks)) <= STEP_BYTES
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
