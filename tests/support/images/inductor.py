@@ -51,13 +51,13 @@ def directory(
 
 def artifact_file(groups: Mapping[str, Iterable[tuple[str, bytes]]], version: int = 1) -> bytes:
     """Return a file as `torch.compiler.save_cache_artifacts()` frames it."""
-    body = version.to_bytes(8)
+    body = bytearray(version.to_bytes(8))
     for kind, artifacts in groups.items():
         listed = list(artifacts)
         body += _text(kind) + len(listed).to_bytes(8)
         for key, content in listed:
             body += _text(key) + len(content).to_bytes(8) + content
-    return zlib.crc32(body).to_bytes(4) + body
+    return zlib.crc32(body).to_bytes(4) + bytes(body)
 
 
 def _text(text: str) -> bytes:

@@ -16,6 +16,8 @@ from typing import Final
 
 MAX_ARTIFACTS: Final = 20_000
 """Of one file: a large model has hundreds. Their keys are held in memory."""
+MAX_GROUPS: Final = 1_000
+"""Of one file: torch has ten kinds of artifacts, and adds a group of a kind at each save. An empty group costs time."""
 MAX_TEXT_BYTES: Final = 1024
 """Of a kind or a key, as base64. Keys of torch are 52 characters of a hash with a short prefix."""
 _VERSION: Final = 1
@@ -51,13 +53,15 @@ def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[Arti
     kind = _first_kind(reader)
     keys: list[ArtifactKey] = []
     limit = MAX_ARTIFACTS if most is None else most
-    while True:
+    for _ in range(MAX_GROUPS):
         for _ in range(reader.number(limit - len(keys))):
             keys.append(ArtifactKey(kind, _text(reader)))
             reader.skip(reader.number())
         if reader.at_end():
             break
         kind = _kind(_text(reader))
+    else:
+        raise DamagedArtifactFile(f"it has more than {MAX_GROUPS} groups")
     if reader.checksum != reader.stated_checksum:
         raise DamagedArtifactFile("its checksum is wrong")
     return keys

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from gkm.images.build import artifact_file
 from gkm.images.build.artifact_file import (
+    MAX_GROUPS,
     MAX_TEXT_BYTES,
     ArtifactKey,
     DamagedArtifactFile,
@@ -94,6 +95,14 @@ def test_the_number_of_artifacts_is_bounded_over_all_groups(monkeypatch: pytest.
     assert artifact_keys([framed({"inductor": [("one", b""), ("two", b"")]})])
     with pytest.raises(DamagedArtifactFile, match="it states 1 where at most 0"):
         artifact_keys([framed(GROUPS)])
+
+
+def test_the_number_of_groups_is_bounded_because_empty_ones_cost_time_too() -> None:
+    groups = framed({"inductor": []})[4:]
+    body = groups + groups[8:] * (MAX_GROUPS - 1)
+    assert artifact_keys([with_checksum(body)]) == []
+    with pytest.raises(DamagedArtifactFile, match="more than 1000 groups"):
+        artifact_keys([with_checksum(body + groups[8:])])
 
 
 def test_many_small_artifacts_in_one_piece_take_time_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
