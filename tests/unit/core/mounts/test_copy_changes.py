@@ -1,61 +1,17 @@
-"""Copying the files that a pod added to its volume: copied files, skipped files, and the bounds."""
+"""Copying the files that a pod added to its volume: copied files, skipped files, and files that change meanwhile."""
 
 import errno
 import os
-import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gkm.mounts import copy_changes, layer_walk
+from gkm.mounts import copy_changes
 from gkm.mounts.copy_changes import CopyResult
-from gkm.mounts.layer_walk import LayerTooLarge
+from support.csi.copied_volume import below, copied, kept_of, volume
 from support.csi.odd_files import make_device, make_socket
-from support.host.descriptors import open_below
 
-PLENTY = 1 << 30
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Path]:
-    """The mount of a pod; the fixture checks that the copy closes its descriptors."""
-    (tmp_path / "volume").mkdir()
-    yield tmp_path / "volume"
-    assert open_below(tmp_path) == []
-
-
-@pytest.fixture
-def below(tmp_path: Path) -> Path:
-    (tmp_path / "below").mkdir()
-    return tmp_path / "below"
-
-
-def copied(volume: Path, *lowers: Path, most: int = PLENTY) -> CopyResult:
-    return copied_to(volume.with_name("kept"), volume, lowers, most)
-
-
-def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> CopyResult:
-    with ExitStack() as held:
-
-        def opened(path: Path) -> int:
-            descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY)
-            held.callback(os.close, descriptor)
-            return descriptor
-
-        return copy_changes.copy_changes(opened(volume), [opened(lower) for lower in lowers], kept, most)
-
-
-def kept_of(volume: Path) -> dict[bytes, bytes]:
-    """Return the copied files, by names that need not be UTF-8."""
-    top = os.fsencode(volume.with_name("kept"))
-    found = {}
-    for directory, _, names in os.walk(top):
-        for name in names:
-            path = os.path.join(directory, name)  # noqa: PTH118 -- bytes
-            with open(path, "rb") as file:  # noqa: PTH123
-                found[os.path.relpath(path, top)] = file.read()
-    return found
+__all__ = ["below", "volume"]
 
 
 def same(lower: Path, volume: Path, name: str, text: str) -> None:
@@ -161,63 +117,6 @@ def test_copies_have_no_special_permissions(volume: Path) -> None:
     assert (volume.with_name("kept") / "suid").stat().st_mode & 0o7777 == 0o400
 
 
-def deep(volume: Path, levels: int) -> None:
-    (volume.joinpath(*["d"] * levels)).mkdir(parents=True)
-
-
-def test_depth_has_a_bound(volume: Path) -> None:
-    deep(volume, layer_walk.MAX_DEPTH)
-    copied(volume)
-    deep(volume / "d", layer_walk.MAX_DEPTH)
-    with pytest.raises(LayerTooLarge, match="14 deep"):
-        copied_to(volume.with_name("again"), volume, (), PLENTY)
-
-
-def test_a_tree_of_hundreds_of_levels_is_refused(volume: Path) -> None:
-    here = os.open(volume, os.O_RDONLY)
-    for _ in range(300):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    os.close(here)
-    with pytest.raises(LayerTooLarge, match="deep"):
-        copied(volume)
-
-
-@pytest.mark.parametrize("kind", ["files", "directories", "links"])
-def test_their_number_has_a_bound(volume: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    make = {"files": Path.touch, "directories": Path.mkdir, "links": lambda path: path.symlink_to("x")}[kind]
-    monkeypatch.setattr(copy_changes, "MAX_FILES", 10)
-    for number in range(11):
-        make(volume / str(number))  # type: ignore[operator]
-    with pytest.raises(LayerTooLarge, match="more than 10 files"):
-        copied(volume)
-
-
-def test_bytes_have_a_bound_in_whole_blocks(volume: Path) -> None:
-    (volume / "one").write_bytes(bytes(4097))
-    assert copied(volume, most=8192).bytes == 4097
-    with pytest.raises(LayerTooLarge, match="more than 8191 bytes"):
-        copied_to(volume.with_name("again"), volume, (), 8191)
-
-
-def test_empty_files_cost_something_too(volume: Path) -> None:
-    for number in range(3):
-        (volume / str(number)).touch()
-    assert copied(volume, most=3 * 4096).files == 3
-    with pytest.raises(LayerTooLarge):
-        copied_to(volume.with_name("again"), volume, (), 3 * 4096 - 1)
-
-
-def test_a_sparse_file_is_refused_before_its_first_byte(volume: Path) -> None:
-    with (volume / "hole").open("wb") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(LayerTooLarge):
-        copied(volume)
-    assert kept_of(volume) == {}
-
-
 def test_a_growing_file_is_copied_up_to_its_first_size(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grown = volume / "grown"
     grown.write_bytes(b"12345")
@@ -265,18 +164,6 @@ def test_a_file_replaced_during_the_copy_is_skipped_and_the_rest_is_copied(
     monkeypatch.setattr(os, "open", changing)
     assert copied(volume) == CopyResult(1, 1, 1)
     assert kept_of(volume) == {b"real": b"x"}
-
-
-def test_memory_does_not_grow_with_the_number_of_files(volume: Path, below: Path) -> None:
-    for number in range(10_000):
-        (volume / f"{number:0200}").touch()
-    tracemalloc.start()
-    try:
-        assert copied(volume, below).files == 10_000
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 << 20
 
 
 def test_a_destination_that_is_there_is_not_written_to(volume: Path) -> None:
