@@ -13,6 +13,8 @@ SERVER_NAMES = {
     "k8s.io/kube-state-metrics/v2": "kube-state-metrics",
     "github.com/sigstore/cosign/v2/cmd/cosign": "cosign2",
     "github.com/distribution/distribution/v3/cmd/registry": "distribution",
+    "github.com/sigstore/policy-controller/cmd/tester": "policy-tester",
+    "gkm.io/tests/peers/policycontroller": "tuf-initialize",
 }
 """Commands whose package path does not end in the name people know, or in one that another partner has."""
 STAMP = "k8s.io/component-base/version"
