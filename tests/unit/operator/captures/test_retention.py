@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 import pytest
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
-from gkm.api.meta import timestamp
-from gkm.kube.resources import GKMCACHES
 from gkm.kube.workqueue import Retry
 from gkm_operator import metrics
 from gkm_operator.captures.announcements import Announcement
@@ -15,34 +13,16 @@ from gkm_operator.captures.retention import MAX_PER_NAMESPACE, RetentionPlan
 from support.operator.captures import (
     NAMESPACE,
     NOW,
-    REGISTRY,
     CapturesProcess,
     CapturesWorld,
     FakeCapturedImages,
     captured,
     name_of,
 )
+from support.operator.retention import DAY, later, world_with
 
-DAY = 86_400.0
 REFUSED = GKMError(Reason.NOT_ALLOWED, "it cannot be deleted: the registry answers 405")
 AWAY = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
-
-
-def world_with(*numbers: int, versions: int = 10) -> CapturesWorld:
-    """Return a world with registered captures; a lower number is a newer one, by a minute."""
-    world = CapturesWorld(CapturedCaches(max_age=DAY, versions=versions))
-    for start in range(0, len(numbers), 32):
-        part = numbers[start : start + 32]
-        world.announce(f"node-{start}", *(captured(number, age=60.0 * number) for number in part))
-    CapturesProcess(world).run(2 + len(numbers) // 8)
-    return world
-
-
-def later(world: CapturesWorld, seconds: float = 2 * DAY, passes: int = 6) -> CapturesProcess:
-    world.now = NOW + timedelta(seconds=seconds)
-    process = CapturesProcess(world)
-    process.run(passes)
-    return process
 
 
 def test_an_old_capture_ends_with_its_image_and_is_not_registered_again() -> None:
@@ -121,84 +101,6 @@ def test_what_pods_mount_stays_until_they_end() -> None:
     world.use(name_of(1), 0)
     later(world)
     assert world.names() == []
-
-
-BY_DIGEST = captured(1).image
-BY_TAG = f"{REGISTRY}/{NAMESPACE}/triton:mine"
-
-
-def user_cache(world: CapturesWorld, image: str, namespace: str = NAMESPACE, verified: str = "True") -> None:
-    """Make a cache of a user that has resolved to the digest of the first capture."""
-    world.own("mine", image, namespace)
-    condition = {
-        "type": "Verified",
-        "status": verified,
-        "reason": "CosignSuccess",
-        "message": "",
-        "lastTransitionTime": timestamp(NOW),
-    }
-    status = {"image": image, "resolvedDigest": BY_DIGEST.partition("@")[2], "conditions": [condition]}
-    world.api.merge(GKMCACHES, "mine", {"status": status}, namespace, subresource="status")
-
-
-@pytest.mark.parametrize("image", [BY_DIGEST, BY_TAG], ids=["by digest", "by tag"])
-def test_what_a_cache_of_a_user_names_stays(image: str) -> None:
-    world = world_with(1)
-    user_cache(world, image)
-    process = later(world)
-    assert world.names() == [name_of(1), "mine"]
-    assert world.images.deleted == []
-    assert process.condition(name_of(1)) == ("True", "NamedByCache")
-    world.api.delete(GKMCACHES, "mine", NAMESPACE)
-    later(world)
-    assert world.names() == []
-    assert world.images.deleted == [BY_DIGEST]
-
-
-@pytest.mark.parametrize("image", [BY_DIGEST, BY_TAG], ids=["by digest", "by tag"])
-def test_a_cache_of_another_namespace_retains_the_image_alone_and_is_not_published(image: str) -> None:
-    world = world_with(1)
-    user_cache(world, image, "others")
-    later(world)
-    assert world.names() == ["mine"]
-    assert world.images.deleted == []
-    (note,) = world.notes("Ended")
-    assert note.endswith("another cache names its image")
-    assert "others" not in note
-
-
-@pytest.mark.parametrize("namespace", [NAMESPACE, "others"])
-@pytest.mark.parametrize(
-    ("image", "verified"),
-    [
-        (f"nowhere.test/x@{BY_DIGEST.partition('@')[2]}", "True"),
-        (f"{REGISTRY}/others/triton@{BY_DIGEST.partition('@')[2]}", "True"),
-        (BY_DIGEST, "False"),
-        (BY_TAG, "Unknown"),
-        ("UPPER/case:1", "True"),
-    ],
-    ids=["registry", "repository", "refused", "unknown", "no reference"],
-)
-def test_a_digest_that_somebody_writes_down_retains_nothing(image: str, verified: str, namespace: str) -> None:
-    world = world_with(1)
-    user_cache(world, image, namespace, verified)
-    later(world)
-    assert world.names() == ["mine"]
-    assert world.images.deleted == [BY_DIGEST]
-
-
-def test_an_image_that_another_captured_cache_names_stays_until_both_end() -> None:
-    same = captured(1).image
-    world = CapturesWorld(CapturedCaches(max_age=DAY))
-    world.announce("node-1", captured(1), captured(2, image=same, age=-DAY / 2, driver="580.1"))
-    world.now = NOW + timedelta(seconds=DAY / 2)
-    CapturesProcess(world).run()
-    later(world, 1.2 * DAY)
-    assert world.names() == [name_of(2)]
-    assert world.images.deleted == []
-    later(world)
-    assert world.names() == []
-    assert world.images.deleted == [same]
 
 
 @pytest.mark.parametrize("reason", [Reason.NOT_ALLOWED, Reason.UNAUTHORIZED, Reason.TOO_LARGE, Reason.METADATA_INVALID])
