@@ -1,27 +1,20 @@
 """The HTTPS server: responses, certificate, start and end."""
 
-import argparse
 import json
 import re
 import socket
 import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from gkm.api.config import Config
-from gkm_operator.admission import command
 from gkm_operator.admission.https import http1
-from gkm_operator.admission.https import server as https_server
 from gkm_operator.admission.https.certificate import ServerCertificate
 from gkm_operator.admission.https.server import AdmissionServer
 from gkm_operator.admission.https.session import HttpSession
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
-from support.host import pages, ports
 from support.host.waiting import until
 from support.operator.issued import issue
 from support.operator.webhook import (
@@ -240,62 +233,3 @@ def test_a_client_that_disconnects_halfway_affects_no_other(site: Webhook) -> No
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert is_reviewed(site)
     until(lambda: not site.server._limiter._slots, "nobody is left")
-
-
-@contextmanager
-def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[AdmissionServer, str]]:
-    """Run `gkm-operator admission` in a thread; yield its webhook server and the address of its pages."""
-    servers = list[AdmissionServer]()
-
-    class RecordedServer(AdmissionServer):
-        def start(self) -> None:
-            servers.append(self)
-            super().start()
-
-    monkeypatch.setattr(command, "AdmissionServer", RecordedServer)
-    issued = issue(directory / "tls", ["127.0.0.1"])
-    port, stop = ports.free(), Event()
-    arguments = argparse.Namespace(
-        budget=3.0,
-        self_signed="",
-        domains=False,
-        task_groups=False,
-        pod_caches=False,
-        tls_cert=str(issued.certificate),
-        tls_key=str(issued.key),
-        listen=("127.0.0.1", 0),
-        health=("127.0.0.1", port),
-    )
-    with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(command.run, arguments, Config(), stop)
-        try:
-            until(lambda: servers and servers[0].ready.is_set(), "the webhook is served")
-            yield servers[0], f"127.0.0.1:{port}"
-        finally:
-            stop.set()
-        assert ended.result(30) == 0
-
-
-def test_kubelet_sees_a_webhook_whose_event_loop_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(https_server, "HEARTBEAT_SECONDS", 0.01)
-    monkeypatch.setattr(https_server, "HUNG_SECONDS", 1.0)
-    release = Event()
-    with command_running(tmp_path, monkeypatch) as (server, health):
-        until(lambda: pages.fetch(health, "healthz")[0] == 200, "the event loop runs")
-        assert server._loop is not None
-        server._loop.call_soon_threadsafe(release.wait, 60)
-        try:
-            until(lambda: pages.fetch(health, "healthz")[0] == 503, "the hung event loop is reported")
-            assert "hangs" in pages.fetch(health, "healthz")[1]
-            assert pages.fetch(health, "metrics")[0] == 200
-        finally:
-            release.set()
-        until(lambda: pages.fetch(health, "healthz")[0] == 200, "the event loop runs again")
-
-
-def test_a_webhook_whose_event_loop_ended_is_not_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(https_server, "HUNG_SECONDS", 1.0)
-    with serving(tmp_path) as site:
-        until(lambda: site.server.alive, "the event loop runs")
-        site.server.close()
-        until(lambda: not site.server.alive, "no heartbeat is left")
