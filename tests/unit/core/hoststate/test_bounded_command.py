@@ -1,6 +1,7 @@
 """Real programs that hang, flood, die or leave children behind: each run ends within its bounds and leaves nothing."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 from threading import Thread
@@ -80,6 +81,9 @@ def test_a_program_beyond_its_bounds_is_killed(
     )
     with pytest.raises(RunFailed, match=problem):
         command.run()
+    # On a busy machine a killed process may need longer to end than `run` waits for it.
+    assert command._process is not None
+    assert command._process.wait(60) == -signal.SIGKILL
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "program").read_text()), 0)
 

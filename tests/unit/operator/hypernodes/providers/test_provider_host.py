@@ -136,7 +136,7 @@ def test_a_child_starts_when_what_it_reads_is_there(tmp_path: Path) -> None:
 def test_a_provider_that_waits_for_the_large_message_of_another_is_not_silent(tmp_path: Path) -> None:
     large = misbehaves("sends-large", tmp_path, config={"nodes": 160_000}, max_memory_bytes=1 << 30)
     stalls = misbehaves("stalls-in-a-large-message", tmp_path, stale_seconds=600.0)
-    limits = replace(LIMITS, start=4.0, message=8.0)
+    limits = replace(LIMITS, start=12.0, message=18.0)
     with hosted(tmp_path, stalls, limits=limits) as first:
         first.until(lambda: first.notes() == ["stalls"], "the other one stalls")
         with hosted(tmp_path, large, limits=limits, path=tmp_path / "packages") as running:
