@@ -139,7 +139,11 @@ class Extraction:
         self._directories += 1
         check_directories(self._directories, self._names - self._directories)
         self.reserve(0, BLOCK_BYTES)
-        os.mkdir(f"{self.destination}/{path}")  # noqa: PTH102 -- one of thousands: no path object for each
+        try:
+            os.mkdir(f"{self.destination}/{path}")  # noqa: PTH102 -- one of thousands: no path object for each
+        except FileExistsError as error:
+            # A writing thread has made a file of this name since `_is_made`.
+            raise conflict(path) from error
         self._current = path
 
     def _is_made(self, path: str) -> bool:

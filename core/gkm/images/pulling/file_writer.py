@@ -53,6 +53,8 @@ class FileWriter:
     _waiting: deque[Future[list[ListedFile]]] = field(default_factory=deque)
     _as_created: set[int] = field(default_factory=set)
     """The modes that a new file has at once, because neither umask nor ACLs change them."""
+    _ended: bool = False
+    """Whether batches that wait are of no use any more."""
 
     @classmethod
     @contextmanager
@@ -65,8 +67,12 @@ class FileWriter:
         """
         with ThreadPoolExecutor(WRITERS, "gkm-write") as pool:
             writer = cls(destination, append, pool)
-            yield writer
-            writer.flush()
+            try:
+                yield writer
+                writer.flush()
+            except BaseException:
+                writer._ended = True
+                raise
 
     def add(self, file: NewFile) -> None:
         """Write a file later; raises as `open` does, for any earlier file."""
@@ -115,6 +121,8 @@ class FileWriter:
     def _write(self, batch: list[NewFile]) -> list[ListedFile]:
         listed = []
         for path, content, executable in batch:
+            if self._ended:
+                break
             descriptor = self._create(path, EXECUTABLE_MODE if executable else FILE_MODE)
             try:
                 write_all(descriptor, content)
@@ -129,11 +137,18 @@ class FileWriter:
         except FileExistsError as error:
             raise conflict(path) from error
         if mode not in self._as_created:
-            if stat.S_IMODE(os.fstat(descriptor).st_mode) == mode:
-                self._as_created.add(mode)
-            else:
-                os.fchmod(descriptor, mode)
+            try:
+                self._set_mode(descriptor, mode)
+            except OSError:
+                os.close(descriptor)
+                raise
         return descriptor
+
+    def _set_mode(self, descriptor: int, mode: int) -> None:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) == mode:
+            self._as_created.add(mode)
+        else:
+            os.fchmod(descriptor, mode)
 
 
 def _groups(pieces: Iterable[memoryview]) -> Iterator[list[memoryview]]:

@@ -114,6 +114,15 @@ def test_two_members_with_one_name_are_refused(tmp_path: Path, names: tuple[str,
     assert caught.value.reason is Reason.UNSAFE_CONTENT
 
 
+def test_a_directory_that_became_a_file_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = extraction(tmp_path / "cache")
+    monkeypatch.setattr(Extraction, "_is_made", lambda *_: False)
+    (made.destination / "a").write_bytes(b"")
+    with pytest.raises(GKMError, match="twice") as caught:
+        made.layer([tree(file("io.triton.cache/a/", b"", kind=tarfile.DIRTYPE))])
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+
+
 def test_a_second_layer_cannot_replace_a_file_of_the_first(tmp_path: Path) -> None:
     made = extraction(tmp_path / "cache")
     made.layer([tree(("io.triton.cache/a", b"1"))])

@@ -121,6 +121,44 @@ def test_an_exception_in_the_block_ends_it_without_the_rest_and_leaves_no_thread
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("gkm-write")]
 
 
+def test_batches_that_wait_are_not_written_after_an_exception(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, go = threading.Event(), threading.Event()
+
+    def slow(descriptor: int, part: bytes | memoryview) -> None:
+        first.set()
+        go.wait(30)
+        write_all(descriptor, part)
+
+    monkeypatch.setattr(file_writer, "write_all", slow)
+
+    def write() -> None:
+        with FileWriter.open(str(target), print) as writer:
+            for number in range(3 * MAX_BATCH):
+                writer.add(new(str(number), b"x"))
+            assert first.wait(30)
+            threading.Timer(0.5, go.set).start()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write()
+    assert len(list(target.iterdir())) <= file_writer.WRITERS
+
+
+def test_a_mode_that_cannot_be_set_leaves_no_descriptor_open(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_descriptor: int, _mode: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchmod", refused)
+    before, umask = len(list(Path("/proc/self/fd").iterdir())), os.umask(0o077)
+    try:
+        for number in range(5):
+            with pytest.raises(PermissionError):
+                written(target, [new(str(number), b"x")])
+    finally:
+        os.umask(umask)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_batches_that_wait_keep_little_memory_alive(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file uses five bytes of a piece of the stream, and keeps all of the piece in memory until it is written."""
     go, created = threading.Event(), threading.Semaphore(0)
