@@ -11,6 +11,7 @@ from gkm.images.manifest import decode
 from gkm.images.reference import Reference
 from gkm.images.signatures.attestations import MAX_REQUIRED_BYTES
 from gkm.images.signatures.signature_formats import STATEMENT_TYPES
+from gkm.images.signing import forms
 from gkm.images.signing.attest import attest as attach
 from msgspec import Struct, field
 
@@ -69,10 +70,21 @@ def attest(
     registry = access.registry(ref, mirrored=False)
     pinned = ref.pinned(registry.resolve(ref))
     kind, predicate = _read(raw, files.name(file), predicate_type, pinned)
+    _check_readable(forms.statement(pinned, kind, predicate), files.name(file))
     signer = signer_from(key, identity_token, fulcio_url, rekor_url, trusted_root)
     stored = attach(registry, pinned, kind, predicate, signer)
     result = {"digest": pinned.digest, "predicateType": kind, "stored": stored}
     show(result, output, lambda: line(f"{pinned} attested ({kind})"))
+
+
+def _check_readable(statement: bytes, name: str) -> None:
+    """Refuse a statement that GKM would not read; a file with blanks may hold more values than its compact form."""
+    try:
+        json_limits.check_predicate(statement)
+    except json_limits.TooManyValues as error:
+        raise GKMError(Reason.TOO_LARGE, f"{name} cannot be attested: {error}", "attest fewer values") from error
+    if len(statement) > MAX_BYTES:
+        raise GKMError(Reason.TOO_LARGE, f"{name} has {len(statement)} bytes as a statement", "attest a smaller file")
 
 
 def _read(raw: bytes, name: str, predicate_type: str, ref: Reference) -> tuple[str, Any]:

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from gkm.api import json_limits
 from gkm.images import cache, cache_entries, configuration, manifest
 from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.captured import statement
@@ -13,7 +14,7 @@ from gkm.images.registries import auth, credentials, registry
 from gkm.images.signatures import bundles, entry_body, log_entries, trusted_root
 from gkm.images.signatures import discovery as found
 from gkm.images.signatures import signature_formats as parsing
-from gkm.images.signatures.attestations import MAX_ATTESTATION_BYTES
+from gkm.images.signatures.attestations import MAX_ATTESTATION_BYTES, MAX_REQUIRED_BYTES
 from gkm.images.signing import ambient, keyless, keys, store
 from support.hostile.decoder import MIB, Decoder
 
@@ -50,6 +51,18 @@ SIGNATURES = (
         found.MAX_PAYLOAD_BYTES,
     ),
     _image_decoder("statement", parsing._Statement, found.MAX_PAYLOAD_BYTES),
+    Decoder(
+        "attestation",
+        partial(parsing.parse_bundle, predicate_type="x", check=json_limits.check_predicate),
+        bundles.Bundle,
+        MAX_REQUIRED_BYTES,
+    ),
+    Decoder(
+        "attested statement",
+        partial(parsing._claims, predicate_type="x", check=json_limits.check_predicate),
+        parsing._Statement,
+        MAX_REQUIRED_BYTES,
+    ),
     Decoder(
         "log entry of an annotation",
         lambda text: log_entries.from_annotation(text.decode()),

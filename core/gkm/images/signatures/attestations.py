@@ -1,6 +1,6 @@
 """Read the signed statements about an image, such as its bill of materials; `evaluation` decides whether they count."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -26,6 +26,8 @@ MAX_READ = 32
 """Attestations of each type and form that verification reads, whoever attached them."""
 MAX_REQUIRED_BYTES = 4 << 20
 """Size of an attestation that a policy requires, signed: 3 MiB of JSON. A bill of 5,000 packages has 2 MiB."""
+MAX_READ_BYTES = 32 << 20
+"""Of all attestations that one verification reads."""
 MAX_ATTESTATION_BYTES = 16 << 20
 """Size of a signed statement: a list of a captured cache's files has up to 10 MiB, then base64. cosign reads 128 MiB.
 """
@@ -48,74 +50,106 @@ def attestation(registry: Registry, ref: Reference, found: Descriptor, predicate
         layers = registry.manifest(ref.pinned(found.digest)).image().layers
         if not layers:
             return None
-        return parse_bundle(registry.small_blob(ref, layers[0], MAX_ATTESTATION_BYTES), predicate_type)
+        raw = registry.small_blob(ref, layers[0], MAX_ATTESTATION_BYTES)
+        return parse_bundle(raw, predicate_type, json_limits.check_predicate)
     except GKMError as error:
         if is_transient(error):
             raise
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class FetchedAttestation:
+    """An attestation as the registry returned it; `parse` raises GKMError METADATA_INVALID."""
+
+    form: SignatureForm
+    parse: Callable[[], Signature]
+
+    def signature(self) -> Signature:
+        """Return it decoded, which takes many times its memory; with `problem` set if it is malformed."""
+        try:
+            return self.parse()
+        except GKMError as error:
+            return Signature(self.form, problem=error.message)
+
+
 @dataclass(slots=True)
 class AttestationReader:
     """Reads the attestations of a pinned image that policies require, in both forms, one at a time.
 
-    `read_error` is the first transient error: then the image may have more attestations. Nothing is verified.
+    `read_error` is the first transient error: then the image may have more attestations. Nothing is verified. What is
+    malformed hides no other attestation.
     """
 
     registry: Registry
     ref: Reference
     read_error: GKMError | None = None
-    _referrers: list[Descriptor] | None = field(default=None, init=False)
-    _layers: list[Descriptor] | None = field(default=None, init=False)
+    _lists: dict[SignatureForm, list[Descriptor]] = field(default_factory=dict, init=False)
+    _remaining: int = field(default_factory=lambda: MAX_READ_BYTES, init=False)
 
-    def of_type(self, predicate_type: str) -> Iterator[Signature]:
-        """Yield the attestations that may be of a type, bundles first, at most MAX_READ of each form.
-
-        An unreadable one has `problem` set.
-        """
-        if self._referrers is None:
-            self._referrers = self._try_read(lambda: self.registry.referrers(self.ref)) or []
-        for found in _candidates(self._referrers, predicate_type)[:MAX_READ]:
-            yield from self._read(SignatureForm.BUNDLE, partial(self._bundle, found, predicate_type))
-        if self._layers is None:
-            self._layers = self._try_read(partial(_legacy_layers, self.registry, self.ref)) or []
-        layers = [
-            each
-            for each in self._layers
-            if each.annotations.get(LEGACY_TYPE_ANNOTATION, predicate_type) == predicate_type
+    def of_type(self, predicate_type: str) -> Iterator[FetchedAttestation]:
+        """Yield the attestations that may be of a type, bundles first, at most MAX_READ of each form."""
+        referrers = yield from self._listed(SignatureForm.BUNDLE, lambda: self.registry.referrers(self.ref))
+        found = _candidates(referrers, predicate_type)
+        yield from self._fetched(SignatureForm.BUNDLE, found, partial(self._bundle, predicate_type))
+        layers = yield from self._listed(SignatureForm.LEGACY, partial(_legacy_layers, self.registry, self.ref))
+        found = [
+            each for each in layers if each.annotations.get(LEGACY_TYPE_ANNOTATION, predicate_type) == predicate_type
         ]
-        for layer in layers[:MAX_READ]:
-            yield from self._read(SignatureForm.LEGACY, partial(self._legacy, layer, predicate_type))
+        yield from self._fetched(SignatureForm.LEGACY, found, partial(self._legacy, predicate_type))
 
-    def _bundle(self, found: Descriptor, predicate_type: str) -> Signature | None:
+    def _listed(
+        self, form: SignatureForm, read: Callable[[], list[Descriptor]]
+    ) -> Generator[FetchedAttestation, None, list[Descriptor]]:
+        """Return the list of a form, read once."""
+        if form not in self._lists:
+            self._lists[form] = (yield from self._read(form, read)) or []
+        return self._lists[form]
+
+    def _fetched(
+        self,
+        form: SignatureForm,
+        found: list[Descriptor],
+        fetch: Callable[[Descriptor], Callable[[], Signature] | None],
+    ) -> Iterator[FetchedAttestation]:
+        for each in found[:MAX_READ]:
+            parse = yield from self._read(form, partial(fetch, each))
+            if parse is not None:
+                yield FetchedAttestation(form, parse)
+        if len(found) > MAX_READ:
+            yield _unusable(form, f"{len(found)} are attached, only the first {MAX_READ} were read")
+
+    def _bundle(self, predicate_type: str, found: Descriptor) -> Callable[[], Signature] | None:
         image = self.registry.manifest(self.ref.pinned(found.digest), MAX_MANIFEST_BYTES).image()
         stated = found.annotations.get(PREDICATE_ANNOTATION) or image.annotations.get(PREDICATE_ANNOTATION, "")
         bundles = [layer for layer in image.layers if layer.media_type.startswith(BUNDLE_PREFIX)]
         if not bundles or stated != predicate_type:
             return None
-        raw = self.registry.small_blob(self.ref, bundles[0], MAX_REQUIRED_BYTES)
-        return parse_bundle(raw, predicate_type, json_limits.check_predicate)
+        return partial(parse_bundle, self._content(bundles[0]), predicate_type, json_limits.check_predicate)
 
-    def _legacy(self, layer: Descriptor, predicate_type: str) -> Signature:
-        raw = self.registry.small_blob(self.ref, layer, MAX_REQUIRED_BYTES)
-        return parse_legacy_attestation(raw, layer.annotations, predicate_type)
+    def _legacy(self, predicate_type: str, layer: Descriptor) -> Callable[[], Signature]:
+        return partial(parse_legacy_attestation, self._content(layer), layer.annotations, predicate_type)
 
-    def _read(self, form: SignatureForm, read: Callable[[], Signature | None]) -> Iterator[Signature]:
-        try:
-            found = self._try_read(read)
-        except GKMError as error:
-            found = Signature(form, problem=error.message)
-        if found is not None:
-            yield found
+    def _content(self, blob: Descriptor) -> bytes:
+        if blob.size > self._remaining:
+            raise GKMError(Reason.TOO_LARGE, f"the attestations read before it have nearly {MAX_READ_BYTES >> 20} MiB")
+        self._remaining -= blob.size
+        return self.registry.small_blob(self.ref, blob, MAX_REQUIRED_BYTES)
 
-    def _try_read(self, read: Callable[[], T]) -> T | None:
+    def _read(self, form: SignatureForm, read: Callable[[], T]) -> Generator[FetchedAttestation, None, T | None]:
+        """Return what `read` does; None after an error, which is noted if it is transient, and yielded otherwise."""
         try:
             return read()
         except GKMError as error:
-            if not is_transient(error):
-                raise
-            self.read_error = self.read_error or error
+            if is_transient(error):
+                self.read_error = self.read_error or error
+            else:
+                yield _unusable(form, error.message)
             return None
+
+
+def _unusable(form: SignatureForm, problem: str) -> FetchedAttestation:
+    return FetchedAttestation(form, lambda: Signature(form, problem=problem))
 
 
 def _candidates(referrers: list[Descriptor], predicate_type: str) -> list[Descriptor]:

@@ -6,8 +6,9 @@ signers, and only until one attestation satisfies them.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from threading import BoundedSemaphore
 
 from gkm.api.errors import GKMError
 from gkm.api.policies import RequiredAttestation
@@ -15,11 +16,14 @@ from gkm.api.signers import Signer
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures import rules_process
-from gkm.images.signatures.attestations import AttestationReader
+from gkm.images.signatures.attestations import AttestationReader, FetchedAttestation
 from gkm.images.signatures.discovery import is_transient
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.signature_formats import Signature
 
+_EVALUATION = BoundedSemaphore()
+"""One at a time in a process: whoever may push can attach attestations of which one takes 60 MiB to decode, and the
+child that runs the rules takes as much; the webhook has 256 MiB."""
 MAX_FINDINGS = 4
 """Attestations in the reason why none counts, so that a message stays readable."""
 
@@ -54,13 +58,13 @@ class _Requirement:
         reason = "; ".join(self.refusals[:MAX_FINDINGS]) + more if self.refusals else "no such attestation was found"
         return AttestationFinding(self.trust.index, self.required.predicate_type, ok=False, reason=reason)
 
-    def consider(self, signature: Signature, digest: str) -> None:
-        """Take an attestation that counts, or note why it does not; raises what `rules_process.violation` raises."""
+    def consider(self, signature: Signature, digest: str, until: float) -> None:
+        """Take an attestation that counts, or note why it does not; raises the transient errors of `violation`."""
         found = self.trust.evaluate(signature, digest)
         problem = found.reason
         if found.ok:
             try:
-                problem = rules_process.violation(self.required.rules, signature.payload or b"")
+                problem = rules_process.violation(self.required.rules, signature.payload or b"", until)
             except GKMError as error:
                 if is_transient(error):
                     raise
@@ -78,8 +82,8 @@ def evaluate(
 ) -> tuple[tuple[AttestationFinding, ...], GKMError | None]:
     """Return a finding for each attestation that the policies of a pinned image require.
 
-    The second value is the transient error that prevented a complete search; then the image may have more. No rule
-    starts after `until` (time.monotonic()).
+    The second value is the transient error that prevented a complete search; then the image may have more. The
+    evaluation ends at `until` (time.monotonic()).
     """
     requirements = [_Requirement(trust, each) for trust in trusts for each in trust.policy.attestations]
     reader = AttestationReader(registry, ref)
@@ -96,13 +100,20 @@ def _of_type(requirements: Sequence[_Requirement], predicate_type: str) -> list[
     return [each for each in requirements if each.required.predicate_type == predicate_type]
 
 
-def _consider(signatures: Iterator[Signature], requirements: Sequence[_Requirement], digest: str, until: float) -> None:
+def _consider(
+    attestations: Iterable[FetchedAttestation], requirements: Sequence[_Requirement], digest: str, until: float
+) -> None:
     """Compare attestations of one type with the requirements, until all are satisfied; raises transient errors."""
-    for signature in signatures:
-        for each in requirements:
-            if each.satisfied is None:
-                if time.monotonic() >= until:
-                    raise rules_process.unavailable("the attestations of the image take too long to evaluate")
-                each.consider(signature, digest)
+    for attestation in attestations:
+        if not _EVALUATION.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise rules_process.unavailable("the attestations of the image take too long to evaluate")
+        try:
+            signature = attestation.signature()
+            for each in requirements:
+                if each.satisfied is None:
+                    each.consider(signature, digest, until)
+            del signature  # before the next one is fetched
+        finally:
+            _EVALUATION.release()
         if all(each.satisfied for each in requirements):
             return

@@ -6,6 +6,7 @@ the input: the engine knows no deadline, and a signer may be careless or comprom
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -15,8 +16,8 @@ from gkm.api.predicate_rules import violation
 from gkm.hoststate import process_limits
 
 CPU_SECONDS: Final = 2.0
-HEADROOM_BYTES: Final = 128 << 20
-"""Memory beyond what the process has at its start (30 MiB): five times what the largest predicate needs."""
+HEADROOM_BYTES: Final = 64 << 20
+"""Memory beyond what the process has at its start (30 MiB): twice what the largest predicate needs."""
 OUT_OF_MEMORY: Final = 3
 """Exit status of a process whose rules exceeded its memory."""
 
@@ -37,7 +38,7 @@ def main() -> None:
 def verdict(text: bytes | str) -> dict[str, Any]:
     """Return the first rule that a predicate does not satisfy, by its number, with the reason; {} without one."""
     try:
-        request = json.loads(text, parse_constant=_refuse)
+        request = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         return {"rule": 0, "reason": "cannot be evaluated: the predicate is nested too deeply"}
     except ValueError:  # such as an integer of 5,000 digits; the parent has checked the syntax
@@ -46,6 +47,13 @@ def verdict(text: bytes | str) -> dict[str, Any]:
         if reason := violation(expression, request["predicate"]):
             return {"rule": number, "reason": reason}
     return {}
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(number)
+    return value
 
 
 def _refuse(constant: str) -> None:

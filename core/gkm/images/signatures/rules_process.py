@@ -2,8 +2,8 @@
 
 import signal
 import sys
+import time
 from collections.abc import Sequence
-from threading import BoundedSemaphore
 
 import msgspec
 from msgspec import Struct
@@ -17,14 +17,13 @@ from gkm.images.manifest import decode
 from gkm.images.signatures.rules_child import CPU_SECONDS, HEADROOM_BYTES, OUT_OF_MEMORY
 
 RUN_SECONDS = 10.0
-"""For a child, from its start: an idle machine needs 0.1 s beyond CPU_SECONDS. A start may wait as long for another."""
-CHILDREN = 2
-"""At once in a process: each may need HEADROOM_BYTES, and a container has 512 MiB."""
+"""For a child, from its start: an idle machine needs 0.1 s beyond CPU_SECONDS."""
 MAX_OUTPUT_BYTES = 4 << 10
 MAX_EXPRESSION_SHOWN = 80
 _PROGRAM = (sys.executable, "-I", "-W", "ignore", "-m", "gkm.images.signatures.rules_child")
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
-_FREE = BoundedSemaphore(CHILDREN)
+_NUL = rb"\u0000"
+"""The only form that JSON has for it. The engine takes C strings: it would see what is before it as the whole."""
 
 
 class _Statement(Struct):
@@ -36,8 +35,10 @@ class _Reply(Struct):
     reason: str = ""
 
 
-def violation(rules: Sequence[PredicateRule], payload: bytes) -> str:
+def violation(rules: Sequence[PredicateRule], payload: bytes, until: float) -> str:
     """Return the reason why the predicate of a statement does not satisfy all rules; "" if it does.
+
+    The child ends at `until` (time.monotonic()).
 
     Raises:
         GKMError: METADATA_INVALID if the statement is malformed; NODE_ERROR if this machine could not run the rules.
@@ -45,8 +46,10 @@ def violation(rules: Sequence[PredicateRule], payload: bytes) -> str:
     if not rules:
         return ""
     predicate = decode(payload, _Statement, "signed statement", json_limits.check_predicate).predicate
+    if _NUL in bytes(predicate):
+        return "its predicate holds the character U+0000, behind which rules see nothing"
     request = msgspec.json.encode({"rules": [rule.expression for rule in rules], "predicate": predicate})
-    result = _run(request)
+    result = _run(request, min(RUN_SECONDS, until - time.monotonic()))
     if reason := _exceeded(result.code):
         return reason
     reply = _reply(result)
@@ -57,15 +60,13 @@ def violation(rules: Sequence[PredicateRule], payload: bytes) -> str:
     return f"rule {reply.rule + 1} ({named}) {escape(reply.reason)}"
 
 
-def _run(request: bytes) -> CommandResult:
-    if not _FREE.acquire(timeout=RUN_SECONDS):
-        raise unavailable(f"no process for the rules of attestations was free for {RUN_SECONDS:g} s")
+def _run(request: bytes, seconds: float) -> CommandResult:
+    if seconds <= 0:
+        raise unavailable("the attestations of the image take too long to evaluate")
     try:
-        return BoundedCommand(_PROGRAM, RUN_SECONDS, MAX_OUTPUT_BYTES, environment={}, directory="/").run(request)
+        return BoundedCommand(_PROGRAM, seconds, MAX_OUTPUT_BYTES, environment={}, directory="/").run(request)
     except RunFailed as error:
         raise unavailable(f"the process for the rules of attestations {error}") from error
-    finally:
-        _FREE.release()
 
 
 def _exceeded(code: int) -> str:

@@ -16,6 +16,7 @@ from support.images.cache_registry import Site
 from support.images.signers import private_key
 from support.registry import faults
 from support.registry.push import Target
+from support.registry.store import OCI_INDEX, OCI_MANIFEST
 from support.sigstore.attestations import PROVENANCE, attach, attach_legacy, statement
 from support.sigstore.key_signatures import OTHER_DIGEST, SigningKey, sign_bundle, sign_legacy
 
@@ -188,7 +189,45 @@ def test_only_a_bounded_number_of_attestations_is_read(signed: Site, monkeypatch
     monkeypatch.setattr(reading, "MAX_READ", 3)
     for number in range(5):
         attach(target(signed), signed.ref.target, statement(signed.ref.target, {"n": number}), STRANGER)
-    assert refused(signed).count("was not made by a trusted key") == 3
+    message = refused(signed)
+    assert message.count("was not made by a trusted key") == 3
+    assert "5 are attached, only the first 3 were read" in message
+
+
+def test_the_bytes_of_all_attestations_are_bounded(signed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        attach(target(signed), signed.ref.target, statement(signed.ref.target, {"n": number}), STRANGER)
+    monkeypatch.setattr(reading, "MAX_READ_BYTES", 1000)
+    assert refused(signed).count("the attestations read before it have nearly") == 2
+
+
+@pytest.mark.parametrize("kind", ["index", "large"])
+def test_what_is_malformed_in_the_tag_is_a_refusal_and_hides_nothing(signed: Site, kind: str) -> None:
+    place, digest = target(signed), signed.ref.target
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
+    content = {"index": index, "large": {**index, "annotations": {"x": "y" * (2 << 20)}}}
+    place.manifest(content[kind], digest.replace(":", "-") + ".att")
+    assert "legacy attestation: " in refused(signed, required(RULE), required(kind=SPDX))
+    attach(place, digest, statement(digest, OURS), KEY)
+    assert verdict(signed, required(RULE)).verified
+
+
+def test_referrers_that_cannot_be_listed_hide_no_attestation_in_the_tag(signed: Site) -> None:
+    place, digest = target(signed), signed.ref.target
+    sign_legacy(place, digest, KEY)
+    attach_legacy(place, digest, [statement(digest, OURS)], KEY)
+    entry = {"mediaType": OCI_MANIFEST, "size": 1, "digest": OTHER_DIGEST}
+    many = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry] * 5000}).encode()
+    signed.real.misbehave(faults.tampered(f"referrers/{digest}", lambda _: many))
+    assert verdict(signed, required(RULE)).verified
+    assert "artifacts that are read" in refused(signed, required(kind=SPDX))
+
+
+def test_a_bill_of_materials_is_attached_once(site: Site) -> None:
+    key = ImageSigner.by_key(private_key())
+    predicate = {"packages": [{"SPDXID": f"p{number}", "name": f"n{number}"} for number in range(3000)]}
+    first, second = (attest_image(site.client, site.ref, SPDX, predicate, key) for _ in range(2))
+    assert first == second
 
 
 def rules_run(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
@@ -196,9 +235,9 @@ def rules_run(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
     real = rules_process.violation
 
-    def violation(rules: Sequence[PredicateRule], payload: bytes) -> str:
+    def violation(rules: Sequence[PredicateRule], payload: bytes, until: float) -> str:
         seen.append(payload)
-        return real(rules, payload)
+        return real(rules, payload, until)
 
     monkeypatch.setattr(rules_process, "violation", violation)
     return seen
