@@ -11,7 +11,7 @@ from gkm.images.manifest import OCI_EMPTY, PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
-from gkm.images.signatures.discovery import MAX_MANIFEST_BYTES, is_transient
+from gkm.images.signatures.discovery import MAX_MANIFEST_BYTES, is_transient, layers_in_tag
 from gkm.images.signatures.signature_formats import (
     DSSE,
     LEGACY_TYPE_ANNOTATION,
@@ -92,9 +92,13 @@ class AttestationReader:
         referrers = yield from self._listed(SignatureForm.BUNDLE, lambda: self.registry.referrers(self.ref))
         found = _candidates(referrers, predicate_type)
         yield from self._fetched(SignatureForm.BUNDLE, found, partial(self._bundle, predicate_type))
-        layers = yield from self._listed(SignatureForm.LEGACY, partial(_legacy_layers, self.registry, self.ref))
+        tag = self.ref.tag_of_digest(".att")
+        layers = yield from self._listed(SignatureForm.LEGACY, partial(layers_in_tag, self.registry, tag))
         found = [
-            each for each in layers if each.annotations.get(LEGACY_TYPE_ANNOTATION, predicate_type) == predicate_type
+            each
+            for each in layers
+            if each.media_type == DSSE
+            and each.annotations.get(LEGACY_TYPE_ANNOTATION, predicate_type) == predicate_type
         ]
         yield from self._fetched(SignatureForm.LEGACY, found, partial(self._legacy, predicate_type))
 
@@ -157,13 +161,3 @@ def _candidates(referrers: list[Descriptor], predicate_type: str) -> list[Descri
     stated = [each for each in referrers if each.annotations.get(PREDICATE_ANNOTATION) == predicate_type]
     silent = [each for each in referrers if not each.annotations.get(PREDICATE_ANNOTATION)]
     return stated + [each for each in silent if each.artifact_type.startswith((BUNDLE_PREFIX, OCI_EMPTY))]
-
-
-def _legacy_layers(registry: Registry, ref: Reference) -> list[Descriptor]:
-    try:
-        layers = registry.manifest(ref.tag_of_digest(".att"), MAX_MANIFEST_BYTES).image().layers
-    except GKMError as error:
-        if error.reason is Reason.NOT_FOUND:
-            return []
-        raise
-    return [layer for layer in layers if layer.media_type == DSSE]

@@ -79,7 +79,9 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
         # A client with push access can attach thousands. Verification then fails unless a good one is among the first.
         problem = f"{len(referrers)} artifacts are attached to the image, only the first {MAX_SIGNATURES} were read"
         found.signatures.append(Signature(SignatureForm.BUNDLE, problem=problem))
-    for layer in found.try_read(SignatureForm.LEGACY, partial(_legacy_layers, registry, ref)) or []:
+    for layer in (found.try_read(SignatureForm.LEGACY, partial(layers_in_tag, registry, legacy_tag(ref))) or [])[
+        :MAX_SIGNATURES
+    ]:
         found.add(SignatureForm.LEGACY, partial(legacy, registry, ref, layer))
     return found
 
@@ -142,9 +144,10 @@ def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature |
     return parse_legacy(registry.small_blob(ref, layer, MAX_PAYLOAD_BYTES), layer.annotations)
 
 
-def _legacy_layers(registry: Registry, ref: Reference) -> list[Descriptor]:
+def layers_in_tag(registry: Registry, tag: Reference) -> list[Descriptor]:
+    """Return the layers of a tag of cosign beside an image; none if there is no such tag; raises GKMError."""
     try:
-        return registry.manifest(legacy_tag(ref), MAX_MANIFEST_BYTES).image().layers[:MAX_SIGNATURES]
+        return registry.manifest(tag, MAX_MANIFEST_BYTES).image().layers
     except GKMError as error:
         if error.reason is Reason.NOT_FOUND:
             return []
