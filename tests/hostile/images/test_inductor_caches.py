@@ -3,9 +3,7 @@
 import json
 import os
 import pickle
-import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from gkm.images.pulling import extract, pull
 from gkm.images.registries import push
 from gkm.mounts.relocation.tree_writer import Unrelocatable
 from support.agent.fakes import H100
+from support.host.memory import traced_below
 from support.images.cache_registry import Site
 from support.images.inductor import GRAPH, KERNEL, artifact_file, directory, graph
 from support.images.vllm import put
@@ -44,19 +43,9 @@ class Canary:
         return os.mkdir, (self._path,)
 
 
-@contextmanager
-def bounded_memory() -> Iterator[None]:
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < MAX_MEMORY
-    finally:
-        tracemalloc.stop()
-
-
 def refusal(root: Path, work: Path) -> GKMError:
     work.mkdir()
-    with bounded_memory(), pytest.raises(GKMError) as caught:
+    with traced_below(MAX_MEMORY), pytest.raises(GKMError) as caught:
         build(root, "model", work)
     assert not list(work.iterdir())
     assert str(caught.value).isprintable()
@@ -169,7 +158,7 @@ def test_huge_or_deep_json_beside_kernels_is_content(tmp_path: Path, text: bytes
     root = directory(tmp_path / "cache")
     put(root, f"triton/0/{KERNEL}/huge.json", text)
     put(root, f"triton/0/{KERNEL}/__grp__huge.json", text)
-    with bounded_memory():
+    with traced_below(MAX_MEMORY):
         found = contents.scan_directory(root, (), DependencyVersions())
         rewritten = relocated(root, Path("/models/cache"), tmp_path / "trees")
     assert len(entries_in(found.manifest)) == 3

@@ -3,7 +3,6 @@
 import hashlib
 import re
 import stat
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -17,6 +16,7 @@ from gkm.images import cache
 from gkm.images.pulling import pull
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.signatures.verify import Verifier
+from support.host.memory import traced_below
 from support.images.hostile import CVES, MAX_BYTES, ROWS, Row
 from support.images.hostile_scene import GOOD, SECRET, Scene, scene
 
@@ -77,7 +77,7 @@ def test_a_hostile_registry_gives_a_reason_and_leaves_no_file(
     monkeypatch.chdir(tmp_path / "cwd")
     with scene(tmp_path, tls=row.tls) as site:
         row.setup(site)
-        with nothing_else_is_touched(tmp_path), memory_is_bounded(), pytest.raises(GKMError) as caught:
+        with nothing_else_is_touched(tmp_path), traced_below(MAX_MEMORY), pytest.raises(GKMError) as caught:
             pulled(site, layout)
         assert not site.gave_away()
     error = caught.value
@@ -106,16 +106,6 @@ def assert_only_blobs(layout: Layout, row: Row) -> None:
             assert row.parts or status.st_size == 0
         else:
             assert hashlib.sha256(path.read_bytes()).hexdigest() == digest[1]
-
-
-@contextmanager
-def memory_is_bounded() -> Iterator[None]:
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < MAX_MEMORY
-    finally:
-        tracemalloc.stop()
 
 
 def test_every_class_and_every_named_case_has_its_row() -> None:

@@ -7,6 +7,7 @@ root, a hierarchy that is read-only or not delegated) only the peaks are compare
 import os
 import secrets
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -102,3 +103,14 @@ def _remove(path: Path) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+@contextmanager
+def traced_below(limit: int) -> Iterator[None]:
+    """Assert that Python allocates less than `limit` bytes at once in the block."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
