@@ -147,7 +147,7 @@ def test_a_definition_of_another_release_is_found(place: Site) -> None:
     finally:
         place.cluster.kubectl("delete", crd)
         place.cluster.apply(COMPUTE_DOMAIN)
-        place.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", crd)
+        place.cluster.until_kinds_established()
         place.cluster.until(lambda: place.findings()[0] == 0, "the kind to be back")
 
 
@@ -165,7 +165,7 @@ def test_without_the_kinds_only_the_switch_makes_a_problem(place: Site) -> None:
             del crd["status"]
             crd["metadata"] = {"name": crd["metadata"]["name"]}
         place.cluster.apply(definitions)
-        place.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *crds)
+        place.cluster.until_kinds_established()
         place.cluster.until(lambda: place.findings()[0] == 0, "the kinds to be back")
 
 

@@ -32,8 +32,7 @@ def definitions(gkm_cluster: Cluster) -> None:
         definition: dict[str, Any] = yaml.safe_load(text)
         definition["spec"].pop("conversion", None)
         gkm_cluster.apply(definition)
-        name = definition["metadata"]["name"]
-        gkm_cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{name}")
+    gkm_cluster.until_kinds_established()
 
 
 @pytest.mark.usefixtures("definitions")

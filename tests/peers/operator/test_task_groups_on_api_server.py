@@ -85,7 +85,7 @@ def test_a_definition_that_is_removed_does_not_hold_the_group(place: GroupCluste
     assert place.left() == []
     metadata = {"name": definition["metadata"]["name"]}
     place.cluster.apply({key: definition[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": metadata})
-    place.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    place.cluster.until_kinds_established()
     # What is installed again is found again: discovery is remembered for a minute at most.
     place.groups("again", pool="removed")
     place.until_phase("Running", "again", seconds=120)

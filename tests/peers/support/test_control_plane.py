@@ -39,7 +39,7 @@ def whoami(cluster: Cluster, kubeconfig: Path) -> dict[str, Any]:
 
 def test_our_kinds_are_accepted_and_listed(cluster: Cluster, namespace: str) -> None:
     cluster.apply(ROOT / "crds")
-    cluster.kubectl("wait", "--for=condition=Established", "crd/gkmcaches.gkm.io", "--timeout=20s")
+    cluster.until_kinds_established()
     assert cluster.kubectl("get", "gkmcache", "--namespace", namespace) == ""
 
 

@@ -106,9 +106,7 @@ def site(directory: Path) -> Iterator[Site]:
     """Start an API server with the kinds and one namespace."""
     with Cluster.start(directory) as cluster:
         cluster.apply([*ALL, namespace(NAMESPACE), namespace("gkm-system")])
-        for kind in ALL:
-            name = kind["metadata"]["name"]
-            cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{name}")
+        cluster.until_kinds_established()
         cluster.until(lambda: cluster.exists("serviceaccount", "default", NAMESPACE), "the service account")
         with cluster.control_plane.stalled("kube-controller-manager"):
             yield Site(cluster, connect(str(cluster.kubeconfig)))

@@ -145,8 +145,7 @@ def installed(directory: Path) -> Iterator[InstalledSite]:
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster.start(directory))
         cluster.apply(CRDS)
-        kinds = ("gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes")
-        cluster.kubectl("wait", "--for=condition=Established", *(f"crd/{kind}.gkm.io" for kind in kinds))
+        cluster.until_kinds_established()
         # Before the webhook, which no process answers.
         cluster.apply([namespace(TEAM), cache("llama", TEAM, IMAGE)])
         cluster.until(lambda: cluster.exists("serviceaccount", "default", TEAM), "the service account")

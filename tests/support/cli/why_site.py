@@ -165,9 +165,7 @@ def why_site(directory: Path) -> Iterator[WhySite]:
     with Cluster.start(directory) as cluster:
         for path in sorted(CRDS.glob("*.yaml")):
             cluster.kubectl("apply", "--server-side", "-f", str(path))
-        cluster.kubectl(
-            "wait", "--for=condition=Established", "--timeout=60s", "crd/gkmcaches.gkm.io", "crd/gkmcachenodes.gkm.io"
-        )
+        cluster.until_kinds_established()
         cluster.apply([namespace(NAMESPACE)])
         cluster.until(lambda: cluster.exists("serviceaccount", "default", NAMESPACE), "the service account")
         # The controller-manager would delete pods of nodes that do not answer.

@@ -189,6 +189,18 @@ class Cluster:
         """Tell whether the object is there."""
         return bool(self.objects.get(kind, name, namespace))
 
+    def until_kinds_established(self) -> None:
+        """Wait until the API server serves the kind of each CustomResourceDefinition.
+
+        `kubectl wait` would end with an error where a definition has no conditions yet.
+        """
+
+        def established() -> bool:
+            found = self.objects.every("customresourcedefinitions")
+            return all(_is_established(one.get("status", {})) for one in found)
+
+        self.until(established, "the kinds to be established")
+
     def until(self, probe: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
         """Wait for a condition; when it never comes, the message holds the last lines of every log.
 
@@ -201,3 +213,8 @@ class Cluster:
             processes = [*self.control_plane.processes, *(self.node.processes if self.node else [])]
             tails = "\n".join(f"{process.name}:\n{process.tail()}" for process in processes)
             raise TimeoutError(f"{late}\n{tails}") from late
+
+
+def _is_established(status: Mapping[str, Any]) -> bool:
+    conditions = status.get("conditions") or []
+    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)

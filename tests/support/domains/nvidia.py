@@ -67,7 +67,7 @@ class NvidiaController:
 def install(cluster: Cluster, source: Path) -> None:
     """Apply the definitions, the device classes, the namespace of the driver and its accounts."""
     cluster.apply(source / CRDS)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(source / CRDS))
+    cluster.until_kinds_established()
     cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}, *_objects()])
 
 

@@ -15,7 +15,7 @@ CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
 def install(cluster: Cluster) -> None:
     """Apply crds/ and wait until the API server serves them; idempotent."""
     cluster.apply(ROOT / "crds")
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+    cluster.until_kinds_established()
 
 
 def install_agents_rights(cluster: Cluster) -> None:

@@ -191,7 +191,7 @@ def install_topology_kinds(cluster: Cluster) -> None:
         names["plural"] = {"HyperNode": "hypernodes", "Topology": "topologies"}[names["kind"]]
         definition["metadata"]["name"] = f"{names['plural']}.{group}"
     cluster.apply(definitions)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    cluster.until_kinds_established()
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from support.sigstore.key_signatures import Flaw, SigningKey, sign_bundle, sign_
 ROOT = Path(__file__).resolve().parents[3]
 MAIN = ("-m", "gkm_operator.main")
 HURRIED = ("-P", str(Path(__file__).with_name("hurried.py")))
+SHORT_LEASE = (*HURRIED, "--short-lease")
+"""For leaders that a test kills; a leader that must not end has the lease that ships."""
 SIZE = 4096
 _SUMMARY = json.dumps({"targets": [{"backend": "cuda", "arch": "90", "warp_size": 32}]})
 LABELS = {"cache.triton.image/summary": _SUMMARY, "cache.triton.image/cache-size-bytes": str(SIZE)}
@@ -108,7 +110,7 @@ def node(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | No
 def deployed(cluster: Cluster) -> None:
     """Put crds/ and what the processes need of deploy/base into a cluster, without pods; wait until it is in force."""
     cluster.apply(ROOT / "crds")
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+    cluster.until_kinds_established()
     cluster.apply(ROOT / "deploy" / "base" / "namespace.yaml")
     left_out = {"Namespace", "ValidatingWebhookConfiguration", "Deployment", "DaemonSet"}
     cluster.apply([document for document in manifests() if document["kind"] not in left_out])

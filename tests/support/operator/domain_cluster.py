@@ -135,7 +135,7 @@ def domain_cluster(directory: Path) -> Iterator[DomainCluster]:
 def install_kinds(cluster: Cluster) -> None:
     """Define the kinds of Grove, of ComputeDomains, and of workloads that own some; wait for all definitions."""
     cluster.apply([*kinds.ALL, *(any_kind(*other) for other in OTHERS)])
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    cluster.until_kinds_established()
 
 
 def documents(name: str) -> list[Json]:

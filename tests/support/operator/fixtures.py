@@ -18,9 +18,7 @@ def gkm_cluster(cluster: Cluster) -> Cluster:
 def kserve(gkm_cluster: Cluster) -> None:
     """The API server knows KServe's kind; KServe itself does not run."""
     gkm_cluster.apply(inference_service_kind())
-    gkm_cluster.kubectl(
-        "wait", "--for=condition=Established", "--timeout=60s", "crd/inferenceservices.serving.kserve.io"
-    )
+    gkm_cluster.until_kinds_established()
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from support.grove import kinds
 from support.host import ports
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS, status_writer
-from support.operator.deployment import HURRIED, component, deployed, operator
+from support.operator.deployment import HURRIED, SHORT_LEASE, component, deployed, operator
 from support.operator.domain_cluster import any_kind
 
 TEAM, SYSTEM = "team", "gkm-system"
@@ -72,7 +72,7 @@ class GroupCluster:
     def install(self) -> None:
         deployed(self.cluster)
         self.cluster.apply([kinds.COMPUTE_DOMAIN, *(any_kind(*group, "PodGroup") for group in POD_GROUPS)])
-        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        self.cluster.until_kinds_established()
         # Without webhooks: admission does not run here.
         left_out = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
         self.cluster.apply([each for each in component("task-groups") if each["kind"] not in left_out])
@@ -80,7 +80,7 @@ class GroupCluster:
         may = ("auth", "can-i", "delete", "computedomains.resource.nvidia.com", f"--as={CONTROLLERS}")
         self.cluster.until(lambda: self.cluster.kubectl(*may).strip() == "yes", "the API server to know the rights")
 
-    def controllers(self, *, second: bool = False) -> Process:
+    def controllers(self, *, second: bool = False, short_lease: bool = False) -> Process:
         """Start the controllers with their account, or `second`, which leads by a lease of its own at the same time."""
         number = next(self._numbers)
         directory = self.directory / f"controllers-{number}"
@@ -90,7 +90,8 @@ class GroupCluster:
         kubeconfig = status_writer(self.cluster) if second else self.cluster.kubeconfig_for(CONTROLLERS)
         words = [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--identity=controllers-{number}"]
         words += [f"--health=127.0.0.1:{ports.free()}", *(["--lease=second"] if second else [])]
-        process = self.stack.enter_context(operator(directory, "controllers", *words, main=HURRIED))
+        main = SHORT_LEASE if short_lease else HURRIED
+        process = self.stack.enter_context(operator(directory, "controllers", *words, main=main))
         self.processes.append(process)
         process.ready(lambda: "task groups synced" in process.log.read_text(), "it knows the groups")
         return process
@@ -98,7 +99,7 @@ class GroupCluster:
     def restarted(self) -> None:
         """Start controllers for the ones that ended, as kubelet does."""
         if self.processes and self.processes[-1].popen.poll() is not None:
-            self.controllers()
+            self.controllers(short_lease=True)
 
     def pool(self, name: str, *templates: Json) -> None:
         """Create a pool, and the templates that it names."""

@@ -1,6 +1,7 @@
-"""`gkm-operator` with shorter waits than it ships with: `python hurried.py COMMAND ARGUMENTS`.
+"""`gkm-operator` with shorter waits than it ships with: `python hurried.py [--short-lease] COMMAND ARGUMENTS`.
 
-For tests whose statement holds for any length of them. What ships is what all other tests run.
+For tests whose statement holds for any length of them. What ships is what all other tests run. The lease is the one
+that ships unless `--short-lease` is given: on a busy machine, two slow answers of an API server end a short one.
 """
 
 import sys
@@ -26,8 +27,10 @@ LOOK_SECONDS = 1.0
 
 if __name__ == "__main__":
     with ExitStack() as stack:
-        stack.enter_context(patch.object(controllers, "Elector", partial(Elector, timing=LEASE)))
-        stack.enter_context(patch.object(controllers, "LEASE_PATIENCE_SECONDS", LEASE_PATIENCE_SECONDS))
+        if sys.argv[1] == "--short-lease":
+            del sys.argv[1]
+            stack.enter_context(patch.object(controllers, "Elector", partial(Elector, timing=LEASE)))
+            stack.enter_context(patch.object(controllers, "LEASE_PATIENCE_SECONDS", LEASE_PATIENCE_SECONDS))
         domains = partial(DomainsController, look_seconds=LOOK_SECONDS)
         stack.enter_context(patch.object(controllers, "DomainsController", domains))
         times = replace(SHIPPED, check_seconds=CHECK_SECONDS)

@@ -41,7 +41,7 @@ def install_topologies(cluster: Cluster) -> None:
 
 def _install(cluster: Cluster, definitions: Path) -> None:
     cluster.apply(definitions)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(definitions))
+    cluster.until_kinds_established()
 
 
 def _policies(path: Path) -> Iterator[Json]:

@@ -47,7 +47,7 @@ def kueue(cluster: Cluster, directory: Path) -> Iterator[Process]:
     (root / "config.json").write_text(json.dumps(_configuration(port, health)))
     source = module_files.source(COMMAND, MODULE)
     cluster.apply(list(_definitions(source, port, authority)))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(source / _DEFINITIONS))
+    cluster.until_kinds_established()
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
     words: list[str | Path] = [
         "chroot",

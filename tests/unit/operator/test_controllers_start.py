@@ -136,7 +136,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
     for resource in (GKMCACHES, CLUSTERGKMCACHES):
         bare.cluster.kubectl("delete", "customresourcedefinition", f"{resource.plural}.gkm.io")
     bare.cluster.apply(ROOT / "crds")
-    bare.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+    bare.cluster.until_kinds_established()
     told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
     assert told["error"] == "RightsMissing"
     assert f'User "{CONTROLLERS}" cannot get resource "customresourcedefinitions"' in told["why"]
