@@ -23,11 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gkm.api.config import Registries, RegistryHost
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry as Client
 from packing_report import Table
 from support.csi.rig import Rig, running_rig
+from support.registry.clients import plain_client
 from support.registry.server import Registry
 from support.triton import installation as triton
 from support.triton.pods import Pod, pulled
@@ -113,7 +112,7 @@ def _image(rig: Rig, registry: Registry, target: str) -> str:
         built = subprocess.run(
             [sys.executable, "-m", "gkm_cli.main", *words], stdout=subprocess.PIPE, check=True, timeout=SECONDS
         )
-    client = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}))
+    client = plain_client(registry.host)
     return pulled(rig, client, Reference.parse(f"{name}@{json.loads(built.stdout)['digest']}")).ref.name
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from statistics import median
 
 from figures import Result
-from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
+from gkm.api.config import Identity, Policy, Verification
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verify import Verifier
+from support.registry.clients import plain_client
 from support.registry.olareg import Olareg
 from support.registry.push import Target
 from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle, push_legacy
@@ -32,7 +33,7 @@ def run() -> Result:
         root = str(sigstore.write_trusted_root(directory))
         by_key = Policy([KEY.public_pem.decode()], tlog="required", trusted_root=root)
         keyless = Policy(identities=[Identity(PERSON.issuer, PERSON.subject)], trusted_root=root)
-        registry = Registry(Registries(hosts={olareg.host: RegistryHost(plain_http=True)}))
+        registry = plain_client(olareg.host)
         cases = {
             "key_bundle": (by_key, _bundle(sigstore, KEY)),
             "key_legacy": (by_key, _legacy(sigstore, KEY)),

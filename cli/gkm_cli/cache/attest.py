@@ -15,18 +15,10 @@ from gkm.images.signing import forms
 from gkm.images.signing.attest import attest as attach
 from msgspec import Struct, field
 
-from gkm_cli.cache.sign import (
-    FulcioOption,
-    KeyFileOption,
-    RekorOption,
-    TokenOption,
-    check_signer,
-    signer_from,
-)
 from gkm_cli.inputs import files
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import RefArgument, RegistryAccess
-from gkm_cli.signers import TrustedRootOption
+from gkm_cli.signing import SigningOptions
 
 MAX_BYTES = MAX_REQUIRED_BYTES // 4 * 3 - (64 << 10)
 """Size of the file: base64 adds a third, certificate and log entry the rest."""
@@ -55,24 +47,19 @@ def attest(
     file: FileArgument,
     *,
     predicate_type: TypeOption = "",
-    key: KeyFileOption = "",
-    identity_token: TokenOption = None,
-    fulcio_url: FulcioOption = "",
-    rekor_url: RekorOption = "",
-    trusted_root: TrustedRootOption = None,
+    options: SigningOptions,
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Sign the statement or predicate in FILE about the digest that REF resolves to now, and attach it."""
-    check_signer(key, identity_token, fulcio_url, rekor_url, trusted_root)
+    options.check()
     raw = files.read_all(file, MAX_BYTES)
     ref = Reference.parse(reference)
     registry = access.registry(ref, mirrored=False)
     pinned = ref.pinned(registry.resolve(ref))
     kind, predicate = _read(raw, files.name(file), predicate_type, pinned)
     _check_readable(forms.statement(pinned, kind, predicate), files.name(file))
-    signer = signer_from(key, identity_token, fulcio_url, rekor_url, trusted_root)
-    stored = attach(registry, pinned, kind, predicate, signer)
+    stored = attach(registry, pinned, kind, predicate, options.signer())
     result = {"digest": pinned.digest, "predicateType": kind, "stored": stored}
     show(result, output, lambda: line(f"{pinned} attested ({kind})"))
 

@@ -3,32 +3,19 @@
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Policy, Registries, RegistryHost, Verification
+from gkm.api.config import Policy, Verification
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry as Client
 from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.verify import Verifier
 from gkm.images.signing import attest
 from gkm.images.signing import keys as signing_keys
 from gkm.images.signing.forms import ImageSigner
 from releasing import signing
-from support.images.matrix import LAYER
-from support.registry.push import Target
+from support.registry.clients import plain_client
 from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
 
 pytestmark = pytest.mark.peers
 KIND = "https://statement.test/v1"
-
-
-@pytest.fixture(params=["olareg", "distribution"])
-def ref(request: pytest.FixtureRequest) -> Reference:
-    """An image in a real registry, with the referrers API or without."""
-    target = Target(str(request.getfixturevalue(request.param).host), "ours/attested")
-    return Reference.parse(f"{target}@{target.image([(request.node.name.encode(), LAYER)])}")
-
-
-def client(ref: Reference) -> Client:
-    return Client(Registries(hosts={ref.registry: RegistryHost(plain_http=True)}))
 
 
 def verified(cosign: Cosign, ref: Reference, kind: str) -> str:
@@ -38,10 +25,10 @@ def verified(cosign: Cosign, ref: Reference, kind: str) -> str:
 
 def test_a_statement_is_attached_once_and_verified_by_its_type(ref: Reference, cosign: Cosign, tmp_path: Path) -> None:
     signer = ImageSigner.by_key(signing_keys.read(str(cosign.private_key), b""))
-    first = attest.attest(client(ref), ref, KIND, {"a": 1}, signer)
-    assert attest.attest(client(ref), ref, KIND, {"a": 1}, signer) == first
-    assert attest.attest(client(ref), ref, KIND, {"a": 2}, signer) != first
-    assert len(attestations(client(ref), ref, KIND)) == 2
+    first = attest.attest(plain_client(ref.registry), ref, KIND, {"a": 1}, signer)
+    assert attest.attest(plain_client(ref.registry), ref, KIND, {"a": 1}, signer) == first
+    assert attest.attest(plain_client(ref.registry), ref, KIND, {"a": 2}, signer) != first
+    assert len(attestations(plain_client(ref.registry), ref, KIND)) == 2
     assert '"payload"' in verified(cosign, ref, KIND)
     with pytest.raises(CosignFailed):
         verified(cosign, ref, "https://other.test/v1")
@@ -52,9 +39,9 @@ def test_a_statement_is_attached_once_and_verified_by_its_type(ref: Reference, c
 
 def test_a_statement_is_no_signature(ref: Reference, cosign: Cosign) -> None:
     signer = ImageSigner.by_key(signing_keys.read(str(cosign.private_key), b""))
-    attest.attest(client(ref), ref, KIND, {"b": 1}, signer)
+    attest.attest(plain_client(ref.registry), ref, KIND, {"b": 1}, signer)
     policy = Policy([cosign.public_key.read_text()])
-    assert not Verifier(Verification(policies=[policy])).verify(client(ref), ref, "team").verified
+    assert not Verifier(Verification(policies=[policy])).verify(plain_client(ref.registry), ref, "team").verified
 
 
 def test_the_files_of_a_release_are_verified_by_one_statement(cosign: Cosign, tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
+from gkm.api.config import Identity, Policy, Verification
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry as Client
 from gkm.images.signatures.verify import Verdict, Verifier
 from support.images import matrix_periods as periods
 from support.images.matrix import ACCEPTED, LAYER, REFUSED, Ground, Row
 from support.peers import require
+from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.registry.server import Registry
 from support.sigstore.cosign import PLAIN, Cosign
@@ -73,7 +73,7 @@ def arguments(row: Row, ground: Ground, directory: Path) -> list[str]:
 
 def ours(image: str, policy: Policy) -> Verdict:
     ref = Reference.parse(image)
-    client = Client(Registries(hosts={ref.registry: RegistryHost(plain_http=True)}))
+    client = plain_client(ref.registry)
     return Verifier(Verification(policies=[policy])).verify(client, ref, "team")
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Registries, RegistryHost, Verification
+from gkm.api.config import Verification
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry as Client
 from gkm.images.signatures.verify import Verifier
 from support.images import policy_controller
 from support.images.matrix import ACCEPTED, REFUSED, Ground, Row
 from support.peers import require
+from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.sigstore.keyless import Flaw
 from support.sigstore.policy_tester import PolicyTester, trust_root
@@ -52,7 +52,7 @@ def host(request: pytest.FixtureRequest) -> str:
 
 def allowed_by_gkm(ground: Ground, row: Row) -> bool | None:
     ref = Reference.parse(f"{ground.target}@{ground.digest}")
-    client = Client(Registries(hosts={ref.registry: RegistryHost(plain_http=True)}))
+    client = plain_client(ref.registry)
     return Verifier(Verification(policies=[ground.policy(row)])).verify(client, ref, "team").verified
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Policy, Registries, RegistryHost, Verification
+from gkm.api.config import Policy, Verification
 from gkm.api.errors import Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
@@ -16,6 +16,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verify import Verifier
+from support.registry.clients import plain_client
 from support.registry.olareg import Olareg
 from support.sigstore.cosign import Cosign
 from support.sigstore.key_signatures import SigningKey
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.peers
 
 @pytest.fixture
 def client(olareg: Olareg) -> Registry:
-    return Registry(Registries(hosts={olareg.host: RegistryHost(plain_http=True)}))
+    return plain_client(olareg.host)
 
 
 def pushed(client: Registry, olareg: Olareg, image: LocalImage, repository: str) -> Reference:

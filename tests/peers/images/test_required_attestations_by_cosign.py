@@ -5,19 +5,17 @@ import json
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Policy, Registries, RegistryHost, Verification
+from gkm.api.config import Policy, Verification
 from gkm.api.policies import PredicateRule, RequiredAttestation
 from gkm.images.build.provenance import CacheBuild, statement
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry as Client
 from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import attest
 from gkm.images.signing import keys as signing_keys
 from gkm.images.signing.forms import ImageSigner
-from support.images.matrix import LAYER
-from support.registry.push import Target
+from support.registry.clients import plain_client
 from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
 
 pytestmark = pytest.mark.peers
@@ -35,17 +33,6 @@ OLD = ("--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload
 FORMS = {"bundle": ("cosign", ()), "legacy": ("cosign", OLD), "cosign 2": ("cosign2", ("--tlog-upload=false",))}
 
 
-@pytest.fixture(params=["olareg", "distribution"])
-def ref(request: pytest.FixtureRequest) -> Reference:
-    """An image in a real registry, with the referrers API or without."""
-    target = Target(str(request.getfixturevalue(request.param).host), "theirs/attested")
-    return Reference.parse(f"{target}@{target.image([(request.node.name.encode(), LAYER)])}")
-
-
-def client(ref: Reference) -> Client:
-    return Client(Registries(hosts={ref.registry: RegistryHost(plain_http=True)}))
-
-
 def attested(cosign: Cosign, ref: Reference, form: str, kind: str, predicate: object) -> None:
     """Attest an image by cosign, in a form."""
     program, options = FORMS[form]
@@ -59,7 +46,7 @@ def attested(cosign: Cosign, ref: Reference, form: str, kind: str, predicate: ob
 def verdict(ref: Reference, cosign: Cosign, expression: str, kind: str = PROVENANCE) -> Verdict:
     required = RequiredAttestation(kind, [PredicateRule(expression)])
     policy = Policy([cosign.public_key.read_text()], attestations=[required])
-    return Verifier(Verification(policies=[policy])).verify(client(ref), ref, "team")
+    return Verifier(Verification(policies=[policy])).verify(plain_client(ref.registry), ref, "team")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -91,10 +78,12 @@ def test_a_provenance_of_ours_is_verified_by_cosign_with_its_rules(
 ) -> None:
     times = [dt.datetime(2026, 1, 2, 3, 4, second, tzinfo=dt.UTC) for second in (5, 9)]
     build = CacheBuild([], DependencyVersions(cuda="12.9"), BUILDER, "1.2.3", *times)
-    image = LocalImage(client(ref).manifest(ref).raw, "", (), {"gkm.io/dependency-version.triton": "3.5.1"})
+    image = LocalImage(
+        plain_client(ref.registry).manifest(ref).raw, "", (), {"gkm.io/dependency-version.triton": "3.5.1"}
+    )
     made = json.loads(statement(ref, image, build))
     signer = ImageSigner.by_key(signing_keys.read(str(cosign.private_key), b""))
-    attest.attest(client(ref), ref, made["predicateType"], made["predicate"], signer)
+    attest.attest(plain_client(ref.registry), ref, made["predicateType"], made["predicate"], signer)
     rego = tmp_path / "policy.rego"
     rego.write_text(
         "package signature\nimport rego.v1\ndefault allow := false\n"

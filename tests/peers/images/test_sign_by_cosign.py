@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
+from gkm.api.config import Identity, Policy, Verification
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry as Client
 from gkm.images.signatures import keys
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import SigstoreService
@@ -17,6 +16,7 @@ from gkm.images.signing.forms import ImageSigner
 from support.images.matrix import LAYER
 from support.images.signers import private_key
 from support.peers import require
+from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
 from support.sigstore.http_services import SigstoreServer, token
@@ -51,12 +51,8 @@ def unsigned(host: str, name: str) -> Reference:
     return Reference.parse(f"{target}@{target.image([(name.encode(), LAYER)])}")
 
 
-def client(ref: Reference) -> Client:
-    return Client(Registries(hosts={ref.registry: RegistryHost(plain_http=True)}))
-
-
 def verdict(ref: Reference, policy: Policy) -> Verdict:
-    return Verifier(Verification(policies=[policy])).verify(client(ref), ref, "team")
+    return Verifier(Verification(policies=[policy])).verify(plain_client(ref.registry), ref, "team")
 
 
 def accepts(cosign: Cosign, ref: Reference, who: list[str], root: Path) -> bool:
@@ -79,7 +75,7 @@ def by_key(directory: Path, key: signing_keys.PrivateKey, *, logged: bool = Fals
 def test_cosign_verifies_a_signature_by_key(other: Cosign, host: str, kind: str, tmp_path: Path) -> None:
     ref = unsigned(host, f"{other.command}-{kind}")
     key = private_key(kind)
-    sign.sign(client(ref), ref, ImageSigner.by_key(key))
+    sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(key))
     assert accepts(other, ref, by_key(tmp_path, key), other.trusted_root)
     assert not accepts(other, ref, by_key(tmp_path, private_key(kind)), other.trusted_root)
     assert verdict(ref, Policy([key.public.pem.decode()])).verified
@@ -92,7 +88,7 @@ def test_cosign_verifies_a_logged_signature_by_key(
     key = private_key()
     root = server.sigstore.write_trusted_root(tmp_path)
     log = Rekor(SigstoreService("Rekor", server.url))
-    sign.sign(client(ref), ref, ImageSigner.by_key(key, log, str(root)))
+    sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(key, log, str(root)))
     offline = ["--offline"] if other.command == "cosign2" else []
     assert accepts(other, ref, [*by_key(tmp_path, key, logged=True), *offline], root)
     assert verdict(ref, Policy([key.public.pem.decode()], tlog="required", trusted_root=str(root))).verified
@@ -103,7 +99,7 @@ def test_cosign_verifies_a_keyless_signature(other: Cosign, host: str, server: S
     root = server.sigstore.write_trusted_root(tmp_path)
     fulcio, log = SigstoreService("Fulcio", server.url), Rekor(SigstoreService("Rekor", server.url))
     signer = keyless.signer(fulcio, str(root), token(ALICE), log)
-    sign.sign(client(ref), ref, signer)
+    sign.sign(plain_client(ref.registry), ref, signer)
     offline = ["--offline"] if other.command == "cosign2" else []
     for subject, good in ((ALICE.subject, True), ("mallory@example.test", False)):
         who = ["--certificate-identity", subject, "--certificate-oidc-issuer", ALICE.issuer, *offline]
@@ -115,12 +111,12 @@ def test_cosign_verifies_a_keyless_signature(other: Cosign, host: str, server: S
 def test_gkm_and_cosign_sign_the_same_image_side_by_side(other: Cosign, host: str, tmp_path: Path) -> None:
     first, second, third = private_key(), keys.load(str(other.public_key)), private_key()
     ref = unsigned(host, f"{other.command}-beside")
-    sign.sign(client(ref), ref, ImageSigner.by_key(first))
+    sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(first))
     old = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
     new = ["--new-bundle-format=true", "--signing-config", str(other.signing_config)]
     for form in (old, new):
         other.run("sign", "--key", str(other.private_key), *form, *PLAIN, "--yes", str(ref))
-    sign.sign(client(ref), ref, ImageSigner.by_key(third))
+    sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(third))
     pems = [key.pem.decode() for key in (first.public, second, third.public)]
     assert verdict(ref, Policy(pems, require="all")).verified
     for pem in pems:

@@ -1,6 +1,7 @@
 """The policies of deploy/examples/admission, against the definitions of Kyverno and policy-controller.
 
-Their processes do not run here; tests/peers/images/test_matrix_by_policy_controller.py asks policy-controller's tester.
+Their webhooks do not run here; tests/peers/images has the verdicts of Kyverno's command line and policy-controller's
+tester.
 """
 
 from pathlib import Path

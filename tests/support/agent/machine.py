@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from gkm.api.config import Registries, RegistryHost
 from gkm.hoststate import pointers
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.registry import Registry
 from support.fakes import nvml_library
 from support.fakes.nvml_library import H100
 from support.images.archives import cache_image
+from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.registry.server import Registry as RealRegistry
 from support.sigstore.key_signatures import SigningKey, sign_bundle
@@ -104,7 +103,7 @@ class Machine:
 def machine_in(root: Path, nvml: Path, registry: RealRegistry) -> Machine:
     """Return a machine whose registry holds a real cache, signed by the key it trusts."""
     key = SigningKey()
-    client = Registry(Registries(hosts={registry.host: RegistryHost(plain_http=True)}))
+    client = plain_client(registry.host)
     digest = push.image(client, Reference.parse(f"{registry.host}/{REPOSITORY}:1"), cache_image())
     sign_bundle(Target(registry.host, REPOSITORY), digest, key)
     return Machine(root, registry, nvml, key, digest)

@@ -6,10 +6,8 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from gkm.api.config import Registries, RegistryHost
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.registry import Registry
 from support.cluster import gkm_objects as objects
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.installation import Installation
@@ -18,6 +16,7 @@ from support.demo.story import Story, StoryBroken, expect
 from support.host.processes import ProcessFailed
 from support.images.archives import cache_image
 from support.peers.missing import Missing
+from support.registry.clients import plain_client
 from support.registry.olareg import Olareg
 from support.sigstore.cosign import Cosign
 
@@ -74,7 +73,7 @@ def tell(story: Story, stack: ExitStack, directory: Path) -> None:
 
 def images_are_made(story: Story, olareg: Olareg, cosign: Cosign) -> tuple[Reference, Reference]:
     """Push the cache twice and sign one of them."""
-    registry = Registry(Registries(hosts={olareg.host: RegistryHost(plain_http=True)}))
+    registry = plain_client(olareg.host)
     image = cache_image()
     signed, unsigned = (Reference.parse(f"{olareg.host}/{NAMESPACE}/{name}:1") for name in ("vector-add", "unsigned"))
     story.tell("a real Triton cache is pushed as an image", lambda: push.image(registry, signed, image) and None)

@@ -8,7 +8,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gkm.api.config import Registries, RegistryHost
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
@@ -17,6 +16,7 @@ from support.cluster import gkm_objects as objects
 from support.cluster.cluster import Cluster
 from support.cluster.installation import Installation
 from support.images.archives import cache_image
+from support.registry.clients import plain_client
 from support.registry.distribution import Distribution
 from support.registry.olareg import Olareg
 from support.sigstore.cosign import Cosign
@@ -52,7 +52,7 @@ class Fleet:
 
     @property
     def registry(self) -> Registry:
-        return Registry(Registries(hosts={self.olareg.host: RegistryHost(plain_http=True)}))
+        return plain_client(self.olareg.host)
 
     def image(self, name: str, *, signed: bool = True, built: LocalImage | None = None) -> Reference:
         """Push an image under a name of its own; return it pinned."""

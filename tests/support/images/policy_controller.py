@@ -1,22 +1,13 @@
 """The ClusterImagePolicies of deploy/examples/admission, for a row of the matrix of signatures."""
 
-from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
-import yaml
+from support.images.admission_examples import policies
 from support.images.matrix import Ground, Row
 from support.sigstore.keyless import Person
 from support.sigstore.policy_tester import TRUST_ROOT
 
-EXAMPLE = Path(__file__).parents[3] / "deploy" / "examples" / "admission" / "policy-controller.yaml"
 Json = dict[str, Any]
-
-
-def documents() -> dict[str, Json]:
-    """Return the policies of the example by their names."""
-    found = yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8"))
-    return {document["metadata"]["name"]: document for document in found}
 
 
 def policy_of(row: Row, ground: Ground) -> Json:
@@ -34,7 +25,7 @@ def policy_of(row: Row, ground: Ground) -> Json:
 
 def with_authority(policy: str, name: str, ground: Ground) -> Json:
     """Return a policy of the example with one of its authorities, for the ground's repository and signers."""
-    found = deepcopy(documents()[policy])
+    found = policies("policy-controller")[policy]
     found["spec"]["images"] = [{"glob": f"{ground.target}**"}]
     (authority,) = (each for each in found["spec"]["authorities"] if each["name"] == name)
     if "key" in authority:

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from gkm.api.config import Registries, RegistryHost
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.registry import Registry
 from gkm.kube.client import connect
 from gkm.kube.resources import NODES
 from support.agent.machine import Machine
@@ -38,6 +36,7 @@ from support.operator.nodes import put
 from support.operator.plans import gpu_node, run
 from support.operator.rights import SYSTEM
 from support.operator.seen import NODE, TEAM
+from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.sigstore.key_signatures import sign_bundle
 
@@ -167,7 +166,7 @@ def _pushed(machine: Machine, tag: str) -> str:
     """Push a signed image that fits no GPU of the machine, or one whose content is no cache."""
     reference = f"{machine.registry.host}/team/{tag}:1"
     image = mcv_image() if tag == "rocm" else image_of_layers(b"no archive")
-    client = Registry(Registries(hosts={machine.registry.host: RegistryHost(plain_http=True)}))
+    client = plain_client(machine.registry.host)
     digest = push.image(client, Reference.parse(reference), image)
     sign_bundle(Target(machine.registry.host, f"team/{tag}"), digest, machine.key)
     return reference

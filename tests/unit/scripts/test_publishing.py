@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Policy, Registries, RegistryHost, Verification
+from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
@@ -18,6 +18,7 @@ from gkm.images.signing.forms import ImageSigner
 from releasing import files, layout, provenance, sbom, signing
 from releasing.publishing import publish
 from support.images.signers import private_key
+from support.registry.clients import plain_client
 from support.registry.server import Registry
 from support.releases.release_files import VERSION, built, release_of
 
@@ -34,7 +35,7 @@ def registry_server() -> Iterator[Registry]:
 
 @pytest.fixture
 def client(registry_server: Registry) -> Client:
-    return Client(Registries(hosts={registry_server.host: RegistryHost(plain_http=True)}))
+    return plain_client(registry_server.host)
 
 
 @pytest.fixture

@@ -8,15 +8,14 @@ from collections.abc import Callable
 
 import pytest
 import yaml
-from gkm.api.config import Registries, RegistryHost
 from gkm.hoststate.pointers import CacheState
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.registry import Registry
 from support.agent.machine import CACHE, REF, Machine, is_ready
 from support.fakes.nvml_library import A100
 from support.host.waiting import until
 from support.images.archives import cache_image
+from support.registry.clients import plain_client
 from support.registry.faults import Fault, status, tampered
 from support.registry.push import Target
 from support.sigstore.key_signatures import SigningKey, sign_legacy
@@ -48,7 +47,7 @@ def test_a_signed_cache_becomes_ready_and_the_node_says_so(machine: Machine) -> 
 
 
 def test_the_old_form_of_a_signature_counts_too(machine: Machine) -> None:
-    client = Registry(Registries(hosts={machine.registry.host: RegistryHost(plain_http=True)}))
+    client = plain_client(machine.registry.host)
     ref = Reference.parse(f"{machine.registry.host}/team/old:1")
     digest = push.image(client, ref, cache_image("old"))
     sign_legacy(Target(machine.registry.host, "team/old"), digest, machine.key)
