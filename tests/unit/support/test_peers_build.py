@@ -25,7 +25,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-FILES_ONLY = {"kai", "kyverno", "volcano"}
+FILES_ONLY = {"kai", "volcano"}
 """Partners whose definitions and policies are used, not their commands."""
 
 
