@@ -19,8 +19,8 @@ from gkm.api.errors import GKMError
 from gkm.hoststate.escaping import escape
 from gkm.images.registries.registry import Registry
 from gkm.images.signing.forms import ImageSigner
-from gkm_cli.cache.sign import by_identity, by_key
 from gkm_cli.credential_helpers import credentials_from_environment
+from gkm_cli.signing import SigningOptions
 from releasing import build as building
 from releasing import contents, files, layout, provenance, sbom, signing, versions
 from releasing.publishing import publish
@@ -170,7 +170,7 @@ def _github(options: argparse.Namespace) -> None:
 
 
 def _signer(options: argparse.Namespace) -> ImageSigner:
-    return by_key(options.key) if options.key else by_identity()
+    return SigningOptions(key=options.key).signer()
 
 
 def _platforms(options: argparse.Namespace) -> tuple[str, ...]:
