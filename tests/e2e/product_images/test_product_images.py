@@ -53,7 +53,9 @@ def test_a_container_never_restarted_and_stays_within_what_it_requests(deployed:
     now, most = (int(deployed.pods.process(part).status(field).removesuffix(" kB")) // MIB for field in RESIDENT)
     print(f"{part}: {now} MiB resident, at most {most}")  # noqa: T201 -- shown by -rP, for people who size nodes
     assert most <= int(container["resources"]["requests"]["memory"].removesuffix("Mi"))
-    assert [status["restartCount"] for status in pod["status"]["containerStatuses"]] == [0]
+    # The last state has the exit code and, by the termination message policy, the last lines of the log.
+    restarts = [(status["restartCount"], status["lastState"]) for status in pod["status"]["containerStatuses"]]
+    assert restarts == [(0, {})]
 
 
 def test_a_signed_cache_becomes_ready_and_a_pod_reads_it_and_cannot_write(fleet: Fleet, namespace: str) -> None:
