@@ -21,7 +21,7 @@ from gkm.kube.resources import NODES as KUBE_NODES
 from support.cluster.cluster import Cluster
 from support.host.processes import Process
 from support.operator.topology import LEVELS, SYSTEM, TOPOLOGY, node, racks
-from support.topology.controllers import HURRIED, LOG, installed
+from support.topology.controllers import CALM, HURRIED, LOG, installed
 from support.topology.object_writer import HyperNodeWriter
 from support.topology.state_checker import Checker, expected, nodes_of, watched
 
@@ -94,10 +94,11 @@ class Lives:
 
 
 @pytest.fixture
-def lives(schedulers: Cluster, tmp_path: Path) -> Iterator[Lives]:
+def lives(request: pytest.FixtureRequest, schedulers: Cluster, tmp_path: Path) -> Iterator[Lives]:
+    """Controllers that are HURRIED, or as the test says."""
     written = HyperNodeWriter(schedulers)
     written.clear()
-    command = installed(schedulers, tmp_path / "gkm", TOPOLOGY, HURRIED)
+    command = installed(schedulers, tmp_path / "gkm", TOPOLOGY, getattr(request, "param", HURRIED))
     schedulers.apply([node(name, labels) for name, labels in NODES.items()])
     with watched(schedulers) as checker:
         labels = {name: dict(own) for name, own in NODES.items()}
@@ -135,6 +136,7 @@ def test_killed_between_any_two_writes_the_tree_is_valid_at_every_moment(lives: 
     assert counts["kills in the middle of a pass"] > KILLS // 2
 
 
+@pytest.mark.parametrize("lives", [CALM], indirect=True, ids=["calm"])
 def test_thirty_percent_of_lost_labels_and_a_kill_meanwhile_change_nothing(lives: Lives) -> None:
     def reports(kind: str, reason: str) -> bool:
         return any((one.type, one.reason) == (kind, reason) for one in lives.status().conditions)
