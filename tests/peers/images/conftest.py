@@ -16,9 +16,15 @@ __all__ = ["built", "layout"]
 
 
 @pytest.fixture(params=["olareg", "distribution"])
-def ref(request: pytest.FixtureRequest) -> Reference:
-    """An image of the test in a real registry, with the referrers API or without."""
-    target = Target(str(request.getfixturevalue(request.param).host), "team/image")
+def host(request: pytest.FixtureRequest) -> str:
+    """A real registry, with the referrers API or without."""
+    return str(request.getfixturevalue(request.param).host)
+
+
+@pytest.fixture
+def ref(request: pytest.FixtureRequest, host: str) -> Reference:
+    """An image of the test."""
+    target = Target(host, "team/image")
     return Reference.parse(f"{target}@{target.image([(request.node.nodeid.encode(), LAYER)])}")
 
 

@@ -4,13 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Identity, Policy, Verification
-from gkm.images.reference import Reference
-from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.api.config import Identity, Policy
 from support.images import matrix_periods as periods
-from support.images.matrix import ACCEPTED, LAYER, REFUSED, Ground, Row
+from support.images.matrix import ACCEPTED, LAYER, REFUSED, Ground, Row, verdict_on
 from support.peers import require
-from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.registry.server import Registry
 from support.sigstore.cosign import PLAIN, Cosign
@@ -48,12 +45,11 @@ def host(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_cosign_and_gkm_reach_the_same_verdict(
     row: Row, signer: Cosign, host: str, server: SigstoreServer, tmp_path: Path
 ) -> None:
-    target = Target(host, f"matrix/{signer.command}-{str(row).strip('.').replace('.', '')}")
+    target = Target(host, f"matrix/{signer.command}-{row.repository}")
     ground = Ground.prepared(target, server.sigstore, tmp_path)
     row.place(ground, row)
-    image = f"{target}@{ground.digest}"
-    assert ours(image, ground.policy(row)).verified is row.accepted
-    assert signer.accepts(image, arguments(row, ground, tmp_path), bundle=row.form == "bundle") is (
+    assert ground.accepted(row) is row.accepted
+    assert signer.accepts(ground.image, arguments(row, ground, tmp_path), bundle=row.form == "bundle") is (
         row.accepted or row.stricter
     )
 
@@ -71,12 +67,6 @@ def arguments(row: Row, ground: Ground, directory: Path) -> list[str]:
     return [*who, *log, *stamped, *offline, "--trusted-root", str(ground.root)]
 
 
-def ours(image: str, policy: Policy) -> Verdict:
-    ref = Reference.parse(image)
-    client = plain_client(ref.registry)
-    return Verifier(Verification(policies=[policy])).verify(client, ref, "team")
-
-
 def unsigned(host: str, name: str) -> str:
     target = Target(host, f"signed/{name}")
     return f"{target}@{target.image([(name.encode(), LAYER)])}"
@@ -91,7 +81,7 @@ def test_a_signature_of_cosign_by_key_is_accepted(  # noqa: PLR0917 -- fixtures 
     sign(signer, image, server, form, ["--key", str(signer.private_key)], logged=tlog == "required", at=tmp_path)
     root = str(server.sigstore.write_trusted_root(tmp_path))
     policy = Policy([str(signer.public_key)], tlog=tlog, trusted_root=root)  # type: ignore[arg-type]
-    verdict = ours(image, policy)
+    verdict = verdict_on(image, policy)
     assert (verdict.verified, [finding.form.partition("-")[0] for finding in verdict.findings]) == (True, [form])
 
 
@@ -102,10 +92,10 @@ def test_a_keyless_signature_of_cosign_is_accepted(
     image = unsigned(host, f"{signer.command}-keyless-{form}")
     sign(signer, image, server, form, ["--identity-token", token(ALICE)], logged=True, at=tmp_path)
     root = str(server.sigstore.write_trusted_root(tmp_path))
-    verdict = ours(image, Policy(identities=[Identity(ALICE.issuer, ALICE.subject)], trusted_root=root))
+    verdict = verdict_on(image, Policy(identities=[Identity(ALICE.issuer, ALICE.subject)], trusted_root=root))
     assert verdict.verified, verdict.message
     assert [(f.form.partition("-")[0], f.signer.identity) for f in verdict.findings] == [(form, ALICE.subject)]
-    stranger = ours(image, Policy(identities=[Identity(ALICE.issuer, "bob@example.test")], trusted_root=root))
+    stranger = verdict_on(image, Policy(identities=[Identity(ALICE.issuer, "bob@example.test")], trusted_root=root))
     assert (stranger.verified, stranger.reason) == (False, "IdentityMismatch")
 
 

@@ -4,16 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Identity, Policy, Verification
+from gkm.api.config import Identity, Policy
 from gkm.images.reference import Reference
 from gkm.images.signatures import keys
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import SigstoreService
-from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import keyless, sign
 from gkm.images.signing import keys as signing_keys
 from gkm.images.signing.forms import ImageSigner
-from support.images.matrix import LAYER
+from support.images.matrix import LAYER, verdict_on
 from support.images.signers import private_key
 from support.peers import require
 from support.registry.clients import plain_client
@@ -40,19 +39,9 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Cosign.create(tmp_path_factory.mktemp(request.param), request.param)
 
 
-@pytest.fixture(params=["olareg", "distribution"])
-def host(request: pytest.FixtureRequest) -> str:
-    """A real registry, with the referrers API or without."""
-    return str(request.getfixturevalue(request.param).host)
-
-
 def unsigned(host: str, name: str) -> Reference:
     target = Target(host, f"ours/{name}")
     return Reference.parse(f"{target}@{target.image([(name.encode(), LAYER)])}")
-
-
-def verdict(ref: Reference, policy: Policy) -> Verdict:
-    return Verifier(Verification(policies=[policy])).verify(plain_client(ref.registry), ref, "team")
 
 
 def accepts(cosign: Cosign, ref: Reference, who: list[str], root: Path) -> bool:
@@ -78,7 +67,7 @@ def test_cosign_verifies_a_signature_by_key(other: Cosign, host: str, kind: str,
     sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(key))
     assert accepts(other, ref, by_key(tmp_path, key), other.trusted_root)
     assert not accepts(other, ref, by_key(tmp_path, private_key(kind)), other.trusted_root)
-    assert verdict(ref, Policy([key.public.pem.decode()])).verified
+    assert verdict_on(str(ref), Policy([key.public.pem.decode()])).verified
 
 
 def test_cosign_verifies_a_logged_signature_by_key(
@@ -91,7 +80,7 @@ def test_cosign_verifies_a_logged_signature_by_key(
     sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(key, log, str(root)))
     offline = ["--offline"] if other.command == "cosign2" else []
     assert accepts(other, ref, [*by_key(tmp_path, key, logged=True), *offline], root)
-    assert verdict(ref, Policy([key.public.pem.decode()], tlog="required", trusted_root=str(root))).verified
+    assert verdict_on(str(ref), Policy([key.public.pem.decode()], tlog="required", trusted_root=str(root))).verified
 
 
 def test_cosign_verifies_a_keyless_signature(other: Cosign, host: str, server: SigstoreServer, tmp_path: Path) -> None:
@@ -105,7 +94,7 @@ def test_cosign_verifies_a_keyless_signature(other: Cosign, host: str, server: S
         who = ["--certificate-identity", subject, "--certificate-oidc-issuer", ALICE.issuer, *offline]
         assert accepts(other, ref, who, root) is good
         named = Policy(identities=[Identity(ALICE.issuer, subject)], trusted_root=str(root))
-        assert verdict(ref, named).verified is good
+        assert verdict_on(str(ref), named).verified is good
 
 
 def test_gkm_and_cosign_sign_the_same_image_side_by_side(other: Cosign, host: str, tmp_path: Path) -> None:
@@ -118,7 +107,7 @@ def test_gkm_and_cosign_sign_the_same_image_side_by_side(other: Cosign, host: st
         other.run("sign", "--key", str(other.private_key), *form, *PLAIN, "--yes", str(ref))
     sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(third))
     pems = [key.pem.decode() for key in (first.public, second, third.public)]
-    assert verdict(ref, Policy(pems, require="all")).verified
+    assert verdict_on(str(ref), Policy(pems, require="all")).verified
     for pem in pems:
         path = tmp_path / "one.pub"
         path.write_text(pem)

@@ -52,7 +52,7 @@ class Site:
             self.names.append(node["metadata"]["name"])
             put(self.api, NODES, node)
 
-    def start(self, name: str, *, short_lease: bool = False) -> Process:
+    def start(self, name: str, *, main: tuple[str, ...] = HURRIED) -> Process:
         directory = self._directory / name
         directory.mkdir()
         account = "system:serviceaccount:gkm-system:gkm-controllers"
@@ -64,7 +64,6 @@ class Site:
             f"--lease={self._directory.name}",
             "--log-level=debug",
         )
-        main = SHORT_LEASE if short_lease else HURRIED
         process = self._stack.enter_context(operator(directory, *arguments, main=main))
         process.ready(lambda: "synced" in process.log.read_text(encoding="utf-8"), "it is synced")
         return process
@@ -198,7 +197,7 @@ def test_leaders_killed_at_any_moment_allocate_no_gpu_twice(site: Site) -> None:
     for domain in range(4):
         site.rack(f"pk{domain}", 2)
     for round_ in range(4):
-        process = site.start(f"leader-{round_}" if round_ else "first", short_lease=True)
+        process = site.start(f"leader-{round_}" if round_ else "first", main=SHORT_LEASE)
         for number in range(3):
             site.ask(f"r{round_}-{number}", 8)
         # The first plan is there: others, and statuses, are on their way.

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from support.operator.deployment import component
+from support.operator.deployment import SHORT_LEASE, component
 from support.operator.group_cluster import (
     CONFIG,
     DOMAIN,
@@ -38,7 +38,7 @@ def leak(place: GroupCluster, name: str, group: str) -> Json:
 
 
 def test_a_leak_of_a_group_that_has_ended_is_found_by_the_next_leader(place: GroupCluster) -> None:
-    process = place.controllers(short_lease=True)
+    process = place.controllers(main=SHORT_LEASE)
     place.pool("leak", CONFIG)
     place.groups("leak", pool="leak")
     place.until_phase("Running", "leak")
@@ -63,7 +63,7 @@ def test_controllers_that_are_killed_at_any_moment_leave_nothing(place: GroupClu
     """Two leaders at once, each killed again and again while groups are created, end and are deleted."""
     chance = random.Random(3)
     place.controllers().stop(30)  # the pool is parsed by somebody
-    processes = [place.controllers(short_lease=True), place.controllers(second=True, short_lease=True)]
+    processes = [place.controllers(main=SHORT_LEASE), place.controllers(second=True, main=SHORT_LEASE)]
     place.pool("killed", *FIVE)
     names = [f"killed-{number}" for number in range(24)]
     place.groups(*names[:12], pool="killed")
@@ -77,7 +77,7 @@ def test_controllers_that_are_killed_at_any_moment_leave_nothing(place: GroupClu
             place.end(*names[:8], phase="Failed")
         if step == 5:
             place.delete(*names[8:16])
-        processes[number] = place.controllers(second=number == 1, short_lease=True)
+        processes[number] = place.controllers(second=number == 1, main=SHORT_LEASE)
     place.end(*names[16:])
 
     def all_ended() -> bool:
@@ -96,7 +96,7 @@ def test_controllers_that_are_killed_at_any_moment_leave_nothing(place: GroupClu
 
 def test_an_api_server_that_goes_away_in_the_middle_leaves_nothing(place: GroupCluster) -> None:
     """A leader that could not renew its lease meanwhile ends, and another follows."""
-    place.controllers(short_lease=True)
+    place.controllers(main=SHORT_LEASE)
     place.pool("away", *FIVE)
     names = [f"away-{number}" for number in range(12)]
     place.groups(*names, pool="away")

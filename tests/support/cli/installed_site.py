@@ -29,6 +29,7 @@ from support.chart.release import Release
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import cache, namespace
+from support.kube import our_kinds
 from support.sigstore.key_signatures import SigningKey
 
 SYSTEM, TEAM, NODE, DIGEST = "gkm-system", "ml-apps", "gpu-node-a", f"sha256:{'a' * 64}"
@@ -144,8 +145,7 @@ def installed(directory: Path) -> Iterator[InstalledSite]:
     """Install GKM with one node, one cache on it, and a user who may read."""
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster.start(directory))
-        cluster.apply(CRDS)
-        cluster.until_kinds_established()
+        our_kinds.install(cluster)
         # Before the webhook, which no process answers.
         cluster.apply([namespace(TEAM), cache("llama", TEAM, IMAGE)])
         cluster.until(lambda: cluster.exists("serviceaccount", "default", TEAM), "the service account")

@@ -12,12 +12,12 @@ from typing import Any
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
+from support.kube import our_kinds
 
 Json = dict[str, Any]
 NAMESPACE, NODE = "ml-apps", "node-a"
 DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 NOW = "2026-11-23T12:00:00Z"
-CRDS = Path(__file__).resolve().parents[3] / "crds"
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> Json:
@@ -163,9 +163,7 @@ class WhySite:
 def why_site(directory: Path) -> Iterator[WhySite]:
     """Start an API server with our kinds and one namespace."""
     with Cluster.start(directory) as cluster:
-        for path in sorted(CRDS.glob("*.yaml")):
-            cluster.kubectl("apply", "--server-side", "-f", str(path))
-        cluster.until_kinds_established()
+        our_kinds.install(cluster)
         cluster.apply([namespace(NAMESPACE)])
         cluster.until(lambda: cluster.exists("serviceaccount", "default", NAMESPACE), "the service account")
         # The controller-manager would delete pods of nodes that do not answer.

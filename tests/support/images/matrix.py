@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gkm.api.config import Identity, Policy
+from gkm.api.config import Identity, Policy, Verification
+from gkm.images.reference import Reference
+from gkm.images.signatures.verify import Verdict, Verifier
+from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.registry.store import OCI_INDEX
 from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle, push_legacy
@@ -49,6 +52,14 @@ class Ground:
     def prepared(cls, target: Target, sigstore: Sigstore, directory: Path) -> "Ground":
         image, other = (target.image([(name.encode(), LAYER)], tag=name) for name in ("image", "other"))
         return cls(target, image, other, sigstore, sigstore.write_trusted_root(directory))
+
+    @property
+    def image(self) -> str:
+        return f"{self.target}@{self.digest}"
+
+    def accepted(self, row: "Row") -> bool | None:
+        """Return whether GKM accepts the image under the policy for a row."""
+        return verdict_on(self.image, self.policy(row)).verified
 
     def policy(self, row: "Row") -> Policy:
         root = str(self.root_of(row))
@@ -103,8 +114,19 @@ class Row:
     def accepted(self) -> bool:
         return not self.says
 
+    @property
+    def repository(self) -> str:
+        """The name in a form that a repository may have."""
+        return str(self).strip(".").replace(".", "")
+
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
+
+
+def verdict_on(image: str, policy: Policy) -> Verdict:
+    """Return GKM's verdict under one policy on an image by its digest."""
+    ref = Reference.parse(image)
+    return Verifier(Verification(policies=[policy])).verify(plain_client(ref.registry), ref, "team")
 
 
 def nothing(ground: Ground, row: Row) -> None:
@@ -175,3 +197,5 @@ REFUSED = (
     Row("log entry of another", "bundle", "key", "key", "about another signature", 1, flaw=Flaw.OTHER_ENTRY),
     Row("log entry of another legacy", "legacy", "person", "person", "another signature", 1, flaw=Flaw.OTHER_ENTRY),
 )
+ATTESTATION = Row("attestation of another type", "bundle", "person", "person", "no signature", 1, flaw=Flaw.OTHER_TYPE)
+"""cosign takes it for a signature."""

@@ -13,6 +13,7 @@ import yaml
 from support.cluster.cluster import Cluster
 from support.cluster.policies import until_policies_hold
 from support.host.processes import Process
+from support.kube import our_kinds
 from support.registry.push import Target
 from support.registry.server import Registry
 from support.sigstore.key_signatures import Flaw, SigningKey, sign_bundle, sign_legacy
@@ -109,8 +110,7 @@ def node(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | No
 
 def deployed(cluster: Cluster) -> None:
     """Put crds/ and what the processes need of deploy/base into a cluster, without pods; wait until it is in force."""
-    cluster.apply(ROOT / "crds")
-    cluster.until_kinds_established()
+    our_kinds.install(cluster)
     cluster.apply(ROOT / "deploy" / "base" / "namespace.yaml")
     left_out = {"Namespace", "ValidatingWebhookConfiguration", "Deployment", "DaemonSet"}
     cluster.apply([document for document in manifests() if document["kind"] not in left_out])

@@ -80,7 +80,7 @@ class GroupCluster:
         may = ("auth", "can-i", "delete", "computedomains.resource.nvidia.com", f"--as={CONTROLLERS}")
         self.cluster.until(lambda: self.cluster.kubectl(*may).strip() == "yes", "the API server to know the rights")
 
-    def controllers(self, *, second: bool = False, short_lease: bool = False) -> Process:
+    def controllers(self, *, second: bool = False, main: tuple[str, ...] = HURRIED) -> Process:
         """Start the controllers with their account, or `second`, which leads by a lease of its own at the same time."""
         number = next(self._numbers)
         directory = self.directory / f"controllers-{number}"
@@ -90,7 +90,6 @@ class GroupCluster:
         kubeconfig = status_writer(self.cluster) if second else self.cluster.kubeconfig_for(CONTROLLERS)
         words = [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--identity=controllers-{number}"]
         words += [f"--health=127.0.0.1:{ports.free()}", *(["--lease=second"] if second else [])]
-        main = SHORT_LEASE if short_lease else HURRIED
         process = self.stack.enter_context(operator(directory, "controllers", *words, main=main))
         self.processes.append(process)
         process.ready(lambda: "task groups synced" in process.log.read_text(), "it knows the groups")
@@ -99,7 +98,7 @@ class GroupCluster:
     def restarted(self) -> None:
         """Start controllers for the ones that ended, as kubelet does."""
         if self.processes and self.processes[-1].popen.poll() is not None:
-            self.controllers(short_lease=True)
+            self.controllers(main=SHORT_LEASE)
 
     def pool(self, name: str, *templates: Json) -> None:
         """Create a pool, and the templates that it names."""

@@ -19,6 +19,7 @@ from support.agent.api_gate import Gate
 from support.cluster.cluster import Cluster
 from support.host import pages, ports
 from support.host.processes import Process
+from support.kube import our_kinds
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import ROOT, deployed, operator
 from support.operator.upstream import upstream
@@ -135,8 +136,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
 
     for resource in (GKMCACHES, CLUSTERGKMCACHES):
         bare.cluster.kubectl("delete", "customresourcedefinition", f"{resource.plural}.gkm.io")
-    bare.cluster.apply(ROOT / "crds")
-    bare.cluster.until_kinds_established()
+    our_kinds.install(bare.cluster)
     told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
     assert told["error"] == "RightsMissing"
     assert f'User "{CONTROLLERS}" cannot get resource "customresourcedefinitions"' in told["why"]

@@ -79,9 +79,8 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
         # A client with push access can attach thousands. Verification then fails unless a good one is among the first.
         problem = f"{len(referrers)} artifacts are attached to the image, only the first {MAX_SIGNATURES} were read"
         found.signatures.append(Signature(SignatureForm.BUNDLE, problem=problem))
-    for layer in (found.try_read(SignatureForm.LEGACY, partial(layers_in_tag, registry, legacy_tag(ref))) or [])[
-        :MAX_SIGNATURES
-    ]:
+    layers = found.try_read(SignatureForm.LEGACY, partial(layers_in_tag, registry, legacy_tag(ref))) or []
+    for layer in layers[:MAX_SIGNATURES]:
         found.add(SignatureForm.LEGACY, partial(legacy, registry, ref, layer))
     return found
 
