@@ -34,7 +34,7 @@ setup: $(VENV)/.done ## .venv with everything installed, ours in editable form
 $(VENV)/.done: requirements.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV)
 
-check: setup ## format, lint, types, layers, unit and contract tests: three minutes
+check: setup ## format, lint, types, layers, unit and contract tests: three to ten minutes
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy core agent csi operator cli scripts tests bench
