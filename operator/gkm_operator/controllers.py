@@ -4,6 +4,7 @@ import argparse
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
+from gkm.api import msgspec_warmup
 from gkm.api.config import Config
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.client import connect
@@ -87,6 +88,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     )
     health = HealthServer(arguments.health, lambda: caches.synced)
     metrics.READY.labels(PROGRAM).set_function(lambda: caches.synced)
+    msgspec_warmup.warm_up()
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:

@@ -14,7 +14,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from gkm.api import config as config_file
-from gkm.api import msgspec_warmup
 from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser, print_line
@@ -53,9 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        run = _command(arguments.command)
-        msgspec_warmup.warm_up()
-        return run(arguments, config, stop)
+        return _command(arguments.command)(arguments, config, stop)
     except ModuleNotFoundError:
         raise  # gkm_operator.__main__ prints what to install
     except Exception as error:  # noqa: BLE001 -- every error ends the process

@@ -134,16 +134,24 @@ def test_mounts_made_in_a_pod_reach_the_node(node_cluster: Cluster) -> None:
 def machine() -> dict[str, object]:
     """Return what a node could leave behind, other than its own directory."""
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    places = [place for place in PLACES if Path(place).exists()]
     return {
         "mounts": Path("/proc/self/mountinfo").read_text(),
         "links": re.findall(r"^\d+: (\S+):", links, re.MULTILINE),
         "firewall": firewall(),
-        "cgroups": sorted(str(path) for path in Path("/sys/fs/cgroup").glob("**/k8s.io*")),
-        "files": sorted(str(path) for place in places for path in (Path(place), *Path(place).rglob("*"))),
+        "cgroups": [path for path in files_below("/sys/fs/cgroup") if "/k8s.io" in path],
+        "files": files_below(*PLACES),
         "sysctls": [(Path("/proc/sys") / name).read_text() for name in SYSCTLS],
         "processes": processes("containerd", "kubelet", "runc"),
     }
+
+
+def files_below(*places: str) -> list[str]:
+    """Return the directories and what is in them; what is removed meanwhile may be missing (os.walk ignores it)."""
+    found = []
+    for place in places:
+        for directory, directories, files in os.walk(place):
+            found += [directory, *(f"{directory}/{name}" for name in (*directories, *files))]
+    return sorted(set(found))
 
 
 def processes(*names: str) -> list[str]:

@@ -1,5 +1,9 @@
-"""Logs of every process: one event a line, as JSON, on standard error. No request, which may contain a secret."""
+"""Logs of every process: one event a line, as JSON, on standard error. No request, which may contain a secret.
 
+Only a crash of native code writes other lines there: where each thread was, without any value.
+"""
+
+import faulthandler
 import json
 import logging
 import sys
@@ -49,3 +53,5 @@ def configure(level: str = "info") -> None:
     root.setLevel(level.upper())
     # It warns about every idle connection that a server closed, which is normal for a connection pool.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
+from gkm.api import msgspec_warmup
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
 from gkm.images.registries.transport import TransportLimits
@@ -20,6 +21,8 @@ from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
 
 if TYPE_CHECKING:
+    from gkm.kube.api import Api
+
     from gkm_operator.admission.workloads import WorkloadReviews
 
 PROGRAM = "gkm-operator-admission"
@@ -45,8 +48,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     images = CheckedImages.of(config, limits, seconds=request_seconds)
     verdicts = VerdictCache(images, images.verifier.stamp)
     validator = ImageValidator(verdicts, config.verification.mode, config.registries, seconds=arguments.budget)
-    rotation = None
+    rotation, api = None, None
     if arguments.self_signed:
+        api = _connect(arguments)
         directory = Path(arguments.self_signed)
         rotation = Rotation(directory, [name for name in arguments.tls_names.split(",") if name], times)
         certificate, key = directory / issue.CERTIFICATE, directory / issue.KEY
@@ -67,21 +71,17 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
         server.ready.set()
         _LOG.info("serving", extra=fields(port=server.port, mode=config.verification.mode))
 
+    msgspec_warmup.warm_up()  # all modules are imported now, and no thread runs yet
     server.start()
     try:
         health.start()
         # It is ready without these: caches need none, and the reviewers of workloads wait for them themselves.
         if workloads is not None:
             workloads.start()
-        if rotation is None:
+        if rotation is None or api is None:
             ready()
             stop.wait()
         else:
-            # Imported only here: with cert-manager's certificates the process needs no API access, and saves the
-            # client's memory.
-            from gkm.kube.client import connect  # noqa: PLC0415
-
-            api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
             # Until the API server trusts the CA it rejects this process's responses, so the process is not ready
             # before.
             rotation.run(api, arguments.webhook_configuration, stop, ready)
@@ -93,9 +93,16 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     return 0
 
 
+def _connect(arguments: argparse.Namespace) -> "Api":
+    # With cert-manager's certificates the process needs no API access, and saves the client's memory.
+    from gkm.kube.client import connect  # noqa: PLC0415
+
+    return connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
+
+
 def _workloads(arguments: argparse.Namespace, config: Config) -> "WorkloadReviews | None":
     if not (arguments.domains or arguments.task_groups or arguments.pod_caches):
         return None
-    from gkm_operator.admission.workloads import WorkloadReviews  # noqa: PLC0415 -- as in run
+    from gkm_operator.admission.workloads import WorkloadReviews  # noqa: PLC0415 -- as in _connect
 
     return WorkloadReviews(arguments, config)

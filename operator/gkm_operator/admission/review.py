@@ -3,7 +3,7 @@
 import base64
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from gkm.api.meta import GROUP
@@ -26,7 +26,7 @@ MAX_PROBLEMS = 4
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """The errors of decoding bytes of any shape."""
 
-R = TypeVar("R", bound="AdmissionRequest")
+R = TypeVar("R", bound="AdmissionReview")
 
 Word = Annotated[str, Meta(max_length=253)]
 """The longest name that Kubernetes allows. Megabytes would stay in memory as long as a registry is slow, and go to the
@@ -117,12 +117,17 @@ class ReviewRequest(AdmissionRequest, frozen=True):
             return None
 
 
-class AdmissionReview(Struct, Generic[R], rename="camel"):
-    """A review of requests of one type."""
+class AdmissionReview(Struct, rename="camel"):
+    """A review. A subclass for each type of request adds it; msgspec_warmup cannot prepare a generic type."""
 
     api_version: str
     kind: str
-    request: R
+
+
+class CacheReview(AdmissionReview):
+    """A review of a cache."""
+
+    request: ReviewRequest
 
 
 class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -150,14 +155,14 @@ def parse(body: bytes | bytearray) -> ReviewRequest:
     Raises:
         ReviewInvalid: the body is not an AdmissionReview for our kinds.
     """
-    request = open_review(body, AdmissionReview[ReviewRequest])
+    request = open_review(body, CacheReview).request
     if request.kind.group != GROUP or request.kind.kind not in CACHE_KINDS:
         raise ReviewInvalid("this webhook reviews GKMCache and ClusterGKMCache only")
     return request
 
 
-def open_review(body: bytes | bytearray, review: type[AdmissionReview[R]]) -> R:
-    """Return the request in a review of a type.
+def open_review(body: bytes | bytearray, review: type[R]) -> R:
+    """Return a review of a type.
 
     Raises:
         ReviewInvalid: the body is not such an AdmissionReview.
@@ -168,7 +173,7 @@ def open_review(body: bytes | bytearray, review: type[AdmissionReview[R]]) -> R:
         raise ReviewInvalid(f"not an AdmissionReview: {str(error)[:200]}") from error
     if (found.api_version, found.kind) != (API_VERSION, "AdmissionReview"):
         raise ReviewInvalid(f"not an AdmissionReview of {API_VERSION}")
-    return found.request
+    return found
 
 
 def encode(uid: str, response: ReviewResponse) -> bytes:

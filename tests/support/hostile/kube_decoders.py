@@ -104,7 +104,7 @@ KUBE = (
     ),
     _object(nvlink_results.PODS, "a test of NVLink"),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
-    Decoder("admission review", review.parse, review.AdmissionReview[review.ReviewRequest], http1.MAX_BODY_BYTES),
+    Decoder("admission review", review.parse, review.CacheReview, http1.MAX_BODY_BYTES),
     *(
         _object(resource, "admission")
         for resource in (
@@ -122,7 +122,7 @@ KUBE = (
     Decoder(
         "envelope of a workload",
         lambda text: workloads.open_envelope(text, "", "Pod"),
-        review.AdmissionReview[workloads.Envelope],
+        workloads.EnvelopeReview,
         http1.MAX_BODY_BYTES,
     ),
     *(

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Event
 
-from gkm.api import config, msgspec_warmup
+from gkm.api import config
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser
 from gkm_operator.admission import command
@@ -28,7 +28,6 @@ def main() -> int:
     logs.configure("info")
     arguments = parser.parse_args()
     loaded = config.load(arguments.config)
-    msgspec_warmup.warm_up()
     return command.run(arguments, loaded, stop, TERMS)
 
 

@@ -1,7 +1,12 @@
-"""Threads that read one msgspec type for the first time at the same moment: each thread finishes and succeeds."""
+"""Threads that decode one msgspec type for the first time at the same moment: each thread finishes and succeeds."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+from support.host import prepared_types
 
 READING = """
 import sys, threading
@@ -36,3 +41,39 @@ def test_threads_that_read_a_type_at_once_all_read_it() -> None:
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout) == (0, "read read read read\n"), done.stderr
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    """A cluster that does not answer."""
+    path = tmp_path / "kubeconfig"
+    cluster, context = {"server": "http://127.0.0.1:1"}, {"cluster": "c", "user": "u"}
+    content = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": context}],
+        "current-context": "c",
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gkm_operator.main controllers --health=127.0.0.1:0",
+        (
+            "gkm_operator.main admission --listen=127.0.0.1:0 --health=127.0.0.1:0 --self-signed={0}/tls"
+            " --webhook-configuration=mutating/x --domains=on --task-groups=on --pod-caches=on"
+        ),
+        "gkm_agent.main --state={0}/state --run={0}/run --node=n",
+    ],
+    ids=["controllers", "admission", "agent"],
+)
+def test_every_type_of_a_process_is_prepared_before_its_threads_start(
+    words: str, tmp_path: Path, kubeconfig: Path
+) -> None:
+    command = [sys.executable, prepared_types.__file__, *words.format(tmp_path).split(), f"--kubeconfig={kubeconfig}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"at the first thread": [], "later": []}
