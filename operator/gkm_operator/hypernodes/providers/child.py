@@ -15,6 +15,7 @@ from contextlib import suppress
 from threading import Event as Flag
 from threading import Thread, Timer
 
+from gkm.api import msgspec_warmup
 from gkm.topology.providers import Provider, ProviderFailed, ProviderStopped
 
 from gkm_operator.hypernodes.providers import registry
@@ -54,6 +55,7 @@ def _run(start: Start, connection: ControllerConnection) -> None:
         resource.setrlimit(limit, (value, value))
     os.nice(_NICE)
     connection.view.written = start.written
+    msgspec_warmup.warm_up()  # threads of the provider may read the view
     provider = registry.factory(start.name, start.path)(start.config, start.credentials)
     if stale := getattr(provider, "stale_seconds", 0.0):
         connection.send(FromChild(stale_seconds=stale))
