@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -48,11 +49,11 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     images = CheckedImages.of(config, limits, seconds=request_seconds)
     verdicts = VerdictCache(images, images.verifier.stamp)
     validator = ImageValidator(verdicts, config.verification.mode, config.registries, seconds=arguments.budget)
-    rotation, api = None, None
+    renew_until_stop = None
     if arguments.self_signed:
-        api = _connect(arguments)
         directory = Path(arguments.self_signed)
         rotation = Rotation(directory, [name for name in arguments.tls_names.split(",") if name], times)
+        renew_until_stop = partial(rotation.run, _connect(arguments), arguments.webhook_configuration, stop)
         certificate, key = directory / issue.CERTIFICATE, directory / issue.KEY
     else:
         certificate, key = Path(arguments.tls_cert), Path(arguments.tls_key)
@@ -78,13 +79,13 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
         # It is ready without these: caches need none, and the reviewers of workloads wait for them themselves.
         if workloads is not None:
             workloads.start()
-        if rotation is None or api is None:
+        if renew_until_stop is None:
             ready()
             stop.wait()
         else:
             # Until the API server trusts the CA it rejects this process's responses, so the process is not ready
             # before.
-            rotation.run(api, arguments.webhook_configuration, stop, ready)
+            renew_until_stop(ready)
     finally:
         server.close()
         if workloads is not None:

@@ -9,6 +9,7 @@ import ast
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import threading
@@ -31,15 +32,18 @@ def _unprepared() -> list[str]:
 
 
 def _imported_in_functions(main: str) -> Iterator[str]:
-    """Yield what functions of the loaded modules import; those of `main` import what the command line chooses."""
+    """Yield what functions of the loaded modules import, modules or what they define.
+
+    Not those of `main`, which import what the command line chooses.
+    """
     for name, module in list(sys.modules.items()):
         if not name.startswith(OURS) or name == main or name in OF_OTHER_PROCESSES or module.__file__ is None:
             continue
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         for function in (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)):
             for found in ast.walk(function):
-                if isinstance(found, ast.ImportFrom) and found.module and found.module.startswith(OURS):
-                    yield found.module
+                if isinstance(found, ast.ImportFrom) and f"{found.module}.".startswith(OURS):
+                    yield from (f"{found.module}.{alias.name}" for alias in found.names)
 
 
 def run(main: str, arguments: list[str]) -> dict[str, list[str]]:
@@ -66,7 +70,7 @@ def run(main: str, arguments: list[str]) -> dict[str, list[str]]:
         program.main()
     signal.alarm(0)  # the agent sets one when it ends
     for name in _imported_in_functions(main):
-        importlib.import_module(name)
+        pkgutil.resolve_name(name)
     return found | {"later": _unprepared()}
 
 

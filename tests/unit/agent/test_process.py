@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from gkm.hoststate import counters
 from gkm.hoststate.counters import Histogram, NodeCounters
 from gkm.hoststate.pointers import CacheState
@@ -24,6 +23,7 @@ from support.agent.machine import REF, Machine, is_ready
 from support.fakes import nvml_library
 from support.host import ports
 from support.host.waiting import until
+from support.kube import kubeconfigs
 from support.registry.faults import dripping, stalled
 
 DEADLINE = 30
@@ -159,7 +159,7 @@ def _parts(machine: Machine) -> bool:
 
 
 def test_an_api_server_that_is_away_makes_it_unready_and_never_unhealthy(machine: Machine) -> None:
-    kubeconfig = _kubeconfig(machine.root, ports.free())
+    kubeconfig = kubeconfigs.write(machine.root / "kubeconfig", f"http://127.0.0.1:{ports.free()}")
     command = [part for part in machine.command() if part not in {"--static", str(machine.manifests)}]
     with running(machine, "--kubeconfig", str(kubeconfig), command=command) as agent:
         until(lambda: (agent.metric("gkm_api_requests_total", verb="list", code="none") or 0) > 0, "it was asked")
@@ -219,13 +219,3 @@ def _hanging(agent: int) -> list[int]:
     lists = [path.read_text() for path in Path(f"/proc/{agent}/task").glob("*/children")]
     children = [child for listed in lists for child in listed.split()]
     return [int(child) for child in children if "/hangs/libnvidia-ml" in Path(f"/proc/{child}/maps").read_text()]
-
-
-def _kubeconfig(root: Path, port: int) -> Path:
-    path = root / "kubeconfig"
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    value = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context],
-             "users": [{"name": "u", "user": {}}], "current-context": "c"}  # fmt: skip
-    path.write_text(yaml.safe_dump(value))
-    return path

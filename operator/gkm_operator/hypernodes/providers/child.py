@@ -92,12 +92,12 @@ def _fail(connection: ControllerConnection, error: BaseException | None) -> None
     if isinstance(error, ProviderStopped) and connection.stopped.is_set():
         return
     with suppress(OSError):
-        why = str(error) if isinstance(error, ProviderFailed) else f"raised {_place(error)}"
+        why = str(error) if isinstance(error, ProviderFailed) else f"raised {_type_and_line(error)}"
         connection.send(FromChild(failure=why[:MAX_FAILURE]))
     os._exit(FAILED)
 
 
-def _place(error: BaseException | None) -> str:
+def _type_and_line(error: BaseException | None) -> str:
     """Return the type of an exception and the line of code, never its message: that may hold content of the source."""
     frames = traceback.extract_tb(error.__traceback__) if error else []
     line = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119 -- a text

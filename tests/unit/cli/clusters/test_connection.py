@@ -8,12 +8,12 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 from gkm_cli.clusters.connection import connected
 from gkm_cli.clusters.options import ClusterOptions
 from support.cli.command import gkm
+from support.kube import kubeconfigs
 
 SECRET = "s3cr3t-t0k3n"
 
@@ -39,17 +39,6 @@ def refusing() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-
-
-def config(path: Path, server: str, user: dict[str, Any]) -> Path:
-    content = {
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path.write_text(json.dumps(content))
-    return path
 
 
 def failed(path: Path) -> str:
@@ -96,14 +85,14 @@ def test_a_credential_program_that_fails_is_the_cause_of_a_refusal(
     tmp_path: Path, refusing: str, script: str, words: str
 ) -> None:
     program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script]}
-    line = failed(config(tmp_path / "config", refusing, {"exec": program}))
+    line = failed(kubeconfigs.write(tmp_path / "config", refusing, {"exec": program}))
     assert words in line
     assert "the program that the kubeconfig names" in line
     assert len(line) < 600
 
 
 def test_refused_credentials_without_such_a_program_ask_for_a_login(tmp_path: Path, refusing: str) -> None:
-    assert "log in again" in failed(config(tmp_path / "config", refusing, {"token": SECRET}))
+    assert "log in again" in failed(kubeconfigs.write(tmp_path / "config", refusing, {"token": SECRET}))
 
 
 DAY = timedelta(days=1)
@@ -131,7 +120,7 @@ def test_the_time_of_the_api_server_counts(tmp_path: Path, date: Callable[[], st
     server = ThreadingHTTPServer(("127.0.0.1", 0), Dated)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
-        path = config(tmp_path / "config", f"http://127.0.0.1:{server.server_port}", {"token": SECRET})
+        path = kubeconfigs.write(tmp_path / "config", f"http://127.0.0.1:{server.server_port}", {"token": SECRET})
         connection = connected(ClusterOptions(kubeconfig=str(path), context=None))
     finally:
         server.shutdown()

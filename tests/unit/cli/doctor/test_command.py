@@ -14,28 +14,16 @@ from gkm_cli.doctor.runner import Result
 from gkm_cli.output import Output, show
 from support.cli.command import gkm
 from support.host import ports
+from support.kube import kubeconfigs
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "doctor.md"
+USER = {"token": "a-secret-token"}
 HOSTILE = "\x1b[2J\u202e\r\n\x07" + "n" * 3000
-
-
-def kubeconfig(directory: Path, server: str, context: str = "c") -> Path:
-    path = directory / "kubeconfig"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {"token": "a-secret-token"}}],
-        "contexts": [{"name": context, "context": {"cluster": "c", "user": "u"}}],
-        "current-context": context,
-    }
-    path.write_text(json.dumps(content))
-    return path
 
 
 def test_an_api_server_that_is_away_is_one_line(tmp_path: Path) -> None:
     server = f"http://127.0.0.1:{ports.free()}"
-    done = gkm("doctor", "--kubeconfig", kubeconfig(tmp_path, server), "-o", "json")
+    done = gkm("doctor", "--kubeconfig", kubeconfigs.write(tmp_path / "kubeconfig", server, USER), "-o", "json")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the API server does not answer: ")
     assert "check the cluster in the kubeconfig" in done.stderr
@@ -57,7 +45,8 @@ def test_a_file_that_is_no_kubeconfig_is_one_line(tmp_path: Path, content: bytes
 
 @pytest.mark.parametrize("arguments", [["--kubeconfig", "/nowhere"], ["--context", "another"]])
 def test_a_kubeconfig_or_context_that_does_not_exist_is_one_line(tmp_path: Path, arguments: list[str]) -> None:
-    file = ["--kubeconfig", str(kubeconfig(tmp_path, "http://127.0.0.1:1"))] if "--context" in arguments else []
+    path = kubeconfigs.write(tmp_path / "kubeconfig", "http://127.0.0.1:1", USER)
+    file = ["--kubeconfig", str(path)] if "--context" in arguments else []
     done = gkm("doctor", *file, *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "--context" in done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.host import prepared_types
+from support.kube import kubeconfigs
 
 READING = """
 import sys, threading
@@ -43,21 +44,6 @@ def test_threads_that_read_a_type_at_once_all_read_it() -> None:
         assert (done.returncode, done.stdout) == (0, "read read read read\n"), done.stderr
 
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Path:
-    """A cluster that does not answer."""
-    path = tmp_path / "kubeconfig"
-    cluster, context = {"server": "http://127.0.0.1:1"}, {"cluster": "c", "user": "u"}
-    content = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": context}],
-        "current-context": "c",
-    }
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -70,9 +56,8 @@ def kubeconfig(tmp_path: Path) -> Path:
     ],
     ids=["controllers", "admission", "agent"],
 )
-def test_every_type_of_a_process_is_prepared_before_its_threads_start(
-    words: str, tmp_path: Path, kubeconfig: Path
-) -> None:
+def test_every_type_of_a_process_is_prepared_before_its_threads_start(words: str, tmp_path: Path) -> None:
+    kubeconfig = kubeconfigs.write(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "t"})
     command = [sys.executable, prepared_types.__file__, *words.format(tmp_path).split(), f"--kubeconfig={kubeconfig}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
