@@ -12,8 +12,8 @@ export PYTHONPATH := tests
 unexport PYTHONDONTWRITEBYTECODE
 # One order, so that two runs can be compared; SEED=default shuffles anew.
 SEED ?= 1
-PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
-XDIST ?= -n 6
+PYTEST := $(BIN)/python -m pytest -q --randomly-seed=$(SEED)
+XDIST ?= -n 4
 # VERSION, or TAG (v1.2.3) in CI, and what else a release reads of the environment: a recipe never has their text, which
 # make and the shell would expand; whoever may push a tag would run commands by its name.
 RELEASE := $(BIN)/python scripts/release.py
@@ -21,9 +21,13 @@ RELEASE := $(BIN)/python scripts/release.py
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo --preserve-env)
 # Tests with partners wait more than they compute. Each worker has a cluster, one of them the node
 # of this machine (tests/support/host/workers.py).
-SLOW_XDIST ?= -n 3 --dist loadscope --no-loadscope-reorder
+CLUSTER_XDIST ?= -n 3 --dist loadscope --no-loadscope-reorder
+# The partners that `make peers` builds: those of one tier of tests (tests/support/peers/tiers.py).
+TIER ?= partners
+# sudo has another PATH and HOME: partners that are built stay where the user has them.
+TESTBED = env PYTHONPATH=tests GKM_PEERS_CACHE="$${GKM_PEERS_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/gkm/peers}"
 
-.PHONY: help setup check format generate docs lock test demo demo-cluster peers images version release verify-release publish \
+.PHONY: help machine setup toolchain static check format generate docs lock test test-partners test-all demo demo-cluster peers images version release verify-release publish \
   github-release e2e bench gpu gpu-bundle fuzz clean
 
 help: ## what can be done here
@@ -34,12 +38,20 @@ setup: $(VENV)/.done ## .venv with everything installed, ours in editable form
 $(VENV)/.done: requirements.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV)
 
-check: setup ## format, lint, types, layers, unit and contract tests: three to ten minutes
+machine:
+	@scripts/machine $(PYTHON)
+
+toolchain: setup
+	@scripts/go $(VENV)
+
+static: setup ## format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy core agent csi operator cli scripts tests bench
 	$(BIN)/lint-imports --config pyproject.toml | tail -1
-	$(PYTEST) -q $(XDIST) -m "not slow and not peers and not e2e" tests
+
+check: static ## static checks, unit and contract tests: three minutes
+	@GKM_TIER=check $(PYTEST) $(XDIST) -m "not processes and not apiserver and not partners and not heavy" tests/unit tests/contract
 
 format: setup ## rewrite sources in the one format
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
@@ -54,10 +66,10 @@ docs: setup ## the site, in site/: python3 -m http.server --directory site
 lock: ## requirements.lock and requirements/*.lock from pyproject.toml (needs uv)
 	@scripts/lock
 
-peers: setup ## build the real partners once, into a cache outside the repository
-	@$(BIN)/python -m support.peers.build
-	$(BIN)/python -m support.triton.installation
-	$(BIN)/python -m support.torch.installation
+peers: toolchain ## build the real partners of TIER=test, partners or all once, into a cache outside the repository
+	@$(BIN)/python -m support.peers.build --tier $(TIER)
+	if [ $(TIER) != test ]; then $(BIN)/python -m support.triton.installation; fi
+	if [ $(TIER) = all ]; then $(BIN)/python -m support.torch.installation; fi
 
 images: setup ## our container images, built once by the Dockerfiles, into the same cache (root)
 	@$(AS_ROOT) scripts/debian-packages
@@ -82,25 +94,41 @@ publish: setup ## store the images of dist/release in REGISTRY=registry.example/
 github-release: setup ## the files of dist/release as a release of the tag on GitHub (its own gh; GH_TOKEN)
 	@$(RELEASE) github --platforms "$${PLATFORMS:-}" --key "$${KEY:-}"
 
-test: setup ## the whole of it: check, slow tests, real partners, our images, a real node
-	@scripts/debian-packages
-	$(MAKE) --no-print-directory check peers
-	@$(BIN)/python -m support.product_images.build --if-possible
-	$(PYTEST) -q $(SLOW_XDIST) -m "slow or peers or e2e" tests
+test: machine toolchain ## set-up, check, our processes and a real API server, which it builds meanwhile: ten minutes, then five
+	@$(BIN)/python -m support.peers.build --tier test &
+	building=$$!
+	trap 'kill "$$building" 2>/dev/null || true' EXIT
+	$(MAKE) --no-print-directory check
+	wait "$$building"
+	trap - EXIT
+	GKM_TIER=test $(PYTEST) $(CLUSTER_XDIST) -m "(processes or apiserver) and not heavy" tests/contract tests/processes tests/apiserver
+
+test-partners: ## kubelet, containerd, cosign, registries, Triton, our images; attacks and kills (root): half an hour
+	@$(AS_ROOT) scripts/debian-packages
+	$(MAKE) --no-print-directory peers TIER=partners
+	$(AS_ROOT) $(TESTBED) GKM_TIER=partners $(BIN)/python -m support.product_images.build --if-possible
+	$(AS_ROOT) $(TESTBED) GKM_TIER=partners $(PYTEST) $(CLUSTER_XDIST) -m "partners and not heavy" tests
+
+test-all: export GKM_HYPOTHESIS := full
+test-all: export SEED := default
+test-all: ## both, with all examples and in random order; Kueue, Kyverno, torch, releases, soak (root): hours
+	@$(MAKE) --no-print-directory test test-partners
+	$(MAKE) --no-print-directory peers TIER=all
+	$(AS_ROOT) $(TESTBED) GKM_TIER=all $(PYTEST) $(CLUSTER_XDIST) -m heavy tests
 
 demo: setup ## one cache from a registry into a mount on this machine, no cluster
 	@$(BIN)/python -m support.demo.local
 
-demo-cluster: setup peers ## the same in a real Kubernetes with a kubelet and containerd (root)
+demo-cluster: peers ## the same in a real Kubernetes with a kubelet and containerd (root)
 	@scripts/debian-packages
 	$(BIN)/python -m support.demo.cluster
 
-e2e: setup peers ## only the tests that need a real node
+e2e: peers ## only the tests that need a real node (root)
 	@scripts/debian-packages
 	$(BIN)/python -m support.product_images.build --if-possible
-	$(PYTEST) -q -m e2e tests
+	$(PYTEST) -m "not heavy" tests/e2e
 
-bench: setup peers ## figures into build/bench/*.json; one of them with BENCH=name
+bench: peers ## figures into build/bench/*.json; one of them with BENCH=name
 	@scripts/debian-packages skopeo
 	$(BIN)/python bench/run.py $(BENCH)
 

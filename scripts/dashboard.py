@@ -1,6 +1,6 @@
 """The Grafana dashboard of the chart, from a table of panels: scripts/generate.py writes it as JSON.
 
-tests/peers/monitoring runs every expression in a real Prometheus that scrapes real processes.
+tests/partners/monitoring runs every expression in a real Prometheus that scrapes real processes.
 """
 
 import json

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from support.cluster.cluster import Cluster
 from support.host import workers
 from support.operator.fixtures import gkm_cluster
-from support.peers import require
+from support.peers import require, tiers
 from support.registry.distribution import Distribution
 from support.registry.olareg import Olareg
 from support.registry.server import Registry
@@ -19,7 +19,7 @@ from xdist.remote import Producer
 
 __all__ = ["gkm_cluster"]
 
-SLOW = tuple(Path(__file__).parent / name for name in ("crash", "hostile"))
+TESTS = Path(__file__).parent
 
 # Failed statements of the contract show their values, as those of tests do.
 pytest.register_assert_rewrite("support.registry.contract")
@@ -37,9 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark hostile and crash tests as slow, by their directory: `make check` leaves them to `make test`."""
-    if any(item.path.is_relative_to(directory) for directory in SLOW):
-        item.add_marker("slow")
+    """Mark a test with what the tests of its folder need, unless it says itself that it needs more."""
+    marker = tiers.MARKERS.get(item.path.relative_to(TESTS).parts[0])
+    if marker and not any(map(item.get_closest_marker, set(tiers.MARKERS.values()))):
+        item.add_marker(marker)
 
 
 @pytest.hookimpl(trylast=True)
@@ -51,6 +52,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> workers.Groups | None:
     """Distribute the tests with real partners by groups; None leaves it to xdist."""
     return workers.Groups(config, log) if config.getoption("dist") == "loadscope" else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name each test that was left out, below its reason: what a run does not show must not be silent."""
+    reasons: dict[str, list[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
+    for reason, names in sorted(reasons.items()):
+        terminalreporter.section(f"left out, {len(names)} tests: {reason}")
+        for name in sorted(names):
+            terminalreporter.line(name)
+
+
+@pytest.fixture(scope="session")
+def root() -> None:
+    """What a test asks for that only root can do; without root it is left out."""
+    require.root()
 
 
 @pytest.fixture(scope="session")

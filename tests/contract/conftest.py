@@ -16,7 +16,7 @@ def gkm_cluster(cluster: Cluster) -> Cluster:
     return cluster
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.peers)])
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.apiserver)])
 def api(request: pytest.FixtureRequest) -> Api:
     if request.param == "fake":
         return FakeApi()

@@ -121,7 +121,7 @@ def of_objects(api: Api) -> Iterator[Place]:
 IN_PROCESS = ["list", "files", "fake API"]
 
 
-@pytest.fixture(params=[*IN_PROCESS, pytest.param("real API", marks=pytest.mark.peers)])
+@pytest.fixture(params=[*IN_PROCESS, pytest.param("real API", marks=pytest.mark.apiserver)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with ExitStack() as stack:
         match request.param:

@@ -75,7 +75,7 @@ def test_a_bookmark_says_how_far_the_server_is(api: Api, wiped: str, monkeypatch
     assert first.name == f"{wiped}-b"
 
 
-@pytest.mark.peers
+@pytest.mark.apiserver
 def test_cut_at_any_byte_every_event_of_the_real_server_arrives_once_and_in_order(gkm_cluster: Cluster) -> None:
     """The bytes are those of TLS, so that cuts fall into records, chunks and lines alike."""
     name, last = "cut-at-any-byte", 100

@@ -12,13 +12,13 @@ def test_ours(registry: Registry, statement: str) -> None:
     getattr(Contract(registry.host), statement)()
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_olareg(olareg: Olareg, statement: str) -> None:
     getattr(Contract(olareg.host), statement)()
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize("statement", [name for name in STATEMENTS if "referrers" not in name])
 def test_distribution(distribution: Distribution, statement: str) -> None:
     getattr(Contract(distribution.host), statement)()

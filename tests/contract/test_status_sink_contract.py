@@ -88,7 +88,7 @@ def in_kubernetes(api: Api) -> Outside:
     return Outside(lambda: KubernetesStatusSink(api, NODE, lambda: owner), read, refuse)
 
 
-@pytest.fixture(params=["memory", "files", "fake API", pytest.param("real API", marks=pytest.mark.peers)])
+@pytest.fixture(params=["memory", "files", "fake API", pytest.param("real API", marks=pytest.mark.apiserver)])
 def outside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outside]:
     if request.param == "memory":
         yield in_memory()

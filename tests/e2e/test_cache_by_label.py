@@ -3,14 +3,12 @@
 import hashlib
 import json
 
-import pytest
 from gkm.api.pod_caches import INJECTED
 from support.cli.command import gkm
 from support.cluster import gkm_objects as objects
 from support.cluster.gkm_objects import Object
 from support.e2e.fleet import CACHE, Fleet
 
-pytestmark = pytest.mark.e2e
 PATH = "/var/cache/gkm/llama"
 
 

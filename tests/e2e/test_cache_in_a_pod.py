@@ -7,8 +7,6 @@ from support.cluster.gkm_objects import MOUNT
 from support.e2e.fleet import CACHE, Fleet
 from support.images.archives import mcv_image
 
-pytestmark = pytest.mark.e2e
-
 
 def test_a_pod_reads_the_cache_as_it_was_built(fleet: Fleet, namespace: str) -> None:
     fleet.declare("llama", namespace, fleet.image("llama"))

@@ -14,7 +14,6 @@ from support.cluster.gkm_objects import MOUNT, Object
 from support.e2e.fleet import CACHE, Fleet
 from support.e2e.volumes import layout
 
-pytestmark = pytest.mark.e2e
 KERNEL = "add_kernel.cubin"
 SECONDS = 300.0
 """For a step of several processes on a loaded machine."""

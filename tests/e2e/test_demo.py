@@ -7,13 +7,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
 from support.peers import require
 
 NOBODY = 65534
 ROOTS = ("tests", "core", "agent", "csi", "operator", "cli")
-
-pytestmark = pytest.mark.e2e
 
 
 def test_an_unprivileged_user_sees_every_step_with_publish_and_unpublish() -> None:

@@ -6,8 +6,6 @@ import pytest
 from support.cluster.gkm_objects import MOUNT
 from support.e2e.fleet import Fleet
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture(params=["agent", "csi", "controllers"])
 def killed(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[str]:

@@ -15,8 +15,6 @@ from gkm_agent.fabric.neighbors import ARGUMENTS, Neighbors
 from support.host.waiting import until
 from support.peers import require
 
-pytestmark = pytest.mark.e2e
-
 
 @dataclass(frozen=True)
 class End:

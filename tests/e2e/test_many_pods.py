@@ -17,8 +17,6 @@ from support.e2e.volumes import NAMED, PRIVATE, container, layout, left, mounted
 from support.host.processes import Process
 from support.host.waiting import until
 
-pytestmark = pytest.mark.e2e
-
 PODS = int(os.environ.get("GKM_PODS", "30"))
 KILLS = PODS // 2
 CACHES = ("alpha", "beta", "gamma", "delta")

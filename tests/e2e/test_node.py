@@ -20,7 +20,6 @@ from support.node.container_images import BUSYBOX, File, Files
 from support.node.sweep import SYSCTLS
 from support.peers import require
 
-pytestmark = pytest.mark.e2e
 PLACES = (
     "/etc/cni",
     "/opt/cni",

@@ -7,8 +7,6 @@ import pytest
 from support.e2e.fleet import Fleet
 from support.e2e.volumes import ready
 
-pytestmark = pytest.mark.e2e
-
 ROOT = Path(__file__).resolve().parents[2]
 SAID = "driver name csi.gkm.io not found in the list of registered CSI drivers"
 

@@ -19,8 +19,6 @@ from support.e2e.fleet import Fleet
 from support.images.archives import cache_image
 from support.registry.distribution import PASSWORD, USER, Distribution
 
-pytestmark = pytest.mark.e2e
-
 SAMPLE = Path(__file__).parent.parent.parent / "deploy" / "samples" / "pull-secret.yaml"
 SECRET = "registry"
 

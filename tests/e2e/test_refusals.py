@@ -13,8 +13,6 @@ from support.registry.push import Target
 from support.sigstore.cosign import Cosign
 from support.sigstore.key_signatures import Flaw, SigningKey, sign_bundle, sign_legacy
 
-pytestmark = pytest.mark.e2e
-
 WRONG = ["unsigned", "other key", "flipped bundle", "other subject", "flipped legacy"]
 
 

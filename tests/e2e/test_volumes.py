@@ -25,8 +25,6 @@ from support.e2e.volumes import (
     volume,
 )
 
-pytestmark = pytest.mark.e2e
-
 KERNEL = f"{MOUNT}/{min(path.name for path in CACHE.iterdir())}"
 WHO = pytest.mark.parametrize("security", [ROOT, NOT_ROOT], ids=["root", "not-root"])
 ATTEMPTS = [

@@ -21,8 +21,6 @@ from support.e2e.volumes import (
     volume,
 )
 
-pytestmark = pytest.mark.e2e
-
 KEY = min(path.name for path in CACHE.iterdir())
 CACHED = {"cacheName": "llama"}
 FOREVER = "exec sleep 86400"

@@ -3,15 +3,12 @@
 import json
 from typing import Any
 
-import pytest
 from gkm.hoststate import counters
 from gkm.hoststate.layout import Layout
 from support.cli.command import gkm
 from support.cluster.gkm_objects import MOUNT
 from support.e2e.fleet import Fleet
 from support.images.archives import mcv_image
-
-pytestmark = pytest.mark.e2e
 
 
 def steps(fleet: Fleet, pod: str, namespace: str) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SECONDS = float(os.environ.get("GKM_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("GKM_CHAOS_SEED", "1"))
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(SECONDS * 2 + 300)]
+pytestmark = pytest.mark.timeout(SECONDS * 2 + 300)
 NAMESPACE = "chaos"
 STALL_SECONDS = 4.0
 CUTS_A_SECOND = 5.0

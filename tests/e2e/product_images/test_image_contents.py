@@ -8,7 +8,7 @@ from support.peers import require
 from support.product_images import build as product_images
 from support.product_images import unpacked
 
-pytestmark = [pytest.mark.e2e, pytest.mark.images, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.images, pytest.mark.timeout(900)]
 MB = 1_000_000
 LARGEST = {"agent": 100 * MB, "csi": 30 * MB, "operator": 150 * MB}
 """Beyond the base image: the limits of the issue that asked for these images."""

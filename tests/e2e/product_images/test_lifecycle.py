@@ -25,7 +25,7 @@ from support.e2e.traces import in_the_api, on_disk
 from support.e2e.transcript import Transcript
 from support.product_images import build
 
-pytestmark = [pytest.mark.e2e, pytest.mark.images, pytest.mark.own_node, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.images, pytest.mark.own_node, pytest.mark.timeout(900)]
 CACHE, NAMESPACE = "llama", "default"
 """What the quickstart declares."""
 TAG = "4f1c0de"

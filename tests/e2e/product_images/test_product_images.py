@@ -11,7 +11,7 @@ from support.e2e.fleet import Fleet
 from support.e2e.product_images import Deployed
 
 # The first test of them also builds the images, unless they exist.
-pytestmark = [pytest.mark.e2e, pytest.mark.images, pytest.mark.own_node, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.images, pytest.mark.own_node, pytest.mark.timeout(900)]
 UNPRIVILEGED = [part for part in PARTS if part != "gkm-csi"]
 NO_CAPABILITIES = "0" * 16
 FILTERED = "2"

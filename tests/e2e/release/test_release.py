@@ -17,7 +17,7 @@ from support.registry.olareg import Olareg
 from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
 
 # Its images share all layers below our own wheel with those of the other tests.
-pytestmark = [pytest.mark.e2e, pytest.mark.images, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.heavy, pytest.mark.images, pytest.mark.timeout(900)]
 ROOT = product_images.ROOT
 VERSION = "9.8.7"
 SLSA, SPDX = "https://slsa.dev/provenance/v1", "https://spdx.dev/Document/v2.3"

@@ -15,7 +15,6 @@ from support.registry.push import Target
 from support.sigstore.attestations import PROVENANCE, attach, attach_legacy, statement
 from support.sigstore.key_signatures import SigningKey, sign_bundle
 
-pytestmark = pytest.mark.slow
 KEY = SigningKey()
 NUMBERS = [10**15 + number for number in range(9000)]
 

@@ -190,6 +190,7 @@ def send_handshakes(victim: Victim, hostile: Iterator[bytes]) -> None:
             assert b"HTTP" not in read_to_end(peer)
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(900)  # ten thousand connections take minutes on a busy machine
 def test_the_server_serves_others_during_ten_thousand_hostile_requests(tmp_path: Path) -> None:
     assert BATCHES * (BODIES + WIRES + HANDSHAKES) >= 10_000

@@ -77,7 +77,7 @@ class Deployment:
                 "extraVolumes": [{"name": "fake", "hostPath": {"path": str(self._driver), "type": "Directory"}}],
                 "extraVolumeMounts": [{"name": "fake", "mountPath": FAKE_DRIVER, "readOnly": True}],
             },
-            # Tests look at the one process of a part; tests/peers/operator has two that compete.
+            # Tests look at the one process of a part; tests/partners/operator has two that compete.
             "controllers": {"replicas": 1},
             "admission": {"replicas": 1},
         }

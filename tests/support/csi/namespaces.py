@@ -37,11 +37,14 @@ class MountNamespace:
 
 @contextmanager
 def private_namespace() -> Iterator[MountNamespace]:
-    """Make a namespace from which nothing propagates."""
+    """Make a namespace from which nothing propagates.
+
+    It receives unmounts (slave): a private copy of the mounts of a node on this machine would keep them alive.
+    """
     require.root()
     # cat says "ready" when the namespace is there, and ends with our end of the pipe: also when we are killed.
     holder = subprocess.Popen(
-        ["unshare", "--mount", "--propagation", "private", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["unshare", "--mount", "--propagation", "slave", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with holder:
         assert holder.stdin is not None

@@ -1,7 +1,8 @@
 """CustomResourceDefinitions of Grove's kinds and of ComputeDomain, for tests: the shape of the real ones, in our words.
 
 The fields and rules are those of grove.io/v1alpha1 and resource.nvidia.com/v1beta1 (releases v0.4.x). A pod
-specification is preserved as it is; the real definitions check it in full. tests/peers/domains runs with NVIDIA's own.
+specification is preserved as it is; the real definitions check it in full. tests/partners/domains runs with those of
+NVIDIA.
 """
 
 from typing import Any

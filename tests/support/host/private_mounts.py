@@ -10,7 +10,8 @@ from pathlib import Path
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
-_MS_REC_PRIVATE = 0x4000 | 0x40000
+_MS_REC_SLAVE = 0x4000 | 0x80000
+"""Private would keep alive what a node on this machine has mounted: the node's unmounts must arrive here."""
 
 
 def enter() -> None:
@@ -27,7 +28,7 @@ def enter() -> None:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-    _checked(libc.mount(None, b"/", None, _MS_REC_PRIVATE, None))
+    _checked(libc.mount(None, b"/", None, _MS_REC_SLAVE, None))
 
 
 def _checked(result: int) -> None:

@@ -5,19 +5,9 @@ Each worker has partners of its own; a machine has one place for a node.
 
 from xdist.scheduler import LoadScopeScheduling
 
-ON_THIS_MACHINE = (
-    "tests/e2e/",
-    "tests/peers/csi/",
-    "tests/peers/monitoring/",
-    "tests/peers/torch/",
-    "tests/peers/triton/",
-    "tests/hostile/csi/",
-    "tests/crash/csi/",
-    "tests/crash/agent/test_full_disk.py",
-    "tests/crash/agent/test_killed_beside_csi.py",
-)
-"""Tests with mounts run one after another: a mount namespace that begins beside a node keeps alive what it mounted."""
-MATRIX = "tests/peers/images/test_matrix_by_cosign.py"
+ON_THIS_MACHINE = ("tests/e2e/",)
+"""The tests of the one node. Namespaces of other tests receive its unmounts (support.csi.namespaces)."""
+MATRIX = "tests/partners/images/test_matrix_by_cosign.py"
 """Many short tests: at the end, they occupy the workers that have nothing else left."""
 EACH_ALONE = (MATRIX, "tests/hostile/", "tests/crash/agent/", "tests/crash/mounts/", "tests/unit/core/packing/")
 """Tests that share no expensive fixture with their neighbors."""

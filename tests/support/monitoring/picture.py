@@ -1,6 +1,6 @@
 """Draws the dashboard from its JSON, with data of a Prometheus, as SVG: for documentation, without Grafana.
 
-`python -m support.monitoring.picture FILE` starts the processes of tests/peers/monitoring and draws what they did.
+`python -m support.monitoring.picture FILE` starts the processes of tests/partners/monitoring and draws what they did.
 """
 
 import json

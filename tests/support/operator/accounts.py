@@ -182,7 +182,7 @@ class Accounts:
 
 
 def install_topology_kinds(cluster: Cluster) -> None:
-    """Define the kinds that the topology is written to, without the schemas that tests/peers/topology has."""
+    """Define the kinds that the topology is written to, without the schemas that tests/partners/topology has."""
     named = (("topology.volcano.sh", "v1alpha1", "HyperNode"), ("kueue.x-k8s.io", "v1beta1", "Topology"))
     definitions = [any_kind(*one) for one in (*named, ("kai.scheduler", "v1alpha1", "Topology"))]
     for definition in definitions:

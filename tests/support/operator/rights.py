@@ -73,7 +73,7 @@ SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY, *POD_CACHES})
 """Those of deploy/base and of the components, which share some."""
 _OF_ADMISSION = [right for right in TASK_GROUPS if right.account == "gkm-admission"]
 RIGHTS = sorted({*BASE, *DOMAINS, *_OF_ADMISSION, *TOPOLOGY, *POD_CACHES, *granted(sample())})
-"""What the processes use in tests/peers/operator/test_rights_exactly_used.py, and what the sample opens besides.
+"""What the processes use in tests/partners/operator/test_rights_exactly_used.py, and what the sample opens besides.
 
 The controllers use those for group templates in test_task_groups_disturbed.py.
 """

@@ -8,7 +8,7 @@ mistaken for a finished one.
 import argparse
 import fcntl
 import os
-import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from support.peers import tiers
 from support.peers.go_modules import PEERS, Command, Peer
+from support.peers.go_toolchain import find as find_go
+from support.peers.go_toolchain import go
 from support.peers.missing import Missing
 
 KUBEBUILDER = "kubernetes"
 """The peer whose commands KUBEBUILDER_ASSETS may hold, as envtest lays them out."""
 REPORT_EVERY_SECONDS = 30.0
 END_SECONDS = 10.0
-GO_HINT = (
-    "Go is missing: install Go 1.26 (https://go.dev/dl) or point KUBEBUILDER_ASSETS and GKM_PEERS_CACHE at binaries"
-)
 
 
 def cache_directory() -> Path:
@@ -41,8 +41,9 @@ def binary(name: str) -> Path:
 
     Raises:
         Missing: it must be built and there is no Go.
-        RuntimeError: no partner has such a command, or its build failed.
+        RuntimeError: no partner has such a command, its build failed, or it is of a later tier (GKM_TIER).
     """
+    tiers.check(name)
     peer, command = find(name)
     return _provided(peer, command) or _cached(peer, command)
 
@@ -50,7 +51,7 @@ def binary(name: str) -> Path:
 def available(name: str) -> bool:
     """Tell whether `binary(name)` can succeed: it is built, provided, or Go is here to build it."""
     peer, command = find(name)
-    return bool(_provided(peer, command)) or _target(peer, command).exists() or bool(shutil.which("go"))
+    return bool(_provided(peer, command)) or _target(peer, command).exists() or bool(find_go())
 
 
 def find(name: str) -> tuple[Peer, Command]:
@@ -104,14 +105,12 @@ def _locked(path: Path, waiting: str) -> Iterator[None]:
 
 
 def _build(peer: Peer, command: Command, target: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise Missing(GO_HINT)
+    compiler = go()
     # The lock is held, so a temporary file here belongs to a build that was killed.
     temporary = target.with_name(f".{command.name}.building")
     log = target.with_name(f"{command.name}.log")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
-    arguments = [go, "build", *peer.flags, "-o", str(temporary), command.package]
+    arguments = [str(compiler), "build", *peer.flags, "-o", str(temporary), command.package]
     _say(f"building {command.name} ({peer.version(command)})")
     started = time.monotonic()
     with log.open("wb") as output:
@@ -155,14 +154,19 @@ def _say(text: str) -> None:
 def main() -> int:
     """Build the partners or commands that were named, or all of them; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m support.peers.build", description=__doc__)
-    parser.add_argument("names", nargs="*", help="partners or commands; all of them when none is named")
-    names = parser.parse_args().names
+    parser.add_argument("names", nargs="*", help="partners or commands; all of the tier when none is named")
+    parser.add_argument("--tier", default="all", help="the tier of tests (support.peers.tiers); all of them without it")
+    arguments = parser.parse_args()
+    names = arguments.names
+    # The Makefile ends a build in the background by this signal; the compiler ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     started = time.monotonic()
     peers = [Peer.read(directory) for directory in directories()]
     wanted = [(peer, command) for peer in peers for command in peer.commands]
     if unknown := set(names) - {peer.name for peer in peers} - {command.name for _, command in wanted}:
         parser.error(f"no such partner: {', '.join(sorted(unknown))}")
-    chosen = [command.name for peer, command in wanted if not names or {peer.name, command.name} & set(names)]
+    named = [command.name for peer, command in wanted if not names or {peer.name, command.name} & set(names)]
+    chosen = tiers.commands(arguments.tier, named)
     try:
         for name in chosen:
             binary(name)

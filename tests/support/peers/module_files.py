@@ -5,13 +5,11 @@ built from modules alone, or are not needed, is a go.mod without `tool`: only it
 """
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
-from support.peers.build import GO_HINT
 from support.peers.go_modules import PEERS
-from support.peers.missing import Missing
+from support.peers.go_toolchain import go
 
 DOWNLOAD_SECONDS = 300.0
 
@@ -24,10 +22,7 @@ def source(partner: str, module: str) -> Path:
         RuntimeError: Go cannot get the module.
     """
     directory = PEERS / partner
-    go = shutil.which("go")
-    if go is None:
-        raise Missing(GO_HINT)
-    words = [go, "mod", "download", "-json", module]
+    words = [str(go()), "mod", "download", "-json", module]
     done = subprocess.run(words, cwd=directory, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False)
     found = json.loads(done.stdout or "{}")
     if done.returncode or "Dir" not in found:

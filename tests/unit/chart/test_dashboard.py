@@ -1,4 +1,4 @@
-"""The layout of the dashboard. Its expressions: tests/peers/monitoring."""
+"""The layout of the dashboard. Its expressions: tests/partners/monitoring."""
 
 import json
 from itertools import combinations

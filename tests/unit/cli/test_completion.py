@@ -29,7 +29,7 @@ def completed(programs: Path, *words: str) -> tuple[list[str], str]:
     return [candidate.partition("\t")[0] for candidate in candidates], directive
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -44,7 +44,7 @@ def test_kubectl_completes_commands_options_and_values(programs: Path, words: li
     assert completed(programs, *words) == (expected, ":4")
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_without_a_candidate_kubectl_completes_files(programs: Path) -> None:
     assert completed(programs, "cache", "push", "./no")[1] == ":0"
 

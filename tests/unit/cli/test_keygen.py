@@ -1,4 +1,4 @@
-"""`gkm keygen`: the pair signs and verifies with gkm; tests/peers/cli/test_keygen_and_cosign.py has the real cosign."""
+"""`gkm keygen`: the pair signs and verifies with gkm. tests/partners/cli/test_keygen_and_cosign.py has cosign."""
 
 import json
 import os

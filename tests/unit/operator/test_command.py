@@ -95,7 +95,7 @@ def test_a_fatal_error_ends_with_one_line(tmp_path: Path) -> None:
     assert "no configuration of the Kubernetes API" in told["why"]
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_controllers_report_the_missing_kinds(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     # An API server path that serves no kinds of ours: any 404 will do, and every cluster has one.
     kubeconfig = json.loads(Path(str(request.getfixturevalue("cluster").kubeconfig)).read_text(encoding="utf-8"))

@@ -121,7 +121,7 @@ def account(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "gkm-system"}}
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare) -> None:
     """One sequence on one control plane: the messages for a person who installs GKM piece by piece."""
     admin = bare.cluster.kubeconfig
@@ -156,7 +156,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
     assert 'cannot get resource "leases"' in told["why"]
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_a_live_process_waits_for_an_api_server_that_is_away_at_the_start(gkm_cluster: Cluster, tmp_path: Path) -> None:
     token: dict[str, object] = {"token": gkm_cluster.token("gkm-controllers", "gkm-system")}
     health = f"127.0.0.1:{ports.free()}"

@@ -60,7 +60,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_a_sample_pod_runs_on_gpu_nodes_of_a_mixed_cluster(mixed: Cluster) -> None:
     pod = pods()[0]
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]

@@ -7,8 +7,7 @@ import pytest
 from support.host.workers import EACH_ALONE, MATRIX, ON_THIS_MACHINE, group, rank
 
 ROOT = Path(__file__).resolve().parents[3]
-NODE = re.compile(r"mark\.(e2e|own_node)\b")
-MOUNTS = re.compile(r"mark\.(e2e|own_node|mounts)\b")
+NODE = re.compile(r"\bnode_cluster\b|mark\.own_node\b|Cluster\.start\([^)]*node=True")
 
 
 def test_one_worker_runs_all_that_mounts_on_this_machine() -> None:
@@ -16,8 +15,8 @@ def test_one_worker_runs_all_that_mounts_on_this_machine() -> None:
 
 
 def test_one_worker_runs_a_module() -> None:
-    assert group("tests/peers/a/test_x.py::test_y[a::b]") == group("tests/peers/a/test_x.py::test_z")
-    assert group("tests/peers/a/test_x.py::test_y") != group("tests/peers/a/test_w.py::test_y")
+    assert group("tests/partners/a/test_x.py::test_y[a::b]") == group("tests/partners/a/test_x.py::test_z")
+    assert group("tests/partners/a/test_x.py::test_y") != group("tests/partners/a/test_w.py::test_y")
 
 
 @pytest.mark.parametrize("place", EACH_ALONE)
@@ -26,7 +25,7 @@ def test_a_test_that_shares_no_fixture_goes_to_any_worker(place: str) -> None:
 
 
 def test_tests_on_this_machine_begin_first_and_the_matrix_last() -> None:
-    order = [f"{MATRIX}::test_x", "tests/peers/a/test_x.py::test_x", f"{ON_THIS_MACHINE[0]}test_x.py::test_x"]
+    order = [f"{MATRIX}::test_x", "tests/partners/a/test_x.py::test_x", f"{ON_THIS_MACHINE[0]}test_x.py::test_x"]
     assert sorted(order, key=rank) == order[::-1]
 
 
@@ -35,12 +34,7 @@ def test_the_places_are_there(place: str) -> None:
     assert (ROOT / place).exists()
 
 
-def test_every_module_that_needs_the_node_or_mounts_beside_it_is_in_the_group_of_this_machine() -> None:
-    in_check = [ROOT / "tests" / name for name in ("unit", "contract")]
-    modules = [
-        path
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if (NODE if any(map(path.is_relative_to, in_check)) else MOUNTS).search(path.read_text(encoding="utf-8"))
-    ]
+def test_every_module_that_needs_the_node_is_in_the_group_of_this_machine() -> None:
+    modules = [path for path in (ROOT / "tests").rglob("test_*.py") if NODE.search(path.read_text(encoding="utf-8"))]
     assert len(modules) > 5
     assert {group(str(path.relative_to(ROOT))) for path in modules} == {group(ON_THIS_MACHINE[0])}

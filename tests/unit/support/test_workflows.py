@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"(?m)^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text()))
 CALL = re.compile(r"make( [a-z][a-z0-9-]*)+")
-PINNED = re.compile(r"actions/(checkout|upload-artifact|download-artifact)@[0-9a-f]{40}")
+PINNED = re.compile(r"actions/(cache|checkout|setup-go|upload-artifact|download-artifact)@[0-9a-f]{40}")
 RIGHTS = {"publish": {"contents": "write", "id-token": "write"}}
 """Of the jobs that have other rights than to read the repository."""
-EXPRESSION = re.compile(r"\$\{\{ (vars\.[A-Z]+|secrets\.[A-Z_]+|github\.(ref_name|ref|token)) \}\}")
+EXPRESSION = re.compile(r"\$\{\{ (vars\.[A-Z]+|secrets\.[A-Z_]+|github\.(ref_name|ref|token)|hashFiles\([^)]*\)) \}\}")
 RELEASING = {
     "version": "version",
     "release": "build",
@@ -50,6 +50,15 @@ def test_there_is_one_for_changes_and_one_for_releases() -> None:
 def test_each_step_calls_make_or_checks_out(workflow: Path) -> None:
     assert [text for step in steps(workflow) if (text := wrong(step))] == []
     assert any("run" in step for step in steps(workflow))
+
+
+def test_ci_runs_each_tier_in_a_job_and_keeps_the_builds_of_its_partners() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    runs = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
+    assert runs == {"test": ["make test"], "partners": ["make test-partners"], "all": ["make test-all"]}
+    (kept,) = [step["with"] for step in jobs["partners"]["steps"] if "actions/cache@" in step.get("uses", "")]
+    assert kept["path"] == "~/.cache/gkm/peers"
+    assert "modules/*/go.*" in kept["key"]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)

@@ -40,7 +40,7 @@ def kubectl(environment: dict[str, str], *arguments: str) -> tuple[str, str]:
     return seen["current-context"], seen["contexts"][0]["context"].get("namespace") or "default"
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize(
     ("environment", "arguments"),
     [

@@ -1,4 +1,4 @@
-"""The checks of an installation: pure decisions on values of any shape; tests/peers/cli plants each fault for real."""
+"""The checks of an installation: pure decisions on values of any shape. tests/partners/cli plants each fault."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -15,7 +15,7 @@ from support.kube.fake_api import FakeApi
 
 ROLES = Path(__file__).parents[4] / "deploy" / "base" / "users.yaml"
 BY_OTHERS = {
-    # `gkm why` (tests/peers/cli/test_doctor_faults.py reads a pod with this role); the namespace is that of -n.
+    # `gkm why` (tests/partners/cli/test_doctor_faults.py reads a pod with this role); the namespace is that of -n.
     ("get", "pods"),
     ("list", "events"),
     ("get", "csinodes"),

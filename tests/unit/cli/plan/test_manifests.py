@@ -154,7 +154,7 @@ def bound(cluster: Cluster, pods: int) -> Counter[tuple[str, str]]:
     return cluster.until(found, f"{pods} pods to be bound")
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_the_api_server_accepts_the_manifests_as_they_are(cluster: Cluster, workspace: PlanWorkspace) -> None:
     if not cluster.exists("namespace", "ml"):
         cluster.kubectl("create", "namespace", "ml")
@@ -187,7 +187,7 @@ def test_a_spread_constraint_applies_if_a_node_could_take_more_pods(workspace: P
     assert even["labelSelector"] == {"matchLabels": {"batch.kubernetes.io/job-name": made[0]["metadata"]["name"]}}
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_the_scheduler_puts_every_pod_where_the_plan_has_it(scheduling: Cluster, workspace: PlanWorkspace) -> None:
     plan, made = uneven(workspace, "tight")
     join(scheduling, [node(f"tight-{number}", "tight", gpus=12) for number in range(2)])

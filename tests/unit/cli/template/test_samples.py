@@ -1,4 +1,4 @@
-"""The samples that ship render to what their comments say; tests/peers creates them on a real API server."""
+"""The samples that ship render to what their comments say; tests/partners creates them on a real API server."""
 
 from pathlib import Path
 

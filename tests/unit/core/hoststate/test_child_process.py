@@ -76,6 +76,6 @@ def test_a_child_has_only_the_given_environment_and_one_descriptor(monkeypatch: 
     child.end(0, 60)
 
 
-def test_a_program_that_does_not_exist_is_an_error() -> None:
+def test_a_program_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        ChildProcess(("/nonexistent",), {})
+        ChildProcess((str(tmp_path / "absent"),), {})

@@ -13,7 +13,7 @@ from support.packing.checker import problems
 from support.packing.inventories import Shape, generated
 from support.packing.mip import least_cost
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.heavy
 H100 = generated(Shape(nodes=3_600, node_gpus=8), Random(8))
 """200 domains of 18 nodes."""
 NVL72 = generated(Shape(nodes=5_400, node_gpus=4), Random(72))

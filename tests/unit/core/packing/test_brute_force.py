@@ -20,7 +20,7 @@ from support.packing.refusals import binding_level
 
 EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
 many = settings(max_examples=EXAMPLES)
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
 
 
 def agree(case: Case) -> None:

@@ -115,7 +115,7 @@ def test_of_a_refusal_are_told_the_fixes_it_has_or_those_looked_for_with_the_req
     assert explain(inventory, Refusal(Level.DOMAIN, "full", 0, known)).fixes == known
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @some
 @given(st.one_of(cases(), scoped_cases()))
 def test_alternatives_are_the_best_of_their_policies_and_domains_add_up(case: Case) -> None:
@@ -139,7 +139,7 @@ def test_alternatives_are_the_best_of_their_policies_and_domains_add_up(case: Ca
     assert all(use.taken_gpus <= use.free_gpus <= use.total_gpus for use in found.domains)
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @settings(some, max_examples=60)  # each tries every choice of fewer domains
 @given(cases())
 def test_what_fewer_domains_or_blocks_hold_at_most_is_so(case: Case) -> None:
@@ -164,7 +164,7 @@ def test_what_fewer_domains_or_blocks_hold_at_most_is_so(case: Case) -> None:
     assert int(said[0]["most"]) == held
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @some
 @given(st.one_of(cases(), scoped_cases()))
 def test_a_figure_that_does_not_prove_anything_is_not_told_as_a_proof(case: Case) -> None:

@@ -12,7 +12,7 @@ from support.packing.brute import fits, legal_sizes
 from support.packing.cases import Case, cases, scoped_cases
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @settings(max_examples=600)
 @given(st.one_of(cases(), scoped_cases()))
 def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> None:
@@ -20,7 +20,7 @@ def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> Non
     assert RefusalSearch(Inventory.from_nodes(nodes), request).fits(request) == fits(nodes, request)
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @settings(max_examples=200)
 @given(st.one_of(cases(), scoped_cases()))
 def test_overlapping_scopes_that_do_not_cut_through_domains_are_counted_alike(case: Case) -> None:

@@ -17,7 +17,7 @@ from support.packing.fixes import wrong
 
 EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
 many = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
 
 
 def smaller(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

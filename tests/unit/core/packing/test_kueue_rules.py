@@ -35,7 +35,7 @@ def test_where_no_block_suffices_the_largest_then_the_smallest_that_takes_the_re
     assert not best_fit(TREE, Request(18, 1, 1)).complete
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @settings(max_examples=500)
 @given(cases())
 def test_small_runs_take_no_more_blocks_and_in_as_many_no_more_domains(case: Case) -> None:

@@ -42,7 +42,7 @@ def test_a_peer_that_finds_no_domain_is_not_complete() -> None:
     assert not by_text(TREE, Request(12, 4, 12), whole_pods=True).groups.get(A)
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @settings(max_examples=500)
 @given(cases())
 def test_small_runs_take_no_more_domains_than_by_the_rules(case: Case) -> None:

@@ -24,7 +24,7 @@ many = settings(
     max_examples=EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
 
 HERE = Location("r", "c", "b", "d1")
 Loss = tuple[tuple[Node, ...], tuple[Group, ...], Request]

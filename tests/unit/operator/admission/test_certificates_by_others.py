@@ -150,7 +150,7 @@ def _in_our_namespace(found: list[Object], kind: str, name: str) -> Object:
     return dict(one["spec"])
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_with_cert_manager_every_name_fits_the_other(rendered: list[Object]) -> None:
     (hook,) = _one(rendered, "ValidatingWebhookConfiguration", "gkm-caches")["webhooks"]
     annotations = _one(rendered, "ValidatingWebhookConfiguration", "gkm-caches")["metadata"]["annotations"]
@@ -182,7 +182,7 @@ def test_with_cert_manager_every_name_fits_the_other(rendered: list[Object]) -> 
         assert f"{flag}={mount['mountPath']}/{file}" in container["args"]
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_with_cert_manager_nothing_else_changes_and_the_webhook_has_no_rights(
     gkm_cluster: Cluster, rendered: list[Object]
 ) -> None:
@@ -208,7 +208,7 @@ def test_with_cert_manager_nothing_else_changes_and_the_webhook_has_no_rights(
             assert (each == _one(base, *key)) == (key not in changed), key
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_the_cert_manager_component_has_valid_arguments_and_manifests(
     gkm_cluster: Cluster, rendered: list[Object], tmp_path: Path
 ) -> None:
@@ -228,7 +228,7 @@ VARIABLES = {"domains": "GKM_DOMAINS", "task-groups": "GKM_TASK_GROUPS"}
 KINDS = {"domains": domains.KINDS, "task-groups": group_templates.KINDS}
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize(
     "components",
     [
@@ -267,7 +267,7 @@ def test_with_components_every_configuration_gets_a_ca_and_the_pod_its_token(
     assert process.popen.returncode == 0, process.tail()
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize(
     ("component", "lenient"), [("domains", {"/pods"}), ("task-groups", {"/taskgroups", "/taskgroups/pods"})]
 )

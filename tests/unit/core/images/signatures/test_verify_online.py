@@ -191,7 +191,7 @@ def test_a_policy_of_keys_queries_no_log() -> None:
         Policy(["-----BEGIN PUBLIC KEY-----"], tlog_lookup=True)
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 def test_cosign_queries_the_log_too(place: Place, tmp_path: Path) -> None:
     require.peer("cosign2")
     cosign = Cosign(tmp_path, "cosign2")

@@ -141,7 +141,7 @@ def test_labels_that_do_not_match_are_no_key() -> None:
     assert "cannot be used" in refused(text, PASSWORD)
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize("command", ["cosign", "cosign2"])
 @pytest.mark.parametrize("password", ["", "correct horse"])
 def test_the_key_that_cosign_writes_is_read(command: str, password: str, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_the_key_that_cosign_writes_is_read(command: str, password: str, tmp_pat
         signing_keys.read(str(cosign.private_key), b"another")
 
 
-@pytest.mark.peers
+@pytest.mark.partners
 @pytest.mark.parametrize("kind", ["p256", "rsa4096"])
 def test_a_key_that_cosign_has_imported_is_read(kind: str, tmp_path: Path) -> None:
     require.peer("cosign")

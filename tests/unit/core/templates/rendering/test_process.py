@@ -192,8 +192,8 @@ def test_an_answer_without_a_request_replaces_the_child(monkeypatch: pytest.Monk
     child.end()
 
 
-def test_a_program_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    for program in (("/nonexistent",), (sys.executable, "-c", "raise SystemExit(7)")):
+def test_a_program_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for program in ((str(tmp_path / "absent"),), (sys.executable, "-c", "raise SystemExit(7)")):
         monkeypatch.setattr(child_process, "_PROGRAM", program)
         with pytest.raises(RenderingUnavailable, match=r"does not start|status 7"):
             RenderingChild().exchange(b"{}")

@@ -1,4 +1,4 @@
-"""What the answers of an API server mean: kinds, rights and dry runs (the real ones: tests/peers/operator)."""
+"""What the answers of an API server mean: kinds, rights and dry runs (the real ones: tests/partners/operator)."""
 
 from typing import Any
 

@@ -1,0 +1,89 @@
+"""`gkm plan` and `gkm plan unfold` on a real API server: its pages, selectors and rights."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from support.cli.command import gkm
+from support.cli.plan_files import Json, PlanWorkspace, pod, racks
+from support.cli.why_site import NAMESPACE, why_site
+from support.cluster.cluster import Cluster
+from support.peers import require
+
+READER = "reader"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two racks of four nodes; a pod takes five GPUs of gpu-1-0, and the plan llama-1 holds rack0."""
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
+        require.peer(command)
+    directory = tmp_path_factory.mktemp("plan")
+    with why_site(directory) as made:
+        cluster = made.cluster
+        for item in racks(2):
+            create(cluster, item)
+        create(cluster, pod("busy", "gpu-1-0", 5) | {"metadata": {"name": "busy", "namespace": NAMESPACE}})
+        create(cluster, a_plan(directory))
+        cluster.kubectl("apply", "-f", str(Path(__file__).parents[3] / "deploy" / "base" / "users.yaml"))
+        cluster.kubectl("create", "clusterrolebinding", "readers", "--clusterrole=gkm-reader", f"--user={READER}")
+        yield cluster
+
+
+def create(cluster: Cluster, item: Json) -> None:
+    meta = item["metadata"]
+    if item["kind"] == "Pod":
+        item["spec"]["containers"][0]["image"] = "registry.example/image:1"
+    cluster.apply([{key: value for key, value in item.items() if key != "status"}])
+    if item["kind"] == "Node":
+        status = item["status"] | {"capacity": item["status"]["allocatable"]}
+        patch = json.dumps({"status": status})
+        cluster.kubectl("patch", "node", meta["name"], "--subresource=status", "--type=merge", "--patch", patch)
+        # Admission puts one on every new node.
+        cluster.kubectl("patch", "node", meta["name"], "--type=merge", "--patch", '{"spec": {"taints": null}}')
+
+
+def a_plan(directory: Path) -> Json:
+    code, spec = PlanWorkspace(directory).plan()
+    assert code == 0
+    soon = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    fields = ("hash", "inventoryVersion", "policy", "flavor", "gpus", "request", "groups", "metrics")
+    known = {key: spec[key] for key in fields} | {"run": "llama", "number": 1, "expiresAt": soon}
+    metadata = {"name": "llama-1", "namespace": NAMESPACE}
+    return {"apiVersion": "gkm.io/v1alpha1", "kind": "PlacementPlan", "metadata": metadata, "spec": known}
+
+
+def asked(site: Cluster, *arguments: object, user: str = READER) -> subprocess.CompletedProcess[str]:
+    return gkm("plan", *arguments, "--kubeconfig", site.kubeconfig_for(user))
+
+
+def test_a_run_from_flags_is_planned_on_what_pods_and_plans_leave(site: Cluster) -> None:
+    done = asked(site, "--gpus", 24, "--group", 8, "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    assert {group["domain"] for group in result["groups"]} == {"rack1"}
+    # 27 GPUs of rack1 are free, 24 in whole nodes; rack0 is held by the plan.
+    assert result["metrics"]["fragmentation"]["freeGPUs"] == 3
+    more = asked(site, "--gpus", 32, "--group", 8, "-o", "json")
+    assert (more.returncode, json.loads(more.stdout)["largestFeasibleGroups"]) == (3, 3)
+
+
+def test_a_plan_of_the_cluster_is_unfolded(site: Cluster) -> None:
+    done = asked(site, "unfold", "llama-1", "-n", NAMESPACE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "0: gpu-0-0 gpu-0-1\n1: gpu-0-2 gpu-0-3\n"
+
+
+def test_a_plan_that_does_not_exist_is_one_line(site: Cluster) -> None:
+    done = asked(site, "unfold", "llama-7", "-n", NAMESPACE)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: there is no PlacementPlan llama-7 in the namespace {NAMESPACE}; ")
+
+
+def test_without_rights_the_missing_one_is_named(site: Cluster) -> None:
+    done = asked(site, "--gpus", 8, user="stranger")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "missing right: list nodes" in done.stderr

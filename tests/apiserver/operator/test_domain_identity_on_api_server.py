@@ -1,0 +1,121 @@
+"""Who may change by what GKM finds the ComputeDomains that it made, and their owners: the policy, on a real API server.
+
+A domain with another replica, set or owner is excess: GKM or the garbage collector would delete it under its pods.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gkm.kube.client import connect
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import Resource
+from support.cluster.gkm_objects import namespace
+from support.grove.objects import compute_domain, pod_clique_set
+from support.operator.domain_cluster import UID_LABEL, DomainCluster, Json, domain_cluster, job
+from support.operator.domains import DOMAINS, ENROLLED, TEMPLATES
+from support.peers import require
+
+TEAM = "identity"
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000000"}
+RELABELED: dict[str, Json] = {
+    key: {"labels": {key: value}}
+    for key, value in (
+        ("grove.io/podcliqueset-replica-index", "9"),
+        ("grove.io/mnnvl-group", "other"),
+        ("app.kubernetes.io/part-of", "other"),
+        ("gkm.io/compute-domain", "other"),
+        ("gkm.io/written-by", None),
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainCluster]:
+    """A cluster with a domain of a set, used by a pod, and one of a label."""
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
+        require.peer(command)
+    with domain_cluster(tmp_path_factory.mktemp("identity")) as made:
+        made.controllers()
+        made.cluster.apply(namespace(TEAM))
+        made.cluster.apply([pod_clique_set("my-pcs", annotations=ENROLLED, namespace=TEAM), job("one", "train", TEAM)])
+        made.until_names(TEAM, "my-pcs-0", "train")
+        made.make_template("my-pcs-0", TEAM)
+        made.use("my-pcs-0", TEAM)
+        yield made
+
+
+def refusal(account: Path, resource: Resource[Json], name: str, metadata: Json) -> str:
+    """Return why an account may not change an object; "" if it may."""
+    try:
+        connect(str(account)).merge(resource, name, {"metadata": metadata}, TEAM)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+def accounts(place: DomainCluster) -> tuple[Path, Path]:
+    """The administrator, who is in system:masters, and NVIDIA's controller."""
+    return place.cluster.kubeconfig, place.nvidia
+
+
+@pytest.mark.parametrize("name", ["my-pcs-0", "train"])
+@pytest.mark.parametrize("key", RELABELED)
+def test_only_the_controllers_relabel_their_domains(place: DomainCluster, name: str, key: str) -> None:
+    before = place.domain(name, TEAM)["labels"]
+    for account in accounts(place):
+        assert f"change {key} of ComputeDomain {TEAM}/{name}" in refusal(account, DOMAINS, name, RELABELED[key])
+    assert place.domain(name, TEAM)["labels"] == before
+
+
+@pytest.mark.parametrize("name", ["my-pcs-0", "train"])
+def test_only_the_controllers_and_the_garbage_collector_change_owners(place: DomainCluster, name: str) -> None:
+    before = place.domain(name, TEAM)["ownerReferences"]
+    for owners in ([], [OWNER], [*before, OWNER]):
+        for account in accounts(place):
+            said = refusal(account, DOMAINS, name, {"ownerReferences": owners})
+            assert f"change ownerReferences of ComputeDomain {TEAM}/{name}" in said
+    assert place.domain(name, TEAM)["ownerReferences"] == before
+
+
+def test_what_does_not_identify_a_domain_is_free(place: DomainCluster) -> None:
+    finalizers = place.domain("my-pcs-0", TEAM)["finalizers"]
+    for account in accounts(place):
+        for metadata in (
+            {"labels": {"team": "a"}},
+            {"annotations": {"note": "a"}},
+            {"finalizers": [*finalizers, "resource.nvidia.com/computeDomain"]},
+            {"finalizers": finalizers},
+        ):
+            assert refusal(account, DOMAINS, "my-pcs-0", metadata) == ""
+
+
+def test_the_status_is_no_way_around_it(place: DomainCluster) -> None:
+    before = place.domain("my-pcs-0", TEAM)
+    metadata = {"labels": {"grove.io/podcliqueset-replica-index": "9"}, "ownerReferences": None}
+    patch = json.dumps({"metadata": metadata, "status": {"status": "NotReady"}})
+    words = ("patch", "computedomain", "my-pcs-0", "--namespace", TEAM, "--subresource=status", "--type=merge")
+    place.cluster.kubectl(*words, f"--patch={patch}", kubeconfig=place.nvidia)
+    found = place.cluster.get("computedomain", "my-pcs-0", TEAM)
+    assert found["status"]["status"] == "NotReady"
+    assert {key: found["metadata"][key] for key in ("labels", "ownerReferences")} == {
+        key: before[key] for key in ("labels", "ownerReferences")
+    }
+
+
+def test_the_template_of_running_pods_belongs_to_its_domain(place: DomainCluster) -> None:
+    for account in accounts(place):
+        said = refusal(account, TEMPLATES, "my-pcs-0", {"labels": {UID_LABEL: "other"}})
+        assert f"change {UID_LABEL} of ResourceClaimTemplate {TEAM}/my-pcs-0" in said
+
+
+def test_domains_of_others_are_theirs(place: DomainCluster) -> None:
+    """Of users, and of Grove where its own feature is on; only GKM may call one its own."""
+    labels = {"app.kubernetes.io/part-of": "set", "grove.io/podcliqueset-replica-index": "0"}
+    place.cluster.apply(compute_domain("theirs", namespace=TEAM, labels=labels))
+    for key, metadata in RELABELED.items():
+        assert refusal(place.cluster.kubeconfig, DOMAINS, "theirs", metadata) == "", key
+    claimed = {"labels": {"gkm.io/written-by": "gkm"}}
+    assert "change gkm.io/written-by" in refusal(place.cluster.kubeconfig, DOMAINS, "theirs", claimed)
+    assert refusal(place.cluster.kubeconfig, DOMAINS, "theirs", {"ownerReferences": [OWNER]}) == ""

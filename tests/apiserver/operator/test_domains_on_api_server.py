@@ -1,0 +1,261 @@
+"""ComputeDomains on a real API server, with its garbage collector and the rights and policies that ship."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+
+import pytest
+from gkm.api.network_settings import Network
+from support.cluster.cluster import KubectlFailed
+from support.cluster.gkm_objects import namespace
+from support.grove.objects import claim_template, compute_domain, pod_clique_set
+from support.host import pages
+from support.kube.our_kinds import CONTROLLERS
+from support.operator import domain_cluster as shapes
+from support.operator.domain_cluster import (
+    DomainCluster,
+    domain_cluster,
+    job,
+    replicated,
+    workloads_of_every_kind,
+)
+from support.operator.domains import ENROLLED, OURS
+from support.peers import require
+
+GROVE_ROLE = Network().grove_cluster_role
+UNUSED = {shapes.MARK: "0"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainCluster]:
+    """One cluster; its controllers run for as long as the tests."""
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
+        require.peer(command)
+    with domain_cluster(tmp_path_factory.mktemp("domains")) as made:
+        made.controllers()
+        yield made
+
+
+NUMBERS = count(1)
+
+
+def new_team(place: DomainCluster) -> str:
+    name = f"team-{next(NUMBERS)}"
+    place.cluster.apply(namespace(name))
+    return name
+
+
+@pytest.fixture
+def team(place: DomainCluster) -> str:
+    """A namespace of the test's own."""
+    return new_team(place)
+
+
+def enrolled(place: DomainCluster, team: str, replicas: int, name: str = "my-pcs") -> None:
+    place.cluster.apply(pod_clique_set(name, replicas=replicas, annotations=ENROLLED, namespace=team))
+
+
+def scale(place: DomainCluster, team: str, replicas: int) -> None:
+    place.cluster.kubectl("scale", "podcliqueset", "my-pcs", f"--replicas={replicas}", "--namespace", team)
+
+
+def delete(place: DomainCluster, team: str, kind: str, name: str, *words: str) -> None:
+    place.cluster.kubectl("delete", kind, name, "--namespace", team, "--wait=false", *words)
+
+
+def test_domains_follow_their_set(place: DomainCluster, team: str) -> None:
+    enrolled(place, team, 2)
+    place.until_names(team, "my-pcs-0", "my-pcs-1")
+    found = place.cluster.get("computedomain", "my-pcs-0", team)
+    assert found["spec"] == {
+        "numNodes": 0,
+        "channel": {"allocationMode": "Single", "resourceClaimTemplate": {"name": "my-pcs-0"}},
+    }
+    assert found["metadata"]["finalizers"] == [OURS]
+    for replicas in (3, 1, 0, 2):
+        scale(place, team, replicas)
+        place.until_names(team, *(f"my-pcs-{index}" for index in range(replicas)))
+    delete(place, team, "podcliqueset", "my-pcs")
+    place.until_names(team)
+    assert ("ComputeDomainCreated", "ComputeDomain my-pcs-2 created") in place.events(team)
+    assert ("ComputeDomainDeleted", "ComputeDomain my-pcs-2 deleted") in place.events(team)
+
+
+@pytest.mark.parametrize("how", ["background", "foreground", "orphan"])
+def test_domains_go_however_their_set_is_deleted(place: DomainCluster, team: str, how: str) -> None:
+    enrolled(place, team, 2)
+    place.until_names(team, "my-pcs-0", "my-pcs-1")
+    delete(place, team, "podcliqueset", "my-pcs", f"--cascade={how}")
+    place.until_names(team)
+    place.cluster.until(lambda: not place.cluster.exists("podcliqueset", "my-pcs", team), "the set to be gone")
+
+
+def test_a_lost_domain_is_created_again(place: DomainCluster, team: str) -> None:
+    enrolled(place, team, 1)
+    place.until_names(team, "my-pcs-0")
+    old = place.domain("my-pcs-0", team)["uid"]
+    delete(place, team, "computedomain", "my-pcs-0")
+    place.cluster.until(lambda: place.domain("my-pcs-0", team).get("uid") not in (None, old), "a new domain")
+    assert place.domain("my-pcs-0", team)["finalizers"] == [OURS]
+    assert [event for event in place.events(team) if event[0] == "ComputeDomainLost"]
+
+
+@pytest.fixture
+def used(place: DomainCluster, team: str) -> str:
+    """A namespace with the domain my-pcs-0, its template, and a pod that uses it."""
+    return use(place, team)
+
+
+@pytest.fixture(scope="module")
+def guarded(place: DomainCluster) -> str:
+    """The same for tests whose requests are all refused."""
+    return use(place, new_team(place))
+
+
+def use(place: DomainCluster, team: str) -> str:
+    enrolled(place, team, 1)
+    place.until_names(team, "my-pcs-0")
+    place.make_template("my-pcs-0", team)
+    place.use("my-pcs-0", team)
+    return team
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("my-pcs-0",),
+        ("--all",),
+        ("my-pcs-0", "--dry-run=server"),
+        ("my-pcs-0", "--cascade=foreground"),
+        ("my-pcs-0", "--grace-period=0", "--force"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+def test_what_pods_use_is_not_deleted(place: DomainCluster, guarded: str, kind: str, words: tuple[str, ...]) -> None:
+    """By the administrator, who is in system:masters."""
+    said = place.refusal("delete", kind, *words, "--namespace", guarded, "--wait=false")
+    shown = {"computedomain": "ComputeDomain", "resourceclaimtemplate": "ResourceClaimTemplate"}[kind]
+    assert f"{shown} {guarded}/my-pcs-0 is used by 1 pod (user): delete the workload" in said
+    assert "deletionTimestamp" not in place.domain("my-pcs-0", guarded)
+
+
+def test_nvidias_controller_cannot_delete_a_used_template(place: DomainCluster, used: str) -> None:
+    words = ("delete", "resourceclaimtemplate", "my-pcs-0", "--namespace", used, "--wait=false")
+    assert "is used by 1 pod" in place.refusal(*words, kubeconfig=place.nvidia)
+    place.cluster.kubectl("delete", "pod", "user", "--namespace", used, "--force")
+    place.cluster.until(lambda: not place.refusal(*words, kubeconfig=place.nvidia), "the mark to fall")
+
+
+@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+@pytest.mark.parametrize("change", [f"{shapes.MARK}-", f"{shapes.MARK}=0", f"{shapes.MARK}=", "gkm.io/used-by=me"])
+def test_only_the_controllers_change_a_mark(place: DomainCluster, guarded: str, kind: str, change: str) -> None:
+    said = place.refusal("annotate", kind, "my-pcs-0", change, "--overwrite", "--namespace", guarded)
+    assert f"only {CONTROLLERS} writes the annotations" in said
+    assert "this is admin" in said
+
+
+@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+@pytest.mark.parametrize("marks", [{shapes.MARK: "1"}, {shapes.MARK: ""}, {"gkm.io/used-by": "x"}], ids=str)
+def test_only_the_controllers_create_a_mark(
+    place: DomainCluster, guarded: str, kind: str, marks: dict[str, str]
+) -> None:
+    found = place.cluster.get(kind, "my-pcs-0", guarded)
+    metadata = {"name": "restored", "namespace": guarded, "annotations": marks}
+    restored = {key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": metadata}
+    with pytest.raises(KubectlFailed, match="of a new object: leave them out, or restore"):
+        place.cluster.kubectl("create", "--filename=-", input=json.dumps(restored))
+
+
+@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+def test_what_is_unused_can_be_restored_from_a_backup_and_replaced(place: DomainCluster, team: str, kind: str) -> None:
+    """No mark and the mark 0 mean the same, so that no manifest needs a mark, and a backup may have it."""
+    made = {
+        "computedomain": compute_domain("mine", namespace=team),
+        "resourceclaimtemplate": claim_template("mine", "gpu.nvidia.com", namespace=team),
+    }[kind]
+    unmarked, marked = ({**made, "metadata": made["metadata"] | {"annotations": notes}} for notes in ({}, UNUSED))
+    place.cluster.kubectl("create", "--filename=-", input=json.dumps(marked))
+    for manifest in (unmarked, marked):
+        place.cluster.kubectl("replace", "--filename=-", input=json.dumps(manifest))
+    delete(place, team, kind, "mine")
+    place.cluster.until(lambda: not place.cluster.exists(kind, "mine", team), "it is gone")
+
+
+def test_a_namespace_with_used_domains_can_be_deleted(place: DomainCluster, used: str) -> None:
+    place.cluster.kubectl("delete", "namespace", used, "--wait=false")
+    place.cluster.until(lambda: not place.cluster.exists("namespace", used), "the namespace to be gone", 90)
+
+
+def test_a_used_domain_goes_with_its_set(place: DomainCluster, used: str) -> None:
+    delete(place, used, "podcliqueset", "my-pcs")
+    place.until_names(used)
+    assert place.mark("resourceclaimtemplate", "my-pcs-0", used) == "1"
+
+
+def test_a_used_domain_is_released_when_its_set_is_scaled_in(place: DomainCluster, used: str) -> None:
+    scale(place, used, 0)
+    place.until_names(used)
+
+
+def test_labeled_workloads_share_a_domain_that_goes_with_the_last(place: DomainCluster, team: str) -> None:
+    place.cluster.apply([job("one", "train", team), replicated("Deployment", "two", "train", team)])
+    place.until_names(team, "train")
+
+    def owners() -> list[tuple[str, str]]:
+        return sorted((one["kind"], one["name"]) for one in place.domain("train", team).get("ownerReferences", ()))
+
+    place.cluster.until(lambda: owners() == [("Deployment", "two"), ("Job", "one")], "both owners")
+    delete(place, team, "job", "one")
+    place.cluster.until(lambda: owners() == [("Deployment", "two")], "one owner")
+    delete(place, team, "deployment", "two")
+    place.until_names(team)
+
+
+def test_every_kind_of_workload_owns_its_domain(place: DomainCluster, team: str) -> None:
+    wanted = workloads_of_every_kind(place.cluster, team)
+    place.until_names(team, *wanted)
+    for name, owner in wanted.items():
+        (found,) = place.domain(name, team)["ownerReferences"]
+        assert (found["kind"], found["name"]) == owner
+
+
+def test_two_controllers_at_once_and_one_killed_leave_every_domain_once(place: DomainCluster, team: str) -> None:
+    second = place.controllers(second=True)
+    sets = [pod_clique_set(f"s{number}", replicas=4, annotations=ENROLLED, namespace=team) for number in range(10)]
+    place.cluster.apply(sets)
+    place.cluster.until(lambda: len(place.names(team)) > 10, "some domains")
+    second.popen.kill()
+    place.until_names(team, *(f"s{number}-{index}" for number in range(10) for index in range(4)))
+    for number in range(10):
+        place.cluster.kubectl("scale", "podcliqueset", f"s{number}", "--replicas=1", "--namespace", team)
+    place.until_names(team, *(f"s{number}-0" for number in range(10)))
+    place.cluster.kubectl("delete", "podcliqueset", "--all", "--namespace", team)
+    place.until_names(team)
+
+
+def test_where_groves_role_may_create_domains_gkm_writes_none(place: DomainCluster, team: str) -> None:
+    rules = [{"apiGroups": ["resource.nvidia.com"], "resources": ["computedomains"], "verbs": ["create"]}]
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": GROVE_ROLE}}
+    place.cluster.apply(head | {"rules": rules})
+    try:
+        place.cluster.until(partial(place.has_condition, "GroveManagesDomains", "True"), "the condition", 90)
+        enrolled(place, team, 1)
+        place.cluster.until(lambda: "GroveManagesDomains" in [event[0] for event in place.events(team)], "an event")
+        assert place.names(team) == []
+    finally:
+        place.cluster.kubectl("delete", "clusterrole", GROVE_ROLE)
+    place.until_names(team, "my-pcs-0", seconds=90)
+
+
+def test_metrics_count_domains_and_reconciles(place: DomainCluster, team: str) -> None:
+    enrolled(place, team, 1)
+    place.until_names(team, "my-pcs-0")
+    lines = pages.fetch(place.health[1], "metrics")[1]
+    for counted in (
+        'gkm_computedomains{state="missing"}',
+        'gkm_reconcile_seconds_count{controller="computedomains",result="done"}',
+        'gkm_queue_depth{controller="computedomains"}',
+    ):
+        assert counted in lines, counted

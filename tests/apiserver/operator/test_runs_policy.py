@@ -1,0 +1,159 @@
+"""What keeps a Run or a plan out that makes no sense, on a real API server: the kinds' own rules, and two policies."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from gkm.kube.client import connect
+from gkm.kube.resources import PLACEMENTPLANS, Json
+from support.cluster.cluster import Cluster, KubectlFailed
+from support.kube.our_kinds import CONTROLLERS
+
+NAMESPACE = "runs-policy"
+HASH = "0" * 64
+
+
+@pytest.fixture(scope="module")
+def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
+    """The shared cluster, which has the policies, and two flavors."""
+    gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    flavors(gkm_cluster, "gb200,h100")
+    try:
+        # An API server takes a moment to see the parameters of a policy.
+        gkm_cluster.until(lambda: refused(gkm_cluster, run(flavor="h20")), "the flavors to be known")
+        yield gkm_cluster
+    finally:
+        gkm_cluster.kubectl("delete", "configmap", "gkm-flavors", "-n", "gkm-system")
+        gkm_cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def flavors(cluster: Cluster, text: str) -> None:
+    meta = {"name": "gkm-flavors", "namespace": "gkm-system"}
+    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"flavors": text}})
+
+
+def run(name: str = "llama", **spec: object) -> Json:
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "Run",
+        "metadata": meta,
+        "spec": {"flavor": "h100", "gpus": 16} | spec,
+    }
+
+
+def plan(**spec: object) -> Json:
+    sizes = {"gpus": 8, "gpusPerPod": 8, "groupGPUs": 8}
+    counted = ("domains", "lowerBound", "gap", "strandedGPUs", "blocks", "pristineDomains", "sparesElsewhere")
+    full: dict[str, object] = {"hash": HASH, "inventoryVersion": HASH, "policy": "fewest-domains", "flavor": "h100"}
+    full |= {"gpus": 8, "request": sizes, "groups": [], "metrics": dict.fromkeys(counted, 0)}
+    meta = {"name": "llama-1", "namespace": NAMESPACE}
+    return {"apiVersion": "gkm.io/v1alpha1", "kind": "PlacementPlan", "metadata": meta, "spec": full | spec}
+
+
+def refused(cluster: Cluster, value: Json) -> str:
+    """Why the API server does not take an object; empty where it would."""
+    try:
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(value))
+    except KubectlFailed as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"gpus": 12}, "gpus do not divide into pods of gpusPerPod"),
+        ({"gpus": 0}, "spec.gpus"),
+        ({"groupGPUs": 12}, "groupGPUs do not divide"),
+        ({"gpusPerPod": 4, "gpus": 6}, "gpus do not divide"),
+        ({"spares": -1}, "spec.spares"),
+        ({"policy": "best"}, "spec.policy"),
+        ({"malleability": {"stepGPUs": 8, "minGPUs": 64}}, "minGPUs is more than gpus"),
+        ({"selector": {"labels": {"no label": "x"}}}, "these are no labels"),
+        ({"selector": {"labels": {"zone": "-x"}}}, "these are no labels"),
+        ({"labels": {"a/b/c": "x"}}, "these are no labels"),
+        ({"scopes": [{"name": "Team", "maxGPUs": 8}]}, "spec.scopes[0].name"),
+        ({"scopes": [{"name": "team", "maxGPUs": 8}, {"name": "team", "maxGPUs": 9}]}, "Duplicate value"),
+        ({"flavor": "no flavor"}, "spec.flavor"),
+        ({"flavor": "h20"}, "no node has the flavor h20; there are: gb200,h100"),
+        ({"gpuz": 8}, 'unknown field "spec.gpuz"'),
+    ],
+    ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
+)
+def test_a_run_that_makes_no_sense_is_refused_with_the_reason(place: Cluster, spec: Json, said: str) -> None:
+    assert said in refused(place, run(**spec))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"flavor": "H100"},
+        {"gpus": 12, "gpusPerPod": 4, "groupGPUs": 8},
+        {"selector": {"region": "r", "labels": {"example.com/zone": "", "rack": "r-1"}}, "labels": {"team": "ml"}},
+        {"malleability": {"stepGPUs": 8, "minGPUs": 8}, "spares": 2, "priority": -5},
+    ],
+    ids=json.dumps,
+)
+def test_one_that_does_is_not(place: Cluster, spec: Json) -> None:
+    assert refused(place, run(**spec)) == ""
+
+
+def test_a_name_that_is_no_value_of_a_label_is_refused(place: Cluster) -> None:
+    assert refused(place, run("x" * 63)) == ""
+    assert "the name is longer than 63 characters" in refused(place, run("x" * 64))
+
+
+def test_a_run_keeps_a_flavor_that_has_gone(place: Cluster) -> None:
+    place.apply(run("keeps"))
+    flavors(place, "gb200")
+    try:
+        place.until(lambda: refused(place, run("other")), "the flavor to be gone")
+        place.kubectl("patch", "run", "keeps", "-n", NAMESPACE, "--type=merge", "-p", '{"spec":{"gpus":32}}')
+    finally:
+        flavors(place, "gb200,h100")
+        place.kubectl("delete", "run", "keeps", "-n", NAMESPACE)
+        place.until(lambda: not refused(place, run("other")), "the flavor to be back")
+
+
+def test_while_no_flavor_is_known_none_is_refused(place: Cluster) -> None:
+    flavors(place, "")
+    try:
+        place.until(lambda: not refused(place, run(flavor="h20")), "no flavor to be known")
+    finally:
+        flavors(place, "gb200,h100")
+        place.until(lambda: refused(place, run(flavor="h20")), "flavors to be known again")
+
+
+def test_only_the_controllers_write_a_plan(place: Cluster) -> None:
+    assert f"only {CONTROLLERS} writes plans and the status of runs, and this is admin" in refused(place, plan())
+
+
+def test_only_the_controllers_set_a_run_to_planned(place: Cluster) -> None:
+    place.apply(run("claimed"))
+    try:
+        claim = ("patch", "run", "claimed", "-n", NAMESPACE, "--subresource=status", "--type=merge")
+        with pytest.raises(KubectlFailed, match="writes plans and the status of runs"):
+            place.kubectl(*claim, "-p", '{"status":{"planRef":{"name":"mine"}}}')
+    finally:
+        place.kubectl("delete", "run", "claimed", "-n", NAMESPACE)
+
+
+def test_a_plan_of_theirs_is_never_edited_not_even_by_them(place: Cluster) -> None:
+    theirs = connect(str(place.kubeconfig_for(CONTROLLERS)))
+    admin = connect(str(place.kubeconfig))
+    group = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subjects = [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": CONTROLLERS}]
+    name = {"name": "runs-policy-controllers"}
+    place.apply(group | {"kind": "ClusterRoleBinding", "metadata": name, "roleRef": role, "subjects": subjects})
+    try:
+        theirs.create(PLACEMENTPLANS, plan())
+        edited = json.dumps(plan(gpus=16))
+        with pytest.raises(KubectlFailed, match="a plan is written once: it is superseded, not edited"):
+            place.kubectl("replace", "-f", "-", input=edited, kubeconfig=place.kubeconfig_for(CONTROLLERS))
+        assert admin.get(PLACEMENTPLANS, "llama-1", NAMESPACE).spec.gpus == 8
+    finally:
+        admin.delete(PLACEMENTPLANS, "llama-1", NAMESPACE)
+        place.kubectl("delete", "clusterrolebinding", name["name"])

@@ -1,0 +1,70 @@
+"""deploy/{base,components,overlays} are what the chart renders, for every kustomize that people have."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.chart.features import COMPONENTS, OVERLAYS
+from support.chart.helm import render
+from support.chart.kustomization import DEPLOY, Component, Overlay, merged
+from support.chart.kustomized import COMMANDS, build, of_chart, overlay
+from support.peers import require
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _helm() -> None:
+    require.peer("helm")
+
+
+@pytest.fixture(scope="module", params=COMMANDS, ids=lambda command: command[0])
+def command(request: pytest.FixtureRequest) -> Sequence[str]:
+    found: Sequence[str] = request.param
+    require.peer(found[0])
+    return found
+
+
+def test_the_files_are_fresh() -> None:
+    script = DEPLOY.parent / "scripts" / "manifests.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_the_base_is_the_chart_with_its_defaults(command: Sequence[str]) -> None:
+    assert build(DEPLOY / "base", command) == of_chart(render())
+
+
+def test_the_base_with_all_components_is_the_chart_with_all_values(tmp_path: Path, command: Sequence[str]) -> None:
+    built = build(overlay(tmp_path, [each.name for each in COMPONENTS]), command)
+    wanted = of_chart(render(merged(each.values for each in COMPONENTS)))
+    assert built.keys() == wanted.keys()
+    for key, value in wanted.items():
+        assert built[key] == value, key
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+def test_the_base_with_one_component_is_the_chart_with_its_values(
+    tmp_path: Path, component: Component, command: Sequence[str]
+) -> None:
+    assert build(overlay(tmp_path, [component.name]), command) == of_chart(render(component.values))
+
+
+@pytest.mark.parametrize("each", OVERLAYS, ids=lambda each: each.name)
+def test_an_overlay_is_the_chart_with_its_values_file(each: Overlay, command: Sequence[str]) -> None:
+    built = build(DEPLOY / "overlays" / each.name, command)
+    assert built == of_chart(render(files=[each.values_file]))
+    assert built != of_chart(render())
+
+
+@pytest.mark.parametrize("each", OVERLAYS, ids=lambda each: each.name)
+def test_an_overlay_takes_all_components(tmp_path: Path, each: Overlay, command: Sequence[str]) -> None:
+    directory = overlay(tmp_path, [one.name for one in COMPONENTS], f"overlays/{each.name}")
+    values = merged(one.values for one in COMPONENTS)
+    assert build(directory, command) == of_chart(render(values, [each.values_file]))
+
+
+def test_the_cleanup_of_nodes_is_that_of_the_chart(command: Sequence[str]) -> None:
+    built = build(DEPLOY / "remove-state", command)
+    assert built == of_chart(each for each in render({"removeState": True}) if each.key[2] == "gkm-remove-state")
+    assert len(built) == 1
