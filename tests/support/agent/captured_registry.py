@@ -1,5 +1,6 @@
 """A captured image in a registry, with its signatures and the statement of the agent."""
 
+import copy
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ MADE = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 
 
-@pytest.fixture(params=[True, False], ids=["referrers API", "fallback tags"])
+@pytest.fixture(scope="module", params=[True, False], ids=["referrers API", "fallback tags"])
 def server(request: pytest.FixtureRequest) -> Iterator[RegistryServer]:
     with RegistryServer.start(referrers=request.param) as running:
         yield running
@@ -82,6 +83,15 @@ class CapturedInRegistry:
         return len(found), len(repository.tags)
 
 
+@pytest.fixture(scope="module")
+def captured_once(tmp_path_factory: pytest.TempPathFactory, server: RegistryServer) -> CapturedInRegistry:
+    """The image for all tests of a module: `captured` takes back what each of them did to the registry."""
+    return CapturedInRegistry(tmp_path_factory.mktemp("captured"), server)
+
+
 @pytest.fixture
-def captured(tmp_path: Path, server: RegistryServer) -> CapturedInRegistry:
-    return CapturedInRegistry(tmp_path, server)
+def captured(captured_once: CapturedInRegistry) -> Iterator[CapturedInRegistry]:
+    stored = captured_once.server.store.repository(captured_once.ref.repository)
+    before = copy.deepcopy(stored)
+    yield captured_once
+    vars(stored).update(vars(before))

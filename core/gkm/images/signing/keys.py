@@ -70,8 +70,8 @@ class _Encrypted(Struct):
     """A tag of 16 bytes, then the encrypted key."""
 
 
-_COST = _Cost(1 << 16, 8, 1)
-"""The parameters of go-securesystemslib for new keys: 64 MiB and some 0.2 s."""
+SCRYPT_N = 1 << 16
+"""The cost of go-securesystemslib for new keys: 64 MiB and some 0.2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +154,20 @@ def _decrypted(text: bytes, password: bytes, what: str) -> bytes:
         raise _wrong_password(what) from error
 
 
-def encrypted(key: PrivateKey, password: bytes) -> bytes:
-    """Return a private key in cosign's encrypted form, which cosign 2 and 3 and `load` read."""
+def encrypted(key: PrivateKey, password: bytes, scrypt_n: int = SCRYPT_N) -> bytes:
+    """Return a private key in cosign's encrypted form, which cosign 2 and 3 and `load` read.
+
+    Only `load` reads a key with another `scrypt_n`, the cost of each attempt to guess the password.
+    """
     from nacl.bindings import crypto_secretbox  # noqa: PLC0415 -- as above
 
     plain = key.key.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     salt, nonce = os.urandom(32), os.urandom(24)
-    derived = Scrypt(salt=salt, length=32, n=_COST.n, r=_COST.r, p=_COST.p).derive(password)
-    derivation, cipher = _Derivation("scrypt", _COST, salt), _Cipher("nacl/secretbox", nonce)
+    cost = _Cost(scrypt_n, 8, 1)
+    derived = Scrypt(salt=salt, length=32, n=cost.n, r=cost.r, p=cost.p).derive(password)
+    derivation, cipher = _Derivation("scrypt", cost, salt), _Cipher("nacl/secretbox", nonce)
     file = msgspec.json.encode(_Encrypted(derivation, cipher, crypto_secretbox(plain, nonce, derived)))
     return b"-----BEGIN %s-----\n%s-----END %s-----\n" % (_LABEL, base64.encodebytes(file), _LABEL)
 

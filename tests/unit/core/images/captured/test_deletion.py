@@ -9,11 +9,11 @@ from gkm.images.captured.deletion import delete_image
 from gkm.images.manifest import OCI_INDEX, OCI_MANIFEST
 from gkm.images.signatures.discovery import legacy_tag
 from gkm.images.signatures.signature_formats import SIGNATURE_ANNOTATION, SIMPLE_SIGNING, SIMPLE_SIGNING_TYPE
-from support.agent.captured_registry import CapturedInRegistry, captured, server
+from support.agent.captured_registry import CapturedInRegistry, captured, captured_once, server
 from support.registry.faults import Answer
 from support.registry.wire import Request
 
-__all__ = ["captured", "server"]
+__all__ = ["captured", "captured_once", "server"]
 
 NO_DIGEST = frozenset[str]().__contains__
 

@@ -8,9 +8,9 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.captured import statement
 from gkm.images.signatures.verify import Verifier
 from gkm.images.signing.keys import PrivateKey
-from support.agent.captured_registry import MADE, NOW, CapturedInRegistry, captured, server
+from support.agent.captured_registry import MADE, NOW, CapturedInRegistry, captured, captured_once, server
 
-__all__ = ["captured", "server"]
+__all__ = ["captured", "captured_once", "server"]
 
 
 def test_the_statement_of_the_agent_proves_content_hardware_namespace_and_time(captured: CapturedInRegistry) -> None:
