@@ -5,36 +5,47 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
 from gkm_cli.main import main
-from support.cli.fork_server import ForkServer
+from support.cli.fork_server import ForkServer, startup
 from support.registry.server import Registry
 from support.sigstore.key_signatures import SigningKey
 
 SECONDS = 120.0
 """For one command."""
+_STARTUP = startup(os.environ)
 KEY = SigningKey()
 CACHE = Path(__file__).parents[2] / "data" / "triton-cache"
 
 
-def gkm(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, forked from one that has imported it where that changes nothing."""
+def gkm(*arguments: object, env: dict[str, str] | None = None, typed: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, forked from one that has imported it where that changes nothing.
+
+    `typed` is its standard input.
+    """
     environment = dict(os.environ) if env is None else env
     words = [str(argument) for argument in arguments]
-    if (server := _server()).can_run(environment):
-        try:
-            return server.run(words, environment, SECONDS)
-        except subprocess.TimeoutExpired:
-            _server.cache_clear()
-            raise
+    if startup(environment) == _STARTUP:
+        return forked(words, environment, typed=typed)
     command = [sys.executable, "-m", "gkm_cli.main", *words]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment
-    )
+    done = subprocess.run(command, input=typed, capture_output=True, timeout=SECONDS, check=False, env=environment)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def forked(
+    words: Sequence[str], environment: dict[str, str], user: tuple[str, ...] = (), typed: bytes = b""
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a fork of a process that starts as one in `environment` would, by the command `user`."""
+    try:
+        return _server(user, frozenset(startup(environment).items())).run(words, environment, SECONDS, typed)
+    except subprocess.TimeoutExpired:
+        _server.cache_clear()
+        raise
 
 
 def gkm_in_this_process(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -55,8 +66,9 @@ def gkm_in_this_process(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @cache
-def _server() -> ForkServer:
-    return ForkServer()
+def _server(user: tuple[str, ...], started: frozenset[tuple[str, str]]) -> ForkServer:
+    others = {name: value for name, value in os.environ.items() if name not in startup(os.environ)}
+    return ForkServer(others | dict(started), user)
 
 
 def pushed(registry_server: Registry, name: str = "vector-add") -> str:

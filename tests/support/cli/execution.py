@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gkm.hoststate import trees
-from support.cli.command import KEY, SECONDS
+from support.cli.command import KEY, SECONDS, forked
 from support.fakes import nvml_library
 from support.peers import require
 from support.registry.push import Target
@@ -24,6 +24,9 @@ PLAIN_USER = (
     *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
 )
 USERS = (ROOT, PLAIN_USER)
+CONTAINER = ("setpriv", "--bounding-set=-sys_admin")
+"""Root that may not mount."""
+_FORKED = (*USERS, CONTAINER)
 
 
 class HasHost(Protocol):
@@ -49,6 +52,10 @@ class Machine:
 
     def words(self, *options: object) -> list[str]:
         """Return the command line; the options hold `--` and the program."""
+        return [*self.user, sys.executable, "-m", "gkm_cli.main", *self.arguments(*options)]
+
+    def arguments(self, *options: object) -> list[str]:
+        """Return the arguments of `gkm`."""
         own = [
             "exec",
             "--cache",
@@ -59,7 +66,7 @@ class Machine:
             "--store",
             self.store,
         ]
-        return [*self.user, sys.executable, "-m", "gkm_cli.main", *map(str, [*own, *options])]
+        return [*map(str, [*own, *options])]
 
     def variables(self) -> dict[str, str]:
         """Return the environment in which NVML describes the GPUs, and whose sources any user may read."""
@@ -70,6 +77,8 @@ class Machine:
 
     def run(self, *options: object) -> subprocess.CompletedProcess[str]:
         """Run `gkm exec` to the end of its program."""
+        if self.user in _FORKED:
+            return forked(self.arguments(*options), self.variables(), self.user)
         return subprocess.run(
             self.words(*options),
             env=self.variables(),

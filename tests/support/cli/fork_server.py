@@ -1,9 +1,9 @@
 """Runs `gkm` in forks of a process that has imported it: most of the time of a short command is its imports.
 
-The server has one thread and reads one request at a time from the socket on its standard input: arguments and
-environment as JSON, with two descriptors for standard output and standard error. Every command is a process of its
-own, with its own streams and environment; its exit status goes back. What the interpreter reads when it starts (the
-encoding of its streams, the terminal) is the server's, so a command that changes that needs a process from the start.
+The server has one thread and reads one request at a time from the socket on its standard input: arguments, environment
+and directory as JSON, with three descriptors for the standard streams. Every command is a process of its own, with its
+own streams and environment; its exit status goes back. What the interpreter reads when it starts (the encoding of its
+streams, the terminal) is the server's: a command that changes that needs another server, or a process from the start.
 """
 
 import atexit
@@ -26,37 +26,42 @@ _REQUEST_BYTES = 128 << 10
 
 
 class ForkServer:
-    """A client of one server. Commands run one after another."""
+    """A client of one server. Commands run one after another.
 
-    def __init__(self) -> None:
-        self._environment = dict(os.environ)
+    `user` is a command that runs the server as another user, or with fewer rights: `setpriv` with its options.
+    """
+
+    def __init__(self, environment: Mapping[str, str], user: Sequence[str] = ()) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "support.cli.fork_server"],
+                [*user, sys.executable, "-m", "support.cli.fork_server"],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)},
+                env={**environment, "PYTHONPATH": ":".join(path for path in sys.path if path)},
                 start_new_session=True,
             )
         self._lock = threading.Lock()
         atexit.register(self.close)
 
-    def can_run(self, environment: Mapping[str, str]) -> bool:
-        """Return whether a command in this environment starts as the server did."""
-        return _startup(environment) == _startup(self._environment)
-
     def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], seconds: float
+        self, arguments: Sequence[str], environment: Mapping[str, str], seconds: float, typed: bytes = b""
     ) -> subprocess.CompletedProcess[str]:
-        """Run one command to its end.
+        """Run one command to its end, with `typed` as its standard input.
 
         Raises:
             subprocess.TimeoutExpired: it took longer; the server is gone with it.
         """
-        with self._lock, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        with (
+            self._lock,
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as output,
+            tempfile.TemporaryFile() as errors,
+        ):
+            given.write(typed)
+            given.seek(0)
             request = json.dumps([list(arguments), dict(environment), str(Path.cwd())]).encode()
-            socket.send_fds(self._socket, [request], [output.fileno(), errors.fileno()])
+            socket.send_fds(self._socket, [request], [given.fileno(), output.fileno(), errors.fileno()])
             self._socket.settimeout(seconds)
             try:
                 status = int(self._socket.recv(64))
@@ -71,7 +76,8 @@ class ForkServer:
         self._process.wait(10)
 
 
-def _startup(environment: Mapping[str, str]) -> dict[str, str]:
+def startup(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the interpreter reads of an environment when it starts."""
     return {name: value for name, value in environment.items() if name.startswith(STARTUP)}
 
 
@@ -88,7 +94,7 @@ def _serve(requests: socket.socket) -> None:
     for table in (COMMANDS, CACHE):
         load_all(table)
     while True:
-        data, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 2)
+        data, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 3)
         if not data:
             return
         pid = os.fork()
@@ -104,8 +110,7 @@ def _serve(requests: socket.socket) -> None:
 def _become(data: bytes, descriptors: Sequence[int]) -> None:
     """Take the arguments, the environment, the directory and the streams of a command."""
     arguments, environment, directory = json.loads(data)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, descriptor in enumerate((nothing, *descriptors)):
+    for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.environ.clear()

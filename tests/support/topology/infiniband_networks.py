@@ -114,11 +114,11 @@ def topology_file(network: Cabling) -> bytes:
     return "\n".join(lines).encode() + b"\n"
 
 
-def irregular(hosts: str = "d") -> bytes:
-    """A survey of 1,100 switches that share one host, each with another host of its own."""
+def irregular(hosts: str = "d", switches: int = 1_100) -> bytes:
+    """A survey of switches that share one host, each with another host of its own."""
     return "\n".join(
         f'switchguid=0x{0xA000 + number:x}(1)\nSwitch\t64 "S-{0xA000 + number:016x}"\t# "x"\n'
         f'[1]\t"H-{0xB000:016x}"[1]({0xC000 + number:x})\t\t# "evil mlx5_0" lid 1 4xNDR\n'
         f'[2]\t"H-{int(hosts, 16) << 16 | number:016x}"[1]({0xE0000 + number:x})\t\t# "h{number} mlx5_0" lid 1 4xNDR\n'
-        for number in range(1_100)
+        for number in range(switches)
     ).encode()

@@ -4,11 +4,11 @@ import base64
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cli.command import gkm
 from support.images.private_registry import SECRET, private
 from support.registry.auth import Auth
 from support.registry.server import Registry
@@ -33,12 +33,10 @@ def logout(home: Path, registry: str, variables: dict[str, str] | None = None) -
 def run(
     home: Path, *arguments: str, password: str | bytes, variables: dict[str, str] | None
 ) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "gkm_cli.main", *arguments]
     others = {name: value for name, value in os.environ.items() if name not in ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE")}
     environment = {**others, "HOME": str(home), **(variables or {})}
     raw = password.encode() if isinstance(password, str) else password
-    done = subprocess.run(words, input=raw, env=environment, capture_output=True, timeout=60, check=False)
-    return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return gkm(*arguments, env=environment, typed=raw)
 
 
 def auth(user: str = "robot", password: str = SECRET) -> dict[str, str]:
@@ -46,9 +44,8 @@ def auth(user: str = "robot", password: str = SECRET) -> dict[str, str]:
 
 
 def inspect(home: Path, registry: Registry) -> int:
-    words = [sys.executable, "-m", "gkm_cli.main", "cache", "inspect", f"{registry.host}/team/x:1", "--plain-http"]
     environment = {**os.environ, "HOME": str(home)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = gkm("cache", "inspect", f"{registry.host}/team/x:1", "--plain-http", env=environment)
     assert done.returncode == 1
     is_open = "it is no cache image" in done.stderr
     assert is_open != ("denies access" in done.stderr), done.stderr

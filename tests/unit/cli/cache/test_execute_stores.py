@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 from support.cli import execution
-from support.cli.command import CACHE, SECONDS, content
-from support.cli.execution import USERS, Machine
+from support.cli.command import CACHE, SECONDS, content, forked
+from support.cli.execution import CONTAINER, USERS, Machine
 from support.registry.server import Registry
 
 pytestmark = pytest.mark.mounts
-CONTAINER = ("setpriv", "--bounding-set=-sys_admin")
-"""Root that may not mount."""
 GROUP = next(path.relative_to(CACHE) for path in CACHE.rglob("__grp__*.json"))
 PATHS = f'cat "$TRITON_CACHE_DIR"/{GROUP}; echo "$TRITON_CACHE_DIR"'
 
@@ -180,9 +178,9 @@ def test_for_a_program_that_cannot_run_nothing_is_fetched(root: Machine, program
 def test_a_cache_without_a_verified_signature_runs_with_a_warning(root: Machine, mode: str) -> None:
     config = root.directory / "config.yaml"
     config.write_text(f"verification: {{mode: {mode}}}\n")
-    key = root.words().index("--key")
-    words = root.words("--config", config, "--", "echo", "ran")
+    words = root.arguments("--config", config, "--", "echo", "ran")
+    key = words.index("--key")
     del words[key : key + 2]
-    done = subprocess.run(words, env=root.variables(), capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = forked(words, root.variables())
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "ran\n", 1)
     assert done.stderr.startswith("warning: not verified: ")
