@@ -1,19 +1,26 @@
 """A configuration is checked without a command as well: it is the same file for both."""
 
-import subprocess
+import io
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 import yaml
 from gkm.api.config import parse
-from support.operator.deployment import operator_command
+from gkm_operator.main import main
 from support.sigstore.key_signatures import SigningKey
 
 
 def checked(*arguments: str) -> tuple[int, str]:
     """Run gkm-operator to its end; return exit code and output."""
-    done = subprocess.run(operator_command(*arguments), capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, (done.stdout + done.stderr).strip()
+    output, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(errors):
+        try:
+            code: object = main(arguments)
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return code, (output.getvalue() + errors.getvalue()).strip()
 
 
 @pytest.mark.parametrize("check_first", [True, False])
