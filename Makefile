@@ -47,7 +47,7 @@ toolchain: setup
 static: setup ## format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy core agent csi operator cli scripts tests bench
+	$(BIN)/mypy core agent csi operator cli scripts hack tests bench
 	$(BIN)/lint-imports --config pyproject.toml | tail -1
 
 check: static ## static checks, unit and contract tests: three minutes
@@ -117,11 +117,11 @@ test-all: ## both, with all examples and in random order; Kueue, Kyverno, torch,
 	$(AS_ROOT) $(TESTBED) GKM_TIER=all $(PYTEST) $(CLUSTER_XDIST) -m heavy tests
 
 demo: setup ## one cache from a registry into a mount on this machine, no cluster
-	@$(BIN)/python -m support.demo.local
+	@PYTHONPATH=tests:scripts $(BIN)/python -m demo.local
 
 demo-cluster: peers ## the same in a real Kubernetes with a kubelet and containerd (root)
 	@scripts/debian-packages
-	$(BIN)/python -m support.demo.cluster
+	PYTHONPATH=tests:scripts $(BIN)/python -m demo.cluster
 
 e2e: peers ## only the tests that need a real node (root)
 	@scripts/debian-packages

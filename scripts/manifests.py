@@ -5,8 +5,8 @@ Helm is a partner of the tests (tests/support/peers), built from a pinned Go mod
 
 import sys
 
-from support.chart.features import COMPONENTS, OVERLAYS
-from support.chart.kustomization import DEPLOY, generated
+from kustomizations.directories import COMPONENTS, OVERLAYS
+from kustomizations.rendering import DEPLOY, generated
 
 DIRECTORIES = ("base", "components", "overlays", "remove-state")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from support.peers import require
 
 NOBODY = 65534
-ROOTS = ("tests", "core", "agent", "csi", "operator", "cli")
+ROOTS = ("scripts", "tests", "core", "agent", "csi", "operator", "cli")
 
 
 def test_an_unprivileged_user_sees_every_step_with_publish_and_unpublish() -> None:
@@ -29,7 +29,7 @@ def test_an_unprivileged_user_sees_every_step_with_publish_and_unpublish() -> No
 
 def _demo(home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [_interpreter(), "-m", "support.demo.local"],
+        [_interpreter(), "-m", "demo.local"],
         user=NOBODY,
         group=NOBODY,
         extra_groups=[],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from gkm.api import config
-from support.chart.features import OVERLAYS
+from kustomizations.directories import OVERLAYS
 from support.chart.helm import CHART, HelmFailed, Values, helm, render
 from support.chart.rendered import ALL, DEPLOYMENTS, pod
 from support.peers import require

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.chart.features import COMPONENTS, OVERLAYS
+from kustomizations.directories import COMPONENTS, OVERLAYS
+from kustomizations.rendering import DEPLOY, Component, Overlay, merged
 from support.chart.helm import render
-from support.chart.kustomization import DEPLOY, Component, Overlay, merged
 from support.chart.kustomized import COMMANDS, build, of_chart, overlay
 from support.peers import require
 

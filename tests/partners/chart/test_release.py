@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.chart.features import OVERLAYS
+from kustomizations.directories import OVERLAYS
+from kustomizations.rendering import DEPLOY, Overlay, merged
 from support.chart.helm import CHART, HelmFailed, Object, Values, render
-from support.chart.kustomization import DEPLOY, Overlay, merged
 from support.chart.release import Release
 from support.chart.rendered import ALL
 from support.cluster.cluster import Cluster

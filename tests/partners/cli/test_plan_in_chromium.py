@@ -9,8 +9,8 @@ from gkm.topology.survey import LocatedNode, TopologySurvey
 from gkm_cli.plan.drawing import GPU, drawing
 from gkm_cli.plan.page import PlanPage
 from gkm_cli.plan.svg import STYLES, picture
+from plan_picture import COMMAND, drawn
 from support.cli.plan_files import PlanWorkspace, run_plan
-from support.cli.plan_picture import COMMAND, drawn
 from support.docs.browser import shot
 from support.operator.plans import gpu_node
 from support.operator.plans_made import a_survey

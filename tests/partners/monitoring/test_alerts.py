@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.chart.features import COMPONENTS
+from kustomizations.directories import COMPONENTS
 from support.chart.helm import HelmFailed, render
 from support.monitoring.alert_cases import CASES, promtool_tests
 from support.monitoring.expressions import ALERTS, DASHBOARD, alerts

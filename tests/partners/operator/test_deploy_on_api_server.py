@@ -8,7 +8,7 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
-from support.chart import features
+from kustomizations import directories
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.operator.deployment import ROOT, cache, node
 
@@ -81,7 +81,7 @@ def admin(gkm_cluster: Cluster) -> Api:
     return connect(str(gkm_cluster.kubeconfig))
 
 
-OVERLAYS = ("base", *(f"overlays/{each.name}" for each in features.OVERLAYS))
+OVERLAYS = ("base", *(f"overlays/{each.name}" for each in directories.OVERLAYS))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

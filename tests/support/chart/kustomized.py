@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from kustomizations.patches import MERGE_KEYS
+from kustomizations.rendering import DEPLOY
 from support.chart.helm import Document
-from support.chart.kustomization import DEPLOY
-from support.chart.patches import MERGE_KEYS
 from support.peers import build as peers
 
 Key = tuple[str, str, str]

@@ -1,8 +1,8 @@
 """Parts of a rendered chart, for tests of its values."""
 
-from support.chart.features import COMPONENTS
+from kustomizations.directories import COMPONENTS
+from kustomizations.rendering import merged
 from support.chart.helm import Object, Values, render
-from support.chart.kustomization import merged
 
 ALL: Values = merged(each.values for each in COMPONENTS)
 """Every feature switched on."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.chart.patches import patch_between
+from kustomizations.patches import patch_between
 
 CONTAINER = {"name": "main", "image": "a", "args": ["run"]}
 

@@ -14,8 +14,8 @@ from gkm_cli.plan import drawing as drawings
 from gkm_cli.plan.drawing import GPU, Parts, drawing
 from gkm_cli.plan.page import PlanPage
 from gkm_cli.plan.svg import STYLES, picture
+from plan_picture import PICTURE, drawn
 from support.cli.plan_files import PlanWorkspace, listed, node, pod, racks, run
-from support.cli.plan_picture import PICTURE, drawn
 from support.operator.plans import gpu_node
 from support.operator.plans_made import a_survey
 

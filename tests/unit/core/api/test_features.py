@@ -3,7 +3,7 @@
 import pytest
 import yaml
 from gkm.api.features import INSTALL, RESTORE_RIGHTS, Feature, install
-from support.chart.features import COMPONENTS
+from kustomizations.directories import COMPONENTS
 from support.operator.deployment import ROOT
 
 

@@ -1,4 +1,4 @@
-"""A cluster to develop against: `python -m support.cluster.develop [--node]` prints its kubeconfig."""
+"""A cluster to develop against: `PYTHONPATH=tests python hack/cluster.py [--node]` prints its kubeconfig."""
 
 import argparse
 import signal
@@ -10,11 +10,12 @@ from support.cluster.cluster import Cluster
 from support.host.processes import ProcessFailed
 from support.peers.missing import Missing
 
-CRDS = Path(__file__).resolve().parents[3] / "crds"
+CRDS = Path(__file__).resolve().parents[1] / "crds"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m support.cluster.develop", description=__doc__)
+    """Run the cluster until a signal; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--node", action="store_true", help="with kubelet and containerd (root, Linux)")
     arguments = parser.parse_args()
     waited_for = {signal.SIGINT, signal.SIGTERM}

@@ -11,12 +11,13 @@ from typing import Any
 
 import yaml
 from support.csi.client import CSIClient
-from support.demo.story import StoryBroken, expect
 from support.fakes import nvml_library
 from support.host.processes import Process
 from support.host.waiting import until
 from support.registry.server import Registry
 from support.sigstore.key_signatures import SigningKey
+
+from demo.story import StoryBroken, expect
 
 NAMESPACE = "ml-apps"
 
@@ -32,16 +33,18 @@ class Place:
 
     @property
     def manifests(self) -> Path:
+        """Return the directory that the agents read caches from."""
         return self.directory / "manifests"
 
     @property
     def image(self) -> str:
+        """Return the name of the image, without a tag."""
         return f"{self.registry.host}/{NAMESPACE}/vector-add"
 
     def gkm(self, *arguments: object) -> Any:  # noqa: ANN401 -- JSON is what it is
         """Run the command line and return its JSON."""
         words = [sys.executable, "-m", "gkm_cli.main", *map(str, arguments), "--plain-http", "-o", "json"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 -- our own words
         expect(done.returncode == 0, f"gkm {' '.join(map(str, arguments))}: {done.stderr or done.stdout}")
         return json.loads(done.stdout)
 

@@ -1,6 +1,6 @@
 """Draws the dashboard from its JSON, with data of a Prometheus, as SVG: for documentation, without Grafana.
 
-`python -m support.monitoring.picture FILE` starts the processes of tests/partners/monitoring and draws what they did.
+`PYTHONPATH=tests python scripts/dashboard_picture.py FILE` starts the processes of the tests and draws what they did.
 """
 
 import json

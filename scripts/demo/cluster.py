@@ -12,13 +12,14 @@ from support.cluster import gkm_objects as objects
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.installation import Installation
 from support.cluster.object_reader import ReadFailed
-from support.demo.story import Story, StoryBroken, expect
 from support.host.processes import ProcessFailed
 from support.images.archives import cache_image
 from support.peers.missing import Missing
 from support.registry.clients import plain_client
 from support.registry.olareg import Olareg
 from support.sigstore.cosign import Cosign
+
+from demo.story import Story, StoryBroken, expect
 
 NAMESPACE = "ml-apps"
 SCRIPT = f"""

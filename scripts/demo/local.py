@@ -15,9 +15,6 @@ from typing import NamedTuple
 
 import grpc
 from support.csi.client import CSIClient
-from support.demo.machine import NAMESPACE, Place
-from support.demo.plan import groups_are_placed
-from support.demo.story import Story, StoryBroken, expect
 from support.fakes import nvml_library
 from support.host import private_mounts
 from support.host.processes import ProcessFailed
@@ -26,7 +23,11 @@ from support.registry.push import Target
 from support.registry.server import Registry
 from support.sigstore.key_signatures import SigningKey, sign_bundle
 
-CACHE = Path(__file__).parents[2] / "data" / "triton-cache"
+from demo.machine import NAMESPACE, Place
+from demo.plan import groups_are_placed
+from demo.story import Story, StoryBroken, expect
+
+CACHE = Path(__file__).resolve().parents[2] / "tests" / "data" / "triton-cache"
 POD = {"pod.name": "server", "pod.namespace": NAMESPACE, "pod.uid": "a1b2", "ephemeral": "true"}
 HOPPER, AMPERE = "node-h100", "node-a100"
 

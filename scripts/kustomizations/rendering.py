@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 from support.chart.helm import CHART, Document, Values, render
-from support.chart.patches import patch_between
+
+from kustomizations.patches import patch_between
 
 DEPLOY = CHART.parents[1]
 HEADER = "# Generated from deploy/chart/gkm by `make generate`; do not edit.\n"
@@ -39,6 +40,7 @@ class Overlay:
 
     @property
     def values_file(self) -> Path:
+        """Return the path of the values file."""
         return CHART / f"values-{self.name}.yaml"
 
 

@@ -1,6 +1,6 @@
 """The components and overlays of deploy/, each by the values of the chart that it stands for."""
 
-from support.chart.kustomization import Component, Overlay
+from kustomizations.rendering import Component, Overlay
 
 COMPONENTS = (
     Component(

@@ -1,4 +1,4 @@
-"""The picture of a plan in the documents. `python -m support.cli.plan_picture` writes it again."""
+"""The picture of a plan in the documents. `PYTHONPATH=tests python scripts/plan_picture.py` writes it again."""
 
 import tempfile
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.cli.plan_files import Json, PlanWorkspace, listed, node, pod, run_plan
 
-PICTURE = Path(__file__).parents[3] / "docs" / "images" / "plan.svg"
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "plan.svg"
 COMMAND = ("--gpus", 256, "--group", 16, "--pod", 4, "--spares", 1, "--name", "llama", "-o", "svg")
 _DOMAINS, _NODES, _GPUS = 16, 18, 4
 
@@ -29,11 +29,16 @@ def pods() -> Iterator[Json]:
 
 
 def drawn(directory: Path) -> str:
-    """Return the picture."""
+    """Return the picture.
+
+    Raises:
+        RuntimeError: `gkm plan` failed.
+    """
     workspace = PlanWorkspace(directory)
     files = workspace.write("nodes.json", listed(*nodes())), workspace.write("pods.json", listed(*pods()))
     done = run_plan("--nodes", files[0], "--pods", files[1], *COMMAND)
-    assert done.returncode == 0, done.stderr
+    if done.returncode:
+        raise RuntimeError(done.stderr)
     return done.stdout
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from gkm.api.node_names import unfold
 from gkm.packing.values import Node
-from support.demo.story import Story, expect
 from support.packing.inventories import inventory
+
+from demo.story import Story, expect
 
 Json = dict[str, Any]
 GPU, FLAVOR = "nvidia.com/gpu", "NVIDIA-GB200"
@@ -62,16 +63,19 @@ def picture(*words: object) -> list[str]:
 
 
 def gkm(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run `gkm plan` to its end."""
     typed = [sys.executable, "-m", "gkm_cli.main", "plan", *map(str, words)]
-    return subprocess.run(typed, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(typed, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603 -- our own words
 
 
 def write(path: Path, kind: str, items: Iterable[Json]) -> None:
+    """Write objects as `kubectl get -o json` prints them."""
     whole = [{"apiVersion": "v1", "kind": kind} | item for item in items]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": whole}))
 
 
 def node(of: Node) -> Json:
+    """Return a Node with the labels of its place."""
     place = of.place
     labels = {"region": place.region, "cluster": place.cluster, "block": place.block, "fabric.domain": place.domain}
     status = {"allocatable": {GPU: str(of.total)}, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -79,12 +83,14 @@ def node(of: Node) -> Json:
 
 
 def pod(of: Node) -> Json:
+    """Return a pod that uses all GPUs of a node that are not free."""
     taken = {"name": "others", "resources": {"limits": {GPU: str(of.total - of.free)}}}
     spec = {"nodeName": of.name, "containers": [taken]}
     return {"metadata": {"name": f"on-{of.name}", "namespace": "others"}, "spec": spec, "status": {"phase": "Running"}}
 
 
 def run(directory: Path, name: str, gpus: int) -> Path:
+    """Write a Run in groups of 16 GPUs; return its file."""
     spec = {"flavor": FLAVOR, "gpus": gpus, "gpusPerPod": 4, "groupGPUs": 16, "spares": 1}
     path = directory / f"{name}.json"
     value = {"apiVersion": "gkm.io/v1alpha1", "kind": "Run", "metadata": {"name": name, "namespace": "ml-apps"}}
