@@ -149,14 +149,7 @@ class FakeApi:
             if uid and uid != old["metadata"]["uid"]:
                 raise ApiError(409, "Conflict", f"the UID in the precondition ({uid}) is not that of the object")
             _precondition(resource_version, old)
-            key = _key(resource, namespace, name)
-            finalizers = old["metadata"].get("finalizers", []) + ([FOREGROUND] if foreground else [])
-            if not finalizers:
-                self._remove(resource, key, old)
-            elif "deletionTimestamp" not in old["metadata"]:
-                new = copy.deepcopy(old)
-                new["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}
-                self._store(resource, key, old, new)
+            self._delete(resource, _key(resource, namespace, name), [FOREGROUND] if foreground else [])
 
     def discover(self, path: str, document: type[T]) -> T:
         with self._lock:
@@ -189,6 +182,21 @@ class FakeApi:
             self._version += 1
             for running in self._watches:
                 running.put(WatchEvent(Change.BOOKMARK, str(self._version)))
+
+    # what the garbage collector does: no request, which could fail, and it needs no kind to be served
+
+    def collect(self, resource: Resource[Any], key: Key) -> None:
+        """Delete an object; its finalizers hold it."""
+        with self._lock:
+            self._delete(resource, key, [])
+
+    def end_foreground(self, resource: Resource[Any], key: Key) -> None:
+        """Remove the finalizer of a deletion in the foreground; an object without another one goes."""
+        with self._lock:
+            old = self._objects[key]
+            new = copy.deepcopy(old)
+            new["metadata"]["finalizers"].remove(FOREGROUND)
+            self._store(resource, key, old, new)
 
     def _called(self, verb: str, resource: Resource[Any], detail: str) -> None:
         self.calls.append((verb, resource.plural, detail))
@@ -223,6 +231,16 @@ class FakeApi:
         self._objects[key] = new
         self._record(resource, Change.MODIFIED if old else Change.ADDED, new)
         return new
+
+    def _delete(self, resource: Resource[Any], key: Key, more_finalizers: list[str]) -> None:
+        old = self._objects[key]
+        finalizers = old["metadata"].get("finalizers", []) + more_finalizers
+        if not finalizers:
+            self._remove(resource, key, old)
+        elif "deletionTimestamp" not in old["metadata"]:
+            new = copy.deepcopy(old)
+            new["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}
+            self._store(resource, key, old, new)
 
     def _remove(self, resource: Resource[Any], key: Key, value: Json) -> None:
         del self._objects[key]

@@ -12,17 +12,16 @@ Json = dict[str, Any]
 def collect_garbage(api: FakeApi, *, orphans: bool = True) -> None:
     """Delete what only objects own that are gone, and what is deleted in the foreground, until there is none.
 
-    Finalizers of others are respected. Without `orphans`, it is late with what only gone objects own.
+    The collector sends no requests: faults, counts and unserved kinds of a test do not concern it, and any thread may
+    call it. Finalizers of others are respected. Without `orphans`, it is late with what only gone objects own.
     """
     with api._lock:
         while doomed := [entry for entry in api._objects.items() if orphans and _is_garbage(api, entry[1])]:
             for key, value in doomed:
-                api.delete(_resource(key, value), key[2], key[1])
+                api.collect(_resource(key, value), key)
         while finished := list(_finished(api)):
             for key, value in finished:
-                finalizers = [one for one in value["metadata"]["finalizers"] if one != FOREGROUND]
-                patch = {"metadata": {"finalizers": finalizers or None}}
-                api.merge(_resource(key, value), key[2], patch, key[1])
+                api.end_foreground(_resource(key, value), key)
 
 
 def _is_garbage(api: FakeApi, value: Json) -> bool:

@@ -172,4 +172,5 @@ class WitnessApi(FakeApi):
 
 def everything_of(api: WitnessApi, resource: Resource[Json]) -> list[Json]:
     """Every object of a kind, also if it is not served."""
-    return [value for key, value in api._objects.items() if key[0] == resource.plural]
+    with api._lock:
+        return [value for key, value in api._objects.items() if key[0] == resource.plural]

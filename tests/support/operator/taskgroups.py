@@ -103,11 +103,8 @@ class World:
             self.api.served.discard((resource.api_version, resource.plural))
 
     def act(self) -> None:
-        """Let the garbage collector act once; faults of a test are not for it."""
-        fault, self.api.fault = self.api.fault, lambda _verb, _plural: None
-        served, self.api.served = self.api.served, None
+        """Let the garbage collector act once."""
         collect_garbage(self.api, orphans=self.collects_orphans)
-        self.api.fault, self.api.served = fault, served
 
     def settle(self, *processes: "Process", rounds: int = 80) -> None:
         """Let everything act in turns until nothing changes, also when time passes."""
