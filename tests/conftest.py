@@ -1,13 +1,12 @@
 """What every test may ask for by name. Nothing is started before the first test that asks."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from support.cluster.cluster import Cluster
+from support.examples import load_profile
 from support.host import workers
 from support.operator.fixtures import gkm_cluster
 from support.peers import require, tiers
@@ -24,12 +23,7 @@ TESTS = Path(__file__).parent
 # Failed statements of the contract show their values, as those of tests do.
 pytest.register_assert_rewrite("support.registry.contract")
 
-# The same examples each time, so that a change is judged by what it changed; GKM_RANDOM=1 looks for new ones.
-# No test depends on time: a busy machine takes longer for an example.
-settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("repeatable", settings.get_profile("timeless"), derandomize=True)
-settings.register_profile("random", settings.get_profile("timeless"), max_examples=1000)
-settings.load_profile("random" if os.environ.get("GKM_RANDOM") else "repeatable")
+load_profile()
 
 
 def pytest_configure(config: pytest.Config) -> None:

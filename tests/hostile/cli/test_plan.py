@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.plan_files import Json, PlanWorkspace, node, pod, racks, run, run_plan
+from support.examples import examples
 
 SCALARS = (
     st.none()
@@ -44,13 +45,13 @@ def answered(*arguments: object) -> None:
         assert done.stderr.isprintable() or done.stderr[:-1].isprintable()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(value=VALUES)
 def test_any_json_as_a_run(workspace: PlanWorkspace, value: object) -> None:
     answered("--nodes", workspace.nodes, "--run", workspace.write("any.json", value))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(text=st.text(max_size=60) | st.text("-:[]{}&*!|>'\"% \n\tab1,?", max_size=60))
 def test_any_text_as_a_run(workspace: PlanWorkspace, text: str) -> None:
     path = workspace.directory / "any.yaml"
@@ -58,7 +59,7 @@ def test_any_text_as_a_run(workspace: PlanWorkspace, text: str) -> None:
     answered("--nodes", workspace.nodes, "--run", path)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(raw=st.binary(max_size=60))
 def test_any_bytes_as_a_run_a_plan_or_nodes(workspace: PlanWorkspace, raw: bytes) -> None:
     path = workspace.directory / "any.bin"
@@ -68,13 +69,13 @@ def test_any_bytes_as_a_run_a_plan_or_nodes(workspace: PlanWorkspace, raw: bytes
     answered("--nodes", path, "--run", workspace.run)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(spec=SPECS)
 def test_any_fields_of_a_run(workspace: PlanWorkspace, spec: Json) -> None:
     answered("--nodes", workspace.nodes, "--run", workspace.write("spec.json", run(**spec)), "-o", "json")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(change=VALUES, path=st.sampled_from(["hash", "gpus", "groups", "request", "metrics", "policy"]))
 def test_any_former_plan(workspace: PlanWorkspace, change: object, path: str) -> None:
     _, plan = workspace.plan()
@@ -88,7 +89,7 @@ def test_any_former_plan(workspace: PlanWorkspace, change: object, path: str) ->
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(change=VALUES, path=st.sampled_from(["hash", "gpus", "groups", "request", "metrics", "policy"]))
 def test_any_plan_to_unfold(workspace: PlanWorkspace, change: object, path: str) -> None:
     _, plan = workspace.plan()
@@ -99,7 +100,7 @@ def test_any_plan_to_unfold(workspace: PlanWorkspace, change: object, path: str)
         assert (done.stderr.count("\n"), done.stdout == "") == ((0, False) if done.returncode == 0 else (1, True))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(scope=st.text(max_size=20), selector=st.text(max_size=20), name=st.text(max_size=20), gpus=st.integers())
 def test_any_text_in_flags(workspace: PlanWorkspace, scope: str, selector: str, name: str, gpus: int) -> None:
     for flags in (("--scope", scope), ("--selector", selector), ("--name", name), ("--flavor", name)):
@@ -107,7 +108,7 @@ def test_any_text_in_flags(workspace: PlanWorkspace, scope: str, selector: str, 
     answered("--nodes", workspace.nodes, f"--gpus={gpus}")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(items=st.lists(VALUES, max_size=4), gpus=st.integers(0, 2000), block=st.text("<>&\"' ab", max_size=20))
 def test_any_nodes_in_a_picture(workspace: PlanWorkspace, items: list[object], gpus: int, block: str) -> None:
     nodes = {"kind": "List", "items": [*items, node("odd", "rack9", block, gpus=gpus), *racks(1)]}
@@ -115,7 +116,7 @@ def test_any_nodes_in_a_picture(workspace: PlanWorkspace, items: list[object], g
         answered("--nodes", workspace.write("drawn.json", nodes), "--run", workspace.run, "-o", form)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(items=st.lists(VALUES, max_size=4), gpus=SCALARS)
 def test_any_items_among_nodes_and_pods(workspace: PlanWorkspace, items: list[object], gpus: object) -> None:
     nodes = {"kind": "List", "items": [*items, node("odd", "rack0", gpus=gpus), *racks(1)]}

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command import gkm_in_this_process
 from support.cli.template_files import TemplateWorkspace, config_map, group_template, pool, task_group
+from support.examples import examples
 from support.host.memory import MemoryGroup
 from support.templates.hostile import BOMBS
 
@@ -70,19 +71,19 @@ def answered_for(workspace: TemplateWorkspace, path: Path) -> None:
     answered("import", path)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(value=VALUES)
 def test_any_json_as_a_file(workspace: TemplateWorkspace, value: object) -> None:
     answered_for(workspace, workspace.write("any.json", value))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(text=st.text(max_size=60) | st.text("-:[]{}&*!|>'\"% \n\tab1,?", max_size=60))
 def test_any_text_as_a_file(workspace: TemplateWorkspace, text: str) -> None:
     answered_for(workspace, workspace.write("any.yaml", text))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(value=VALUES, part=st.sampled_from(["template", "validation", "commonGroupTemplates", "tasks", "workflow"]))
 def test_any_field_of_an_object(workspace: TemplateWorkspace, value: object, part: str) -> None:
     template = group_template("cm", config_map())
@@ -94,7 +95,7 @@ def test_any_field_of_an_object(workspace: TemplateWorkspace, value: object, par
     answered("render", "--templates", path, "--pool", path, "--group", path, "-o", "json")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(config=OSMO)
 def test_any_configuration_of_osmo(workspace: TemplateWorkspace, config: object) -> None:
     answered("import", workspace.write("osmo.json", config))

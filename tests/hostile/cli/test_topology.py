@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.topology.clusters import SURVEY, labeled, surveyed_cluster, topology, written
 
 OPTIONS = ("--nodes", "--fabrics", "--ibnetdiscover", "--ufm", "--lldp", "--netq", "--tree-file", "--config")
@@ -29,7 +30,7 @@ def answered(*arguments: object) -> None:
     assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     raw=st.binary(max_size=60) | st.text('{}[]":,-# \n\x1babN01', max_size=60).map(str.encode),
     option=st.sampled_from(OPTIONS),
@@ -43,7 +44,7 @@ def test_any_bytes_for_any_option(cluster: Path, raw: bytes, option: str) -> Non
         answered("check", "--nodes", cluster, option, path)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(at=st.integers(0, 300_000), junk=st.binary(min_size=1, max_size=40), form=st.sampled_from(FORMS))
 def test_any_damage_to_a_survey(cluster: Path, at: int, junk: bytes, form: str) -> None:
     text = SURVEY.read_bytes()
@@ -53,7 +54,7 @@ def test_any_damage_to_a_survey(cluster: Path, at: int, junk: bytes, form: str) 
     answered("build", "--nodes", cluster, "--ibnetdiscover", path, "-o", form)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(labels=st.dictionaries(st.sampled_from(["block", "rack", "cluster", "fabric.domain"]), st.text(max_size=70)))
 def test_any_labels(tmp_path_factory: pytest.TempPathFactory, labels: dict[str, str]) -> None:
     directory = tmp_path_factory.mktemp("labels")

@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.csi.nodes import publish_message
 from support.csi.scene import Scene, numbers, unpublished
+from support.examples import examples
 
 pytestmark = pytest.mark.mounts
 
 MINE = {"INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION", "ALREADY_EXISTS", "UNAVAILABLE"}
 """What a caller who is alone may be answered; INTERNAL is for what is wrong with us."""
-FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+FUZZ = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 ODD = [
     "",
     "true",

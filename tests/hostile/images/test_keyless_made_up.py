@@ -13,6 +13,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures import trust_material
 from gkm.images.signatures.signature_formats import parse_bundle, parse_legacy
 from hypothesis import given, settings, strategies
+from support.examples import examples
 from support.images.keyless import ALICE, DIGEST, SIGSTORE, finding_for, trust
 from support.registry.push import Target
 from support.sigstore.key_signatures import payload_of
@@ -106,7 +107,7 @@ def test_a_trusted_root_with_a_certificate_of_an_impossible_version_is_refused(t
         trust_material.root(str(path))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=strategies.data())
 def test_any_change_in_a_bundle_ends_in_a_verdict(data: strategies.DataObject) -> None:
     document = json.loads(json.dumps(data.draw(strategies.sampled_from(BUNDLES))))

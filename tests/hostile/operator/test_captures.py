@@ -10,6 +10,7 @@ from gkm_operator.captures.announcements import MAX_ANNOUNCEMENTS, merged
 from gkm_operator.captures.objects import cache_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operator.captures import NAMESPACE, NOW, REGISTRY, captured
 
 HONEST = captured()
@@ -46,7 +47,7 @@ def reported(**changes: object) -> ReportedCapture:
     return ReportedCapture(**values)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(MADE_UP, max_size=8))
 def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(changes: list[dict[str, object]]) -> None:
     found, faults = merged(NAMESPACE, [("stolen", reported(**each)) for each in changes], REGISTRY, NOW)

@@ -9,6 +9,7 @@ import pytest
 from gkm.api.pod_caches import ANNOTATIONS, CACHE, CLUSTER_CACHE, INJECTED
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grove.objects import NAMESPACE, Json
 from support.operator.pod_caches import GPU, KIND, a_pod, container, pod_caches, report
 from support.operator.workloads import Answer, review_of
@@ -147,7 +148,7 @@ def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 -- any JSON
     return bool(whole == part)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(PODS)
 def test_nothing_of_the_user_is_changed_and_a_second_call_adds_nothing(pod: Json) -> None:
     given_pod = copy.deepcopy(pod)
@@ -165,7 +166,7 @@ def test_nothing_of_the_user_is_changed_and_a_second_call_adds_nothing(pod: Json
         assert again.object["spec"] == found.object["spec"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(PODS)
 def test_every_added_volume_is_of_the_own_namespace_and_every_mount_has_its_volume(pod: Json) -> None:
     try:
@@ -184,7 +185,7 @@ def test_every_added_volume_is_of_the_own_namespace_and_every_mount_has_its_volu
         )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | TEXTS,

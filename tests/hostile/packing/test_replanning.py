@@ -11,6 +11,7 @@ from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import Distance, Group, Location, Node, Request, Share, Spare
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.cases import Case, cases, scoped_cases
 from support.packing.checker import problems
 
@@ -56,7 +57,7 @@ def hostile(draw: st.DrawFn, some: st.SearchStrategy[Case]) -> tuple[Case, tuple
     return (known, replace(request, malleability=None)), tuple(found)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.one_of(hostile(cases()), hostile(scoped_cases())), st.randoms(use_true_random=False))
 def test_whatever_a_former_plan_says_the_answer_can_be_carried_out(
     some: tuple[Case, tuple[Group, ...]], chance: Random

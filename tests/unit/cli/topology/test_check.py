@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert
 from support.cli.command import gkm
+from support.examples import examples
 from support.topology.clusters import labeled, topology, written
 from support.topology.kube_lists import Json
 
@@ -99,7 +100,7 @@ FAULTS: list[Fault] = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(at=st.integers(0, 8), fault=st.sampled_from(FAULTS))
 def test_a_planted_fault_is_found_with_its_node(at: int, fault: Fault) -> None:
     reason, plant, is_problem = fault
@@ -110,7 +111,7 @@ def test_a_planted_fault_is_found_with_its_node(at: int, fault: Fault) -> None:
     assert found.ok is not is_problem
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     faults=st.lists(
         st.tuples(
@@ -236,7 +237,7 @@ def test_quarantined_nodes_stand_with_their_labels(tmp_path: Path) -> None:
     assert yaml.safe_load(as_yaml.stdout) == result
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(value=st.text("aZ0-_. '\"$`\\\n#;&|<>(){}!*?é\x1b", min_size=1, max_size=70), at=st.integers(0, 11))
 def test_no_value_of_a_label_becomes_a_command(value: str, at: int) -> None:
     items = healthy()

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.topology.clusters import SURVEY, hosts, labeled, surveyed_cluster, topology, written
 from support.topology.kube_lists import Json
 
@@ -35,7 +36,7 @@ def shown(*arguments: object) -> Json:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     taken=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=6),
     unusable=st.sets(st.integers(0, 3)),

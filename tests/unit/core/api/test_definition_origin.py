@@ -9,6 +9,7 @@ from gkm.api import crds
 from gkm.api.definition_origin import DefinitionOrigin, compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operator.upstream import upstream
 
 Json = dict[str, Any]
@@ -55,7 +56,7 @@ def test_a_definition_is_the_same_as_itself(ours: Json) -> None:
     assert compare(ours, copy.deepcopy(ours)).difference == ""
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(CHANGES)
 def test_without_a_field_it_is_an_earlier_one_and_without_our_label_a_foreign_one(
     change: tuple[Json, int, str],
@@ -69,7 +70,7 @@ def test_without_a_field_it_is_an_earlier_one_and_without_our_label_a_foreign_on
     assert compare(ours, earlier).origin is DefinitionOrigin.FOREIGN
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(CHANGES)
 def test_with_another_field_it_is_a_later_one(change: tuple[Json, int, str]) -> None:
     ours, index, _ = change
@@ -79,7 +80,7 @@ def test_with_another_field_it_is_a_later_one(change: tuple[Json, int, str]) -> 
     assert (found.origin, found.difference) == (DefinitionOrigin.LATER, f"has {path}another")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(CHANGES)
 def test_with_a_field_of_another_type_or_name_it_is_foreign(change: tuple[Json, int, str]) -> None:
     ours, index, name = change
@@ -109,7 +110,7 @@ EDITS: list[tuple[Callable[[Json], object], DefinitionOrigin]] = [
 ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(WITH_VALUES)
 def test_values_of_an_enumeration_count_as_fields_do(change: tuple[Json, int]) -> None:
     ours, index = change
@@ -155,7 +156,7 @@ def test_upstreams_definition_is_foreign_with_any_label() -> None:
     assert compare(ours, theirs).origin is DefinitionOrigin.FOREIGN
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.text(max_size=3),

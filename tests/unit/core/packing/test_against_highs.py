@@ -7,6 +7,7 @@ import pytest
 from gkm.packing.plan import plan
 from gkm.packing.values import Node, Plan, Policy, Refusal, Request
 from hypothesis import given, settings
+from support.examples import examples
 from support.packing.brute import best, priced
 from support.packing.cases import Case, cases
 from support.packing.checker import problems
@@ -25,7 +26,7 @@ UNEVEN = tuple(
 """120 domains whose nodes have odd numbers of free GPUs, so that pods leave some of each."""
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(cases())
 def test_trying_everything_finds_what_highs_finds(case: Case) -> None:
     nodes, run = case

@@ -9,6 +9,7 @@ from gkm.packing.plan import plan
 from gkm.packing.values import Location, Node, Plan, Request, Share
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.batches_brute import most, wrong
 from support.packing.batches_cases import alike, queue, small
 from support.packing.inventories import inventory
@@ -26,7 +27,7 @@ def assert_bounds_hold(batch: Batch, best: tuple[int, ...]) -> None:
         assert best[level] <= reached.bound
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(case=small())
 def test_no_batch_at_all_is_beyond_the_bound(case: tuple[tuple[Node, ...], list[Queued]]) -> None:
     nodes, runs = case
@@ -38,7 +39,7 @@ def test_no_batch_at_all_is_beyond_the_bound(case: tuple[tuple[Node, ...], list[
     assert batch.gap or by_priority(batch) == best
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(small(scopes=("s1", "s2")))
 def test_no_order_of_plans_is_beyond_the_bound(case: tuple[tuple[Node, ...], list[Queued]]) -> None:
     nodes, runs = case
@@ -58,7 +59,7 @@ def test_no_order_of_plans_is_beyond_the_bound(case: tuple[tuple[Node, ...], lis
         assert_bounds_hold(batch, tuple(gpus.values()))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(alike((2, 3, 5)))
 def test_a_small_batch_is_the_best_there_is_and_proven_where_sizes_are_no_chain(
     case: tuple[tuple[Node, ...], list[Queued]],
@@ -69,7 +70,7 @@ def test_a_small_batch_is_the_best_there_is_and_proven_where_sizes_are_no_chain(
     assert (batch.gap, by_priority(batch)) == (0, most(nodes, runs))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(alike((1, 2, 4, 8)))
 def test_where_each_size_divides_the_next_the_best_is_found_and_proven(
     case: tuple[tuple[Node, ...], list[Queued]],
@@ -80,7 +81,7 @@ def test_where_each_size_divides_the_next_the_best_is_found_and_proven(
     assert by_priority(batch) == most(nodes, runs)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=small(), chance=st.randoms(use_true_random=False))
 def test_the_order_of_runs_and_nodes_changes_nothing(
     case: tuple[tuple[Node, ...], list[Queued]], chance: random.Random

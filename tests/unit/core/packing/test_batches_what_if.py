@@ -3,6 +3,7 @@
 from gkm.packing.batches.batch import Queued, plan_batch, what_if
 from gkm.packing.values import Location, Node, Request
 from hypothesis import given, settings
+from support.examples import examples
 from support.packing.batches_cases import small
 
 NODES = tuple(Node(f"n{number}", Location("r", "c", "b", f"d{number}"), 8, 8) for number in range(2))
@@ -37,7 +38,7 @@ def test_a_run_whose_groups_lie_elsewhere_is_moved() -> None:
     assert answer.displaced == ()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(small())
 def test_the_last_of_a_queue_as_one_more_gives_the_batch_of_all(case: tuple[tuple[Node, ...], list[Queued]]) -> None:
     nodes, (*others, last) = case

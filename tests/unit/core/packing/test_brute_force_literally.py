@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement
 from gkm.packing.values import Ceiling, Node, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.brute import Best, Cost, best
 from support.packing.cases import Case, inventories, requests
 
@@ -25,7 +26,7 @@ def tiny_cases(draw: st.DrawFn) -> Case:
     return nodes, replace(run, malleability=None, spares=min(run.spares, 2))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(tiny_cases())
 def test_counting_slots_is_as_good_as_placing_every_pod(case: Case) -> None:
     nodes, run = case

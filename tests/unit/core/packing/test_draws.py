@@ -1,7 +1,8 @@
 """Random runs with scopes, spares and short groups together: plans and re-plans against an independent programme.
 
-GKM_PACKING_DRAWS says how many seeds are drawn, 20000 for all that is promised. A failure names the seed: `drawn(seed)`
-and `loss_drawn(seed)` make its case, and `support.packing.draws_shrinking` a smaller one.
+GKM_PACKING_DRAWS says how many seeds are drawn: 20000 for all that is promised, without it those that support.examples
+runs of 300. A failure names the seed: `drawn(seed)` and `loss_drawn(seed)` make its case, and
+`support.packing.draws_shrinking` a smaller one.
 """
 
 import os
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Group, Location, Node, Plan, Policy, Request, Share
+from support.examples import examples
 from support.packing.draws import drawn
 from support.packing.draws_faults import Fault, faults, loss_faults
 from support.packing.draws_losses import Loss, loss_drawn
@@ -19,7 +21,7 @@ from support.packing.reference import least_costs
 from support.packing.reference_layout import best_layout
 from support.packing.reference_moves import fewest_moves
 
-SEEDS = int(os.environ.get("GKM_PACKING_DRAWS", "300"))
+SEEDS = int(os.environ.get("GKM_PACKING_DRAWS") or examples(300))
 
 
 def found(judge: Callable[[int], list[Fault]]) -> list[str]:

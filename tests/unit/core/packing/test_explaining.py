@@ -14,10 +14,11 @@ from gkm.packing.refusals import fixes as finders
 from gkm.packing.values import Fix, FixKind, Level, Location, Node, Plan, Policy, Refusal, Request
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.brute import best, fits
 from support.packing.cases import Case, cases, scoped_cases
 
-some = settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+some = settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def domain(name: str, *free: int, block: str = "b1") -> list[Node]:
@@ -140,7 +141,7 @@ def test_alternatives_are_the_best_of_their_policies_and_domains_add_up(case: Ca
 
 
 @pytest.mark.heavy
-@settings(some, max_examples=60)  # each tries every choice of fewer domains
+@settings(some, max_examples=examples(60))  # each tries every choice of fewer domains
 @given(cases())
 def test_what_fewer_domains_or_blocks_hold_at_most_is_so(case: Case) -> None:
     nodes = case[0]

@@ -8,12 +8,13 @@ from gkm.packing.refusals.search import RefusalSearch, smallest
 from gkm.packing.values import Malleability, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.brute import fits, legal_sizes
 from support.packing.cases import Case, cases, scoped_cases
 
 
 @pytest.mark.heavy
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.one_of(cases(), scoped_cases()))
 def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> None:
     nodes, request = case[0], replace(case[1], malleability=None)
@@ -21,7 +22,7 @@ def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> Non
 
 
 @pytest.mark.heavy
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.one_of(cases(), scoped_cases()))
 def test_overlapping_scopes_that_do_not_cut_through_domains_are_counted_alike(case: Case) -> None:
     scopes = {node.place: node.scopes for node in case[0]}

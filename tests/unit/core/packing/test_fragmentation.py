@@ -12,6 +12,7 @@ from gkm.packing.plan import plan
 from gkm.packing.values import Location, Node, Plan, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.cases import Case, cases, inventories
 
 A, B, C = Location("r1", "c1", "b1", "a"), Location("r1", "c1", "b1", "b"), Location("r1", "c1", "b2", "c")
@@ -75,7 +76,7 @@ def near(shown: float, exact: Fraction) -> bool:
     return abs(Fraction(shown) - exact) <= Fraction(1, 2 * 10**DECIMALS) + Fraction(1, 10**9)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(inventories(domains=6), MIXES)
 def test_at_every_level_it_is_what_trying_everything_finds(tree: tuple[Node, ...], mix: list[GroupKind]) -> None:
     found = measured(tree, *mix)
@@ -92,7 +93,7 @@ def test_at_every_level_it_is_what_trying_everything_finds(tree: tuple[Node, ...
     assert near(found.expected_unusable_gpus, exact)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(cases(), MIXES)
 def test_the_forecast_is_what_is_measured_once_the_plan_runs(case: Case, mix: list[GroupKind]) -> None:
     tree, request = case
@@ -107,7 +108,7 @@ def test_the_forecast_is_what_is_measured_once_the_plan_runs(case: Case, mix: li
     assert measured(tree, *mix, after=answer) == measured(later, *mix)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(inventories(domains=5), MIXES, st.randoms(use_true_random=False))
 def test_no_order_changes_anything(tree: tuple[Node, ...], mix: list[GroupKind], chance: Random) -> None:
     usual = measured(tree, *mix)

@@ -10,6 +10,7 @@ from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Distance, Location, Node, Plan, Request
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 HOME = Location("r", "c1", "b1", "d1")
 BLOCK, CLUSTER = HOME._replace(domain="d2"), HOME._replace(block="b2")
@@ -131,7 +132,7 @@ def counted(placed: list[list[Guests]]) -> tuple[int, ...]:
     return tuple(sum(guest.spares for some in placed for guest in some if guest.distance is far) for far in Distance)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(small(overlap=False))
 def test_without_overlap_as_many_spares_as_can_be_are_within_each_level(
     case: tuple[Capacity, dict[int, dict[int, int]], list[Departure]],
@@ -141,7 +142,7 @@ def test_without_overlap_as_many_spares_as_can_be_are_within_each_level(
     assert counted(assign_guests(*case)) == max(possible)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(small(overlap=True))
 def test_with_overlap_all_spares_that_fit_are_placed_within_levels_that_are_possible(
     case: tuple[Capacity, dict[int, dict[int, int]], list[Departure]],

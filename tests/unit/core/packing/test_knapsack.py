@@ -12,6 +12,7 @@ from gkm.packing.errors import TooLargeError
 from gkm.packing.values import Policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 
 class Case(NamedTuple):
@@ -88,7 +89,7 @@ def solved(case: Case, weights: Objective) -> Tables:
     return solve(Problem(options, parts, (case.groups - short,), weights.impossible, short))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases())
 def test_what_is_read_back_is_what_trying_everything_finds(case: Case) -> None:
     most = 1 << 40 if case.wide else 1  # as wide as only Python's integers are, or as narrow as it may be

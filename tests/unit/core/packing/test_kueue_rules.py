@@ -6,6 +6,7 @@ import pytest
 from gkm.packing.plan import plan
 from gkm.packing.values import Location, Node, Plan, Policy, Request
 from hypothesis import given, settings
+from support.examples import examples
 from support.packing.cases import Case, cases
 from support.packing.inventories import RUNS, Run, inventory
 from support.packing.kueue import best_fit
@@ -36,7 +37,7 @@ def test_where_no_block_suffices_the_largest_then_the_smallest_that_takes_the_re
 
 
 @pytest.mark.heavy
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(cases())
 def test_small_runs_take_no_more_blocks_and_in_as_many_no_more_domains(case: Case) -> None:
     tree, run = case

@@ -7,6 +7,7 @@ from gkm.packing.nodes.demands import DomainLayout, GroupDemand, GroupNodes, Nod
 from gkm.packing.nodes.layout import Layouts, lay_out
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.layouts import best_costs, costs_of, wrong
 
 
@@ -115,7 +116,7 @@ def domains(draw: st.DrawFn, *, most_nodes: int = 4, most_groups: int = 3) -> tu
     return some, sorted(groups, key=lambda group: (not group.pods, group.scope))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(domains())
 def test_a_small_domain_has_the_layout_that_trying_everything_finds(
     domain: tuple[list[NodeSlots], list[GroupDemand]],

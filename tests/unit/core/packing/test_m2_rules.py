@@ -7,6 +7,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Location, Node, Plan, Policy, Request
 from hypothesis import given, settings
+from support.examples import examples
 from support.packing.cases import Case, cases
 from support.packing.inventories import RUNS, Run, inventory
 from support.packing.m2 import Peer, by_rules, by_text
@@ -43,7 +44,7 @@ def test_a_peer_that_finds_no_domain_is_not_complete() -> None:
 
 
 @pytest.mark.heavy
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(cases())
 def test_small_runs_take_no_more_domains_than_by_the_rules(case: Case) -> None:
     tree, run = case

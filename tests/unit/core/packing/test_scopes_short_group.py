@@ -4,6 +4,7 @@ from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Location, Node, Refusal, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.packing.checker import problems
 
 
@@ -27,7 +28,7 @@ def short_runs(draw: st.DrawFn) -> tuple[list[Node], Request]:
     return nodes, Request(gpus, 1, group, spares=draw(st.sampled_from([0, 0, 0, 1])), ceilings=ceilings)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(short_runs())
 def test_no_ceiling_is_exceeded_and_every_index_is_there_once(case: tuple[list[Node], Request]) -> None:
     nodes, request = case

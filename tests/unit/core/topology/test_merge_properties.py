@@ -10,6 +10,7 @@ from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.tree import Tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.topology.tree_queries import reasons, together
 
 NODES = ["n1", "n2", "n3", "n4", "n5"]
@@ -51,7 +52,7 @@ def assert_is_tree(tree: Tree) -> None:
                 assert parent.first <= domain.first < domain.end <= parent.end
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(PROVIDERS, ANY_SETTINGS)
 def test_every_node_is_once_in_a_tree_or_quarantined(providers: Named, configured: Topology) -> None:
     tree = build_tree(providers, configured, unplaced=["n0"])
@@ -63,7 +64,7 @@ def test_every_node_is_once_in_a_tree_or_quarantined(providers: Named, configure
     assert sorted(everywhere) == sorted(names)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(PROVIDERS, ANY_SETTINGS)
 def test_what_the_most_trusted_provider_puts_apart_is_never_together(providers: Named, configured: Topology) -> None:
     tree = build_tree(providers, configured)
@@ -75,7 +76,7 @@ def test_what_the_most_trusted_provider_puts_apart_is_never_together(providers: 
             assert len({name for name in inside if name}) <= 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(PROVIDERS, ANY_SETTINGS, st.integers())
 def test_the_order_of_nodes_does_not_matter(providers: Named, configured: Topology, seed: int) -> None:
     def shuffled(placed: Placements) -> Placements:
@@ -87,7 +88,7 @@ def test_the_order_of_nodes_does_not_matter(providers: Named, configured: Topolo
     assert build_tree(other, configured) == build_tree(providers, configured)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.dictionaries(st.sampled_from([*NODES, "n6", "n7"]), st.tuples(*[st.sampled_from(["x", "y"])] * 4)))
 def test_the_key_of_a_domain_is_its_region_cluster_and_name(places: Mapping[str, tuple[str, ...]]) -> None:
     tree = build_tree([("labels", Placements(places))], Topology())
@@ -105,7 +106,7 @@ def test_the_key_of_a_domain_is_its_region_cluster_and_name(places: Mapping[str,
                 assert together(tree, level, one, other) == (keys[one] == keys[other])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(PLACES, ANY_SETTINGS)
 def test_one_provider_alone_is_never_overruled(places: Mapping[str, tuple[str, ...]], configured: Topology) -> None:
     tree = build_tree([("p0", Placements(places))], configured)

@@ -8,6 +8,7 @@ from gkm.topology.pins import writes_around
 from gkm.topology.write_order import Write, ordered_writes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.topology.trees import NODES, TIERS, VALID, Trees, tree
 from support.topology.volcano_rules import doubly_placed, nodes_of, violations
 
@@ -96,7 +97,7 @@ REFUSED = st.sets(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(VALID, VALID, REFUSED)
 def test_whatever_is_refused_the_tree_is_valid_and_once_nothing_is_refused_it_is_the_wanted_one(
     one: Trees, other: Trees, refused: set[tuple[str, str]]
@@ -106,7 +107,7 @@ def test_whatever_is_refused_the_tree_is_valid_and_once_nothing_is_refused_it_is
     assert settled(state, other, lambda _: False) == other
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(VALID, VALID, st.data())
 def test_a_write_that_is_refused_changes_nothing_but_what_is_around_it(
     one: Trees, other: Trees, data: st.DataObject

@@ -14,6 +14,7 @@ from gkm.topology.snapshot import IndexKey, Snapshot
 from gkm.topology.states import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.topology.kube_lists import node
 
 SETTINGS = Topology()
@@ -196,7 +197,7 @@ EXTERNAL = st.dictionaries(st.sampled_from(NAMES), st.tuples(WORDS, WORDS, WORDS
 STEPS = st.lists(st.tuples(CHANGES, EXTERNAL), min_size=1, max_size=5)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(STEPS, LEVELS, st.randoms(), st.booleans())
 def test_changes_make_what_a_whole_build_makes(
     steps: list[tuple[list[tuple[Node, int | None, bool]], Mapping[str, tuple[str, ...]]]],

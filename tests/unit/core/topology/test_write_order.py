@@ -8,6 +8,7 @@ from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.write_order import Write, ordered_writes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.topology.trees import NODES, TIERS, VALID, Trees, tree
 from support.topology.volcano_rules import doubly_placed, nodes_of, violations
 
@@ -82,7 +83,7 @@ def test_a_new_closest_level_takes_the_nodes_of_one_domain_out_at_a_time() -> No
     assert min(len(nodes_of(state, "b")) for state in states(other, ordered_writes(other, one))) >= 28
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(VALID, VALID, st.sampled_from([2, 256]))
 def test_every_write_leaves_a_valid_tree_without_mixed_domains(one: Trees, other: Trees, large: int) -> None:
     assert not violations(one)
@@ -101,7 +102,7 @@ def test_every_write_leaves_a_valid_tree_without_mixed_domains(one: Trees, other
     assert state == other
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(VALID, VALID, st.data())
 def test_a_pass_that_ends_anywhere_is_continued_by_the_next(one: Trees, other: Trees, data: st.DataObject) -> None:
     seen = [one, *states(one, ordered_writes(one, other))]
@@ -122,7 +123,7 @@ ANYTHING = st.dictionaries(
 ).map(lambda found: {name: HyperNode(name, "x", tuple(members), tier) for name, (members, tier) in found.items()})
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(ANYTHING, VALID)
 def test_whatever_others_made_of_our_objects_becomes_the_wanted_tree(broken: Trees, other: Trees) -> None:
     *_, state = [broken, *states(broken, ordered_writes(broken, other))]

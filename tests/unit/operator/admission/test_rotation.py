@@ -14,6 +14,7 @@ from gkm_operator.admission.certificates.rotation import Rotation, RotationTimes
 from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.webhook_configurations import NAME, NOW, a_configuration, an_api, trusted, writes
@@ -182,7 +183,7 @@ def test_a_new_pair_does_not_serve_before_all_configurations_have_its_ca(site: S
 JUMPS = st.lists(st.integers(-40000, 40000).map(lambda days: days * DAY / 10), max_size=12)
 
 
-@settings(max_examples=30)  # each makes a dozen keys
+@settings(max_examples=examples(30))  # each makes a dozen keys
 @given(jumps=JUMPS)
 def test_after_a_clock_jump_the_next_check_serves_a_valid_pair_and_issues_one_at_most(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[timedelta]

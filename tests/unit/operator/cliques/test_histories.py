@@ -8,6 +8,7 @@ from gkm.kube.errors import ApiError
 from gkm_operator.cliques import writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grove.driver import CLIQUES, GROUPS, PODS, SERVICES, SETS
 from support.grove.objects import NAMESPACE, clique, pod_clique_set, scaling_group
 from support.kube.garbage import collect_garbage
@@ -135,7 +136,7 @@ class History:
         self.api.fault = lambda _verb, _plural: None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS)
 def test_after_any_history_the_pods_are_the_required_ones(steps: list[tuple[int, int]]) -> None:
     history = History()

@@ -10,6 +10,7 @@ from gkm_operator.hypernodes.writes.hypernodes import MAX_REFUSED, REFUSED_SECON
 from gkm_operator.hypernodes.writes.replies import WriteReplies
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.kube.interposed_api import Call, InterposedApi
 from support.operator.topology import World, racks
 from support.operator.topology import settings as unguarded
@@ -93,7 +94,7 @@ MOVES = st.dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(MOVES, st.sets(st.tuples(st.sampled_from(["create", "merge", "delete"]), st.sampled_from(NAMES))))
 def test_whatever_is_refused_every_write_leaves_a_valid_tree(
     moves: dict[str, tuple[str | None, str | None]], refused: set[tuple[str, str]]

@@ -9,6 +9,7 @@ from gkm.images.archives.deflate import BLOCK_BYTES, deflated
 from gkm.images.archives.inflate import inflated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 SOME = b"the same words again and again, " * 60_000 + random.Random(1).randbytes(BLOCK_BYTES)
 
@@ -18,7 +19,7 @@ def packed(data: bytes, piece: int = 1 << 16) -> bytes:
 
 
 @given(st.binary(max_size=4096))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_gzip_and_gkm_unpack_the_compressed_content(data: bytes) -> None:
     assert gzip.decompress(packed(data)) == data
     assert b"".join(inflated([packed(data)])) == data

@@ -7,6 +7,7 @@ from gkm.topology.fabrics import infiniband
 from gkm.topology.fabrics.network import FabricDiscovery
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.topology.infiniband_networks import Cabling, Rails, cabling, leaf_guid, topology_file
 
 Places = Mapping[str, tuple[str, ...]]
@@ -143,7 +144,7 @@ def test_the_order_of_the_text_does_not_matter(network: Rails, seed: int) -> Non
     assert discover(other, network) == discover(made, network)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(NETWORKS)
 def test_a_leaf_of_foreign_hosts_is_no_spine(network: Rails) -> None:
     made = cabling(network)

@@ -12,6 +12,7 @@ from gkm_operator.computedomains.lifecycle.creation_pacing import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 NAMESPACE = "team"
 
@@ -35,7 +36,7 @@ def creations(pacing: CreationPacing, workload: str, missing: int, namespace: st
 Steps = Sequence[tuple[int, int, float]]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 200), st.floats(0.0, 40.0)), max_size=60))
 def test_in_no_time_more_than_the_burst_and_the_rate_are_created(steps: Steps) -> None:
     clock = Clock()

@@ -7,6 +7,7 @@ import pytest
 from gkm_operator.computedomains.status.marks import is_used, mark
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grove.observed import NAME, Json, domain_json, template_json, user
 from support.grove.pods import pod
 from support.operator.domain_status import StatusScene
@@ -214,7 +215,7 @@ steps = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(steps, min_size=5, max_size=30))
 def test_after_any_history_of_pods_the_mark_is_the_number_of_living_ones(history: list[Step]) -> None:
     scene = StatusScene()
@@ -239,7 +240,7 @@ def test_after_any_history_of_pods_the_mark_is_the_number_of_living_ones(history
     assert scene.mark(TEMPLATES)[0] in ({str(len(living))} if living else {None, "0"})
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_no_history_writes_a_domain_twice_in_an_interval_but_to_protect_it(history: list[Step]) -> None:
     scene = StatusScene()

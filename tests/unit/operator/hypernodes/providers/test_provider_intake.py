@@ -9,6 +9,7 @@ from gkm_operator.hypernodes.providers import intake
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 
 def node(name: str) -> Member:
@@ -223,7 +224,7 @@ def holds(make: Callable[[], HyperNodeSet], events: list[Event]) -> None:
             assert dict(made.hypernodes) == wanted
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(EVENTS)
 def test_exactly_the_events_that_leave_a_forest_are_applied(events: list[Event]) -> None:
     holds(HyperNodeSet, events)
