@@ -1,5 +1,5 @@
-"""The fixtures of the driver's tests."""
+"""The fixtures of the driver's unit tests."""
 
-from support.csi.fixtures import memory_node, rig, scene
+from support.csi.fixtures import memory_node
 
-__all__ = ["memory_node", "rig", "scene"]
+__all__ = ["memory_node"]

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gkm.hoststate import counters, kernel_misses
+from gkm.hoststate import kernel_misses
 from gkm.hoststate.kernel_misses import MissReason
 from gkm_csi.kernels import metadata, scan
 from gkm_csi.kernels.reasons import reason_of
-from gkm_csi.proto.csi_pb2 import NodeGetVolumeStatsRequest
 from support.csi.odd_files import make_device
-from support.csi.rig import Rig
 from support.host.descriptors import open_below
-from support.host.waiting import until
 
 KERNELS = Path(__file__).parents[2] / "data" / "triton-cache"
 ADD = next(KERNELS.glob("22LB*")) / "add_kernel.json"
@@ -132,35 +129,3 @@ def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatc
     (volume.joinpath(*["d"] * 40)).mkdir(parents=True)
     assert not found(below, volume).complete
     assert found(below, volume, seconds=-1) == kernel_misses.KernelMissCounts({}, 0, complete=False)
-
-
-def measure(rig: Rig, volume: str, target: Path) -> None:
-    """Ask for the usage of a volume, as kubelet does each minute."""
-    rig.client.call("NodeGetVolumeStats", NodeGetVolumeStatsRequest(volume_id=volume, volume_path=str(target)))
-
-
-@pytest.mark.mounts
-def test_a_mounted_volume_reports_and_an_ended_one_counts(rig: Rig) -> None:
-    ref = rig.ready({"KEY/add_kernel.json": ADD.read_text(), "KEY/add_kernel.cubin": "x"})
-    volume, target = rig.volume()
-    attributes = {"cacheName": ref.name, "readOnly": "false", "mountPath": "/cache"}
-    rig.client.publish(volume, target, attributes)
-    layout, inside = rig.files.layout, rig.namespace.inside(target)
-    measure(rig, volume, target)
-    assert kernel_misses.load(layout) == {}
-    write(inside / "NEW" / "add_kernel.json", changed(num_warps=8))
-    measure(rig, volume, target)
-    expected = kernel_misses.KernelMissCounts({MissReason.OTHER_OPTIONS: 1}, 1)
-    until(lambda: kernel_misses.load(layout) == {volume: expected}, "the compiled kernel to be reported")
-
-    write(inside / "MORE" / "mul_kernel.json", changed())
-    rig.client.unpublish(volume, target)
-    rig.client.unpublish(volume, target)
-
-    def counted() -> dict[MissReason, int]:
-        return {reason: count for reason, count in counters.load(layout).kernel_misses.items() if count}
-
-    wanted = {MissReason.OTHER_OPTIONS: 1, MissReason.NO_SUCH_KERNEL: 1}
-    until(lambda: counted() == wanted, "the kernels of the ended volume to be counted once")
-    until(lambda: kernel_misses.load(layout) == {}, "the ended volume to be forgotten")
-    assert rig.nothing_left(volume, target)

@@ -14,12 +14,8 @@ from gkm_csi.server import grpc_server, socket_server
 from gkm_csi.server.services import IdentityService
 from gkm_csi.server.socket_server import ListenError, SocketServer
 from support.csi.bound_server import Bound
-from support.csi.driver import Client, driver
-from support.csi.namespaces import private_namespace
-from support.csi.nodes import node_files, publish_message
+from support.csi.driver import Client
 from support.host.waiting import until
-
-HARNESS = Path(__file__).parents[2] / "support" / "csi"
 
 
 @pytest.fixture
@@ -199,41 +195,6 @@ def test_a_socket_that_cannot_be_bound_leaves_the_other_one_served(directory: Pa
             assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
     finally:
         running.stop(1)
-
-
-@pytest.mark.mounts
-def test_a_file_instead_of_the_plugins_directory_ends_no_process() -> None:
-    with node_files() as files, private_namespace() as namespace, driver(files, namespace) as running:
-        place = running.socket.parent
-        shutil.rmtree(place)
-        place.write_text("in the way")
-        running.wait_for("listen failed, will retry")
-        assert running.process.poll() is None
-        place.unlink()
-        until(running.socket.is_socket, "the socket to be back")
-        with Client(running.socket) as client:
-            assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
-
-
-@pytest.mark.mounts
-def test_a_successor_begins_when_the_last_call_has_ended_or_its_process_has() -> None:
-    with node_files() as files, private_namespace() as namespace:
-        ref = files.ready()
-        target = files.target("csi-1")
-        held = files.root / "held"
-        slow = (str(HARNESS / "held_driver.py"), "os.mkdir", "mount", str(held))
-        message = publish_message("csi-1", target, {"cacheName": ref.name})
-        with driver(files, namespace, slow) as first, Client(first.socket) as client:
-            call = threading.Thread(target=client.refused, args=("NodePublishVolume", message))
-            call.start()
-            until(held.exists, "the call to be in its step")
-            first.process.terminate()
-            with driver(files, namespace) as second:
-                assert first.process.poll() is not None
-                call.join(60)
-                with Client(second.socket) as again:
-                    again.call("NodePublishVolume", message)
-                assert len(namespace.mounts(target)) == 1
 
 
 def test_the_name_to_bind_to_is_hidden_and_beside() -> None:

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import pytest
 from support.cli import execution
 from support.cli.execution import PLAIN_USER, Machine
+from support.cli.fixtures import image, key, pushed_once, registry_server
 from support.registry.server import Registry
+
+__all__ = ["image", "key", "pushed_once", "registry_server"]
 
 
 @pytest.fixture

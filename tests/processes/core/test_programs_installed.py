@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = {
     "gkm": "cli",
     "kubectl-gkm": "cli",
