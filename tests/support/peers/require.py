@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import pytest
 from support.peers import build as peers
+from support.peers import tiers
 from support.peers.missing import Missing
 
 
@@ -36,7 +37,8 @@ def root() -> None:
 
 
 def command(name: str, package: str) -> Path:
-    """Return the path of a command of the machine."""
+    """Return the path of a command of the machine; the first tiers have gcc only."""
+    tiers.check(name)
     found = shutil.which(name)
     return Path(found) if found else absent(f"needs {name} (Debian: {package})")
 

@@ -11,7 +11,9 @@ APISERVER = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kub
 """Kubernetes without a node: 470 CPU seconds to build, and no privileges to run."""
 HEAVY = frozenset({"kube-state-metrics", "kueue", "kyverno", "policy-tester", "tuf-initialize"})
 """Partners whose builds take minutes each and that few tests need."""
-ALLOWED = {"check": frozenset[str](), "test": APISERVER}
+MACHINE = frozenset({"gcc", "go"})
+"""Programs of the machine that each tier has."""
+ALLOWED = {"check": MACHINE, "test": MACHINE | APISERVER}
 """The commands that tests of a tier may start. `partners` allows all but HEAVY, `all` and no tier allow everything."""
 MARKERS = {
     "apiserver": "apiserver",
