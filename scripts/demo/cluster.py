@@ -96,11 +96,16 @@ def cache_arrives(story: Story, cluster: Cluster, image: Reference) -> None:
 
 
 def is_refused(cluster: Cluster, image: Reference) -> str:
-    """Apply what admission must refuse; return its words."""
+    """Apply what admission must refuse because of its signature; return its words."""
     try:
         cluster.apply(objects.cache("unsigned", NAMESPACE, str(image)))
     except KubectlFailed as refusal:
-        return refusal.stderr.strip()
+        words = refusal.stderr.strip()
+        expect(
+            "(SignatureMissing)" in words and "no signature was found" in words,
+            f"it was refused for another reason: {words}",
+        )
+        return words
     raise StoryBroken("it was admitted")
 
 
@@ -125,7 +130,7 @@ def pods_mount(story: Story, cluster: Cluster) -> None:
         "a pod of another namespace: refused, and its events say why",
         lambda: cluster.until(lambda: mount_event(cluster, "stranger", "another-team"), "an event"),
     )
-    expect("PermissionDenied" in event, event)
+    expect("PermissionDenied" in event and "belongs to another namespace" in event, event)
     for pod, namespace in (("server", NAMESPACE), ("stranger", "another-team")):
         cluster.kubectl("delete", "pod", pod, "--namespace", namespace)
     story.tell("the pods are deleted: nothing is left mounted", lambda: nothing_is_mounted(cluster))

@@ -9,9 +9,10 @@ import hashlib
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 from support.csi.client import CSIClient
@@ -123,23 +124,30 @@ def cache_arrives(story: Story, stack: ExitStack, place: Place, digest: str) -> 
 def pods_mount(story: Story, stack: ExitStack, place: Place) -> None:
     """Publish through the real socket, read, fail to write, and unpublish."""
     csi = story.tell("gkm-csi answers on its socket", lambda: place.csi(stack, HOPPER))
-    target = place.directory / HOPPER / "kubelet" / "pods" / "a1b2" / "volumes" / "kubernetes.io~csi" / "k" / "mount"
-    target.parent.mkdir(parents=True)
+    target = volume(place, POD)
     attributes = {"cacheName": "vector-add"}
     story.tell("a pod of ml-apps: NodePublishVolume", lambda: csi.publish("csi-demo", target, POD, attributes))
     story.tell("the pod reads what Triton wrote, byte for byte", lambda: same_files(target))
     story.tell("the pod writes: refused, the mount is read-only", lambda: cannot_write(target))
-    stranger = {**POD, "pod.namespace": "another-team"}
+    stranger = {**POD, "pod.namespace": "another-team", "pod.uid": "c3d4"}
     foreign = {**attributes, "cacheNamespace": NAMESPACE}
     story.tell(
         "a pod of another namespace asks for the cache: refused",
-        lambda: refused(csi, place.directory / "stranger", stranger, foreign),
+        lambda: refused(csi, volume(place, stranger), stranger, foreign),
     )
     story.tell("the pod ends: NodeUnpublishVolume", lambda: csi.unpublish("csi-demo", target))
     expect(not target.exists(), f"{target} is still there")
     left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(place.directory) in line]
     expect(not left, f"still mounted: {left}")
     story.note("nothing is left mounted")
+
+
+def volume(place: Place, pod: dict[str, str]) -> Path:
+    """Return where kubelet of the node wants a pod's volume, in a directory that kubelet has made."""
+    pods = place.directory / HOPPER / "kubelet" / "pods"
+    target = pods / pod["pod.uid"] / "volumes" / "kubernetes.io~csi" / "k" / "mount"
+    target.parent.mkdir(parents=True)
+    return target
 
 
 def wrong_ones_are_refused(story: Story, stack: ExitStack, place: Place, built: Built) -> None:
@@ -151,17 +159,24 @@ def wrong_ones_are_refused(story: Story, stack: ExitStack, place: Place, built: 
     said = story.tell(
         "the registry hands out changed bytes: not extracted", lambda: place.state("node-h100-b", "tampered", "Failed")
     )
-    story.note(f"{said['reason']}: {said['message']}")
+    because(story, said, "DigestMismatch", built.layer)
     place.registry.behave()
     other = place.gkm("cache", "build", CACHE, "--image", f"{place.image}-b:1", "--push")
     place.declare("unsigned", f"{place.image}-b@{other['digest']}")
     said = story.tell("an image that nobody signed: refused", lambda: place.state(HOPPER, "unsigned", "Failed"))
-    story.note(f"{said['reason']}: {said['message']}")
+    because(story, said, "SignatureMissing", "no signature was found")
     place.agent(stack, AMPERE, nvml_library.A100)
     said = story.tell(
         "a node with another GPU: nothing is fetched", lambda: place.state(AMPERE, "vector-add", "Incompatible")
     )
-    story.note(f"{said['incompatibleGPUs'][0]['reason']}: {said['incompatibleGPUs'][0]['message']}")
+    because(story, said["incompatibleGPUs"][0], "ArchitectureMismatch", "this GPU is sm_80")
+
+
+def because(story: Story, said: Mapping[str, Any], reason: str, fact: str) -> None:
+    """Show why something was refused. A refusal with another reason, or without this fact, proves another statement."""
+    words = f"{said['reason']}: {said['message']}"
+    expect(said["reason"] == reason and fact in said["message"], f"it was refused for another reason: {words}")
+    story.note(words)
 
 
 def same_files(target: Path) -> str:
@@ -187,11 +202,14 @@ def cannot_write(target: Path) -> str:
 
 
 def refused(csi: CSIClient, target: Path, pod: dict[str, str], attributes: dict[str, str]) -> str:
-    """Publish what must be refused; return the driver's words."""
+    """Publish what the driver must refuse because of its namespace; return the driver's words."""
     try:
         csi.publish("csi-stranger", target, pod, attributes)
     except grpc.RpcError as error:
-        return f"{error.code().name}: {error.details()}"
+        words = f"{error.code().name}: {error.details()}"
+        by_namespace = words.startswith("PERMISSION_DENIED") and "belongs to another namespace" in words
+        expect(by_namespace, f"it was refused for another reason: {words}")
+        return words
     raise StoryBroken("the driver mounted it")
 
 

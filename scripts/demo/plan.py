@@ -35,6 +35,8 @@ def groups_are_placed(story: Story, directory: Path) -> None:
     for line in picture(*lists, "--run", llama):
         story.note(line)
     refused = story.tell("512 groups: refused, with what would help", lambda: answered(NO, *lists, "--run", huge))
+    because = (refused["reason"], refused["bindingLevel"])
+    expect(because == ("DoesNotFit", "capacity"), f"it was refused for another reason: {refused['message']}")
     story.note(refused["fixes"][0]["message"])
     first = unfold(plan["groups"][0]["nodes"][0]["name"])[0]
     standing = directory / "plan.json"
