@@ -126,6 +126,8 @@ def pods_mount(story: Story, stack: ExitStack, place: Place) -> None:
     csi = story.tell("gkm-csi answers on its socket", lambda: place.csi(stack, HOPPER))
     target = volume(place, POD)
     attributes = {"cacheName": "vector-add"}
+    # Also where the story breaks off: the directory can be removed only without the mount.
+    stack.callback(csi.unpublish, "csi-demo", target)
     story.tell("a pod of ml-apps: NodePublishVolume", lambda: csi.publish("csi-demo", target, POD, attributes))
     story.tell("the pod reads what Triton wrote, byte for byte", lambda: same_files(target))
     story.tell("the pod writes: refused, the mount is read-only", lambda: cannot_write(target))
