@@ -7,7 +7,7 @@ from statistics import median
 from typing import TypeVar
 
 from gkm.packing.values import Location, Node, Request
-from support.packing.brute import Cost
+from support.packing.costs import Cost
 from support.packing.kueue import best_fit, least_free
 from support.packing.m2 import Peer, by_rules, by_text
 

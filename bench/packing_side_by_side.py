@@ -16,8 +16,9 @@ from gkm.packing.values import Node, Plan, Policy, Refusal
 from packing_beside import RULES, PlanEffect, effect_of_rule, timed
 from packing_report import Cell, Row, Table
 from packing_solvers import SOLVERS, shown
-from support.packing.brute import Cost, priced
+from support.packing.brute import priced
 from support.packing.checker import problems
+from support.packing.costs import Cost
 from support.packing.inventories import RUNS, Run, inventory
 
 TIMES = int(os.environ.get("RUNS", "5"))

@@ -13,12 +13,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.packing.values import Location, Node, Request
-from support.packing import mip as packing_mip
-from support.packing.brute import Cost
-from support.packing.mip import Solved
+from support.packing.costs import ORDERS, Cost
+from support.packing.reference import IntegerProgram
 
 _MODEL = Path(__file__).resolve().parent / "packing_cpsat.py"
 _GIVE_UP_AFTER = 60.0
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The cost that a solver found, None where it found no plan.
+
+    `states` has a letter for each part of the cost, in the order of the policy (support.packing.reference.Minimum).
+    """
+
+    cost: Cost | None
+    states: str
+
+    @property
+    def proven(self) -> bool:
+        """Return whether nothing is cheaper, or nothing fits."""
+        return not set(self.states) & {"F", "-"}
 
 
 @dataclass(frozen=True)
@@ -35,8 +50,15 @@ Solve = Callable[[Sequence[Node], Request, float], Found]
 def by_highs(nodes: Sequence[Node], request: Request, seconds: float) -> Found:
     """Solve with one thread, `seconds` at most for each part of the cost."""
     began = time.perf_counter()
-    found = packing_mip.solved(nodes, request, seconds)
-    return Found(found, 1000 * (time.perf_counter() - began))
+    program, values, states = IntegerProgram(nodes, request), {"elsewhere": 0}, ""
+    for name in ORDERS[request.policy][0 if request.spares else 1 :]:
+        state, value = program.minimum(program.costs[name], seconds)
+        states += state
+        if value is None:
+            break
+        values[name] = value
+    solved = Solved(Cost(**values) if value is not None else None, states)
+    return Found(solved, 1000 * (time.perf_counter() - began))
 
 
 def by_cpsat(nodes: Sequence[Node], request: Request, seconds: float) -> Found:

@@ -4,40 +4,15 @@ It shares the values of `gkm.packing` and nothing else with the planner. The rul
 which domain a group lies in matters, and which scope, and how many groups keep their spares; nothing else costs.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from gkm.packing.values import Ceiling, Location, Node, Plan, Policy, Request
+from gkm.packing.values import Ceiling, Location, Node, Plan, Request
+from support.packing.costs import Cost, cost_of, usable
 
 ANY = ""  # the scope of every group where a request has none
 Block = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What is compared. `free` is the sum of what was free in the used domains: stranded GPUs, plus a constant."""
-
-    elsewhere: int
-    domains: int
-    free: int
-    blocks: int
-    clusters: int = 1
-    regions: int = 1
-
-    def by(self, policy: Policy) -> tuple[int, ...]:
-        """Return the parts in the order of a policy."""
-        if policy is Policy.FEWEST_BLOCKS:
-            return (self.elsewhere, self.blocks, self.regions, self.clusters, self.domains, self.free)
-        if policy is Policy.LEAST_WASTE:
-            return (self.elsewhere, self.free, self.regions, self.clusters, self.domains, self.blocks)
-        return (self.elsewhere, self.domains, self.regions, self.clusters, self.free, self.blocks)
-
-    @classmethod
-    def of(cls, elsewhere: int, free: int, used: Collection[Location]) -> "Cost":
-        """Return the cost of using some domains."""
-        blocks, clusters, regions = (len({place[:depth] for place in used}) for depth in (3, 2, 1))
-        return cls(elsewhere, len(used), free, blocks, clusters, regions)
 
 
 @dataclass(frozen=True)
@@ -63,12 +38,6 @@ class _Option:
     @property
     def used(self) -> bool:
         return any(self.whole) or self.last is not None
-
-
-def usable(nodes: Sequence[Node], request: Request) -> list[Node]:
-    """Return the nodes that some scope of the request takes: all, where it has none."""
-    names = {ceiling.scope for ceiling in request.ceilings}
-    return [node for node in nodes if not names or names & node.scopes]
 
 
 def legal_sizes(request: Request) -> Iterator[int]:
@@ -107,10 +76,7 @@ def largest_groups(nodes: Sequence[Node], request: Request) -> int:
 def priced(nodes: Sequence[Node], plan: Plan) -> Best:
     """Return what a plan costs, counted from where its groups and spares lie."""
     used = {group.place for group in plan.groups}
-    free = sum(node.free for node in usable(nodes, plan.request) if node.place in used)
-    elsewhere = sum(any(spare.place != group.place for spare in group.spares) for group in plan.groups)
-    cost = Cost.of(elsewhere, free, used)
-    return Best(plan.gpus, cost, tuple(sorted(used)))
+    return Best(plan.gpus, cost_of(nodes, plan.request, plan.groups), tuple(sorted(used)))
 
 
 class Search:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from gkm.packing.values import Distance, Group, Location, Node, Plan, Request, Spare
+from gkm.packing.values import Distance, Group, Location, Node, Request, Spare
 
 Room = dict[tuple[str, ...], list[Node]]
 """Nodes with a slot left, by what they lie in: domain, block, cluster, region, everything."""
@@ -29,25 +29,35 @@ def distance_between(one: Location, other: Location) -> Distance:
     return next(level for level in LEVELS if within(one, level) == within(other, level))
 
 
-def spare_problems(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[str]:
-    """Yield whatever is wrong with the spares. Every node of the plan must be in the inventory."""
+def false_spares(
+    nodes: Sequence[Node], request: Request, groups: Sequence[Group], *, may_lack: bool = False
+) -> Iterator[str]:
+    """Yield why spares cannot be what they say. Every node of the groups must be in the inventory."""
     known = {node.name: node for node in nodes}
-    room = _room(nodes, request, plan)
-    for group in plan.groups:
-        if len(group.spares) != request.spares:
-            yield f"group {group.index} has {len(group.spares)} spares, not {request.spares}"
+    for group in groups:
+        count = len(group.spares)
+        if count > request.spares or (count < request.spares and not may_lack):
+            yield f"group {group.index} has {count} spares, not {request.spares}"
         for spare in group.spares:
             yield from _truth(known, request, group, spare)
+
+
+def better_spares(nodes: Sequence[Node], request: Request, groups: Sequence[Group]) -> Iterator[str]:
+    """Yield which spares could be better off. Every node of the groups must be in the inventory."""
+    known = {node.name: node for node in nodes}
+    room = _room(nodes, request, groups)
+    for group in groups:
+        for spare in group.spares:
             yield from _nearer(known, room, group, spare)
     if not request.ceilings:
-        yield from _most_stay(nodes, request, plan)
-    yield from _apart(known, room, plan)
+        yield from _most_stay(nodes, request, groups)
+    yield from _apart(known, room, groups)
 
 
-def _room(nodes: Sequence[Node], request: Request, plan: Plan) -> Room:
-    """Return the nodes that have a slot left when the plan is carried out."""
+def _room(nodes: Sequence[Node], request: Request, groups: Sequence[Group]) -> Room:
+    """Return the nodes that have a slot left beside the groups."""
     free = {node.name: node.free for node in nodes}
-    for group in plan.groups:
+    for group in groups:
         for name, gpus in [*group.nodes, *((spare.node, spare.gpus) for spare in group.spares)]:
             free[name] -= gpus
     found: Room = {}
@@ -92,7 +102,7 @@ def _nearer(known: dict[str, Node], room: Room, group: Group, spare: Spare) -> I
             return
 
 
-def _most_stay(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[str]:
+def _most_stay(nodes: Sequence[Node], request: Request, groups: Sequence[Group]) -> Iterator[str]:
     """Say at which level fewer spares stay than could, the groups being where they are."""
     for level in LEVELS[:-1]:
         slots: Counter[tuple[str, ...]] = Counter()
@@ -100,7 +110,7 @@ def _most_stay(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[
         for node in nodes:
             slots[within(node.place, level)] += node.free // request.pod_gpus
         stay = 0
-        for group in plan.groups:
+        for group in groups:
             unit = within(group.place, level)
             slots[unit] -= group.gpus // request.pod_gpus
             wanted[unit] += request.spares
@@ -110,10 +120,10 @@ def _most_stay(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[
             yield f"{stay} spares stay within their {level}, and {most} could"
 
 
-def _apart(known: dict[str, Node], room: Room, plan: Plan) -> Iterator[str]:
+def _apart(known: dict[str, Node], room: Room, groups: Sequence[Group]) -> Iterator[str]:
     """Say which spare shares a node with the group it protects for no reason."""
-    placed = [(group, spare) for group in plan.groups for spare in group.spares]
-    on = {group.index: {share.node for share in group.nodes} for group in plan.groups}
+    placed = [(group, spare) for group in groups for spare in group.spares]
+    on = {group.index: {share.node for share in group.nodes} for group in groups}
     sharing = [(group, spare) for group, spare in placed if spare.node in on[group.index]]
     for group, spare in sharing:
         for node in room.get(tuple(group.place), ()):

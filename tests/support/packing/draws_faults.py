@@ -14,10 +14,11 @@ from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import Plan, Policy, Refusal
+from support.packing.checker import false_groups
+from support.packing.costs import Cost, cost_of
 from support.packing.draws import Draw
 from support.packing.draws_losses import Loss
-from support.packing.draws_validity import invalid
-from support.packing.reference import Costs, least_costs, planned_costs
+from support.packing.reference import least_cost
 from support.packing.reference_layout import best_layout, layout_of
 from support.packing.reference_moves import (
     Fewest,
@@ -58,19 +59,19 @@ def _raised(error: Exception) -> Fault:
 
 
 def _of_plan(draw: Draw, answer: Plan | Refusal) -> Iterator[Fault]:
-    best = least_costs(draw.nodes, draw.request)
+    best = least_cost(draw.nodes, draw.request)
     if isinstance(answer, Refusal):
         if best is not None:
             yield Fault("R", f"refused, and a plan costs {best}: {answer.message}")
         return
-    wrong = invalid(draw.nodes, draw.request, answer.groups, spares_may_lack=False)
+    wrong = false_groups(draw.nodes, draw.request, answer.groups)
     if wrong:
         yield Fault("A", "; ".join(wrong))
         return
     if best is None:
         yield Fault("R", "planned, and the reference finds that it does not fit")
         return
-    policy, costs = draw.request.policy, planned_costs(draw.nodes, answer)
+    policy, costs = draw.request.policy, cost_of(draw.nodes, draw.request, answer.groups)
     if costs != best:
         sentence = f"{policy}: the plan costs {costs.by(policy)}, and the best {best.by(policy)}"
         yield Fault("F" if _former(costs, policy) <= _former(best, policy) else "W", sentence)
@@ -83,7 +84,7 @@ def _of_plan(draw: Draw, answer: Plan | Refusal) -> Iterator[Fault]:
         yield Fault("G", f"groups lie on {shown.pairs} nodes, and {layout.pairs} are enough")
 
 
-def _former(costs: Costs, policy: Policy) -> tuple[int, ...]:
+def _former(costs: Cost, policy: Policy) -> tuple[int, ...]:
     return tuple(getattr(costs, name) for name in FORMER[policy])
 
 
@@ -97,7 +98,7 @@ def loss_faults(loss: Loss) -> list[Fault]:
     if isinstance(answer, Refusal):
         return [] if fewest.most is None else [Fault("R", f"refused, and {fewest.most} moves are enough")]
     may_lack = Remains(loss).spares == 0
-    wrong = invalid(loss.nodes, loss.request, answer.plan.groups, spares_may_lack=may_lack)
+    wrong = false_groups(loss.nodes, loss.request, answer.plan.groups, spares_may_lack=may_lack)
     if wrong:
         return [Fault("A", "; ".join(wrong))]
     return list(_of_replan(loss, fewest, answer))

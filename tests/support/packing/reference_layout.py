@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import highspy
 from gkm.packing.values import Group, Location, Node, Request
-from support.packing.reference import INFEASIBLE, UnprovenError, usable
+from support.packing.costs import usable
+from support.packing.reference import INFEASIBLE, UnprovenError
 
 
 class Layout(NamedTuple):

@@ -1,4 +1,4 @@
-"""The fewest moves after a loss as a programme for HiGHS: docs/design/calculus.md, After a loss.
+"""The fewest moves after a loss as an integer program for HiGHS: docs/design/calculus.md, After a loss.
 
 Groups that nothing happened to lie where they lie; the others stay if they keep their domain and their scope, else
 they move. Where the others do not fit beside them, every group is chosen among again at the price of a move. Where
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gkm.packing.values import Group, Location, Node, Request
+from support.packing.costs import ORDERS, Cost, cost_of, usable
 from support.packing.draws_losses import Loss
-from support.packing.reference import ORDERS, Costs, Expression, Programme, costs_of, usable
+from support.packing.reference import Expression, IntegerProgram
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Fewest:
     least: int | None
     most: int | None
     pods: int | None = None
-    costs: Costs | None = None
+    costs: Cost | None = None
 
 
 class Remains:
@@ -121,32 +122,30 @@ def _takes(node: Node, group: Group) -> bool:
 
 
 class _Moves:
-    """A programme with a variable for each group that may stay."""
+    """A program with a variable for each group that may stay."""
 
     def __init__(self, remains: Remains, load: Sequence[Group], movable: Sequence[Group], spares: int) -> None:
-        self.programme = Programme(remains.nodes, remains.request, spares=spares, load=load)
-        programme, request = self.programme, remains.request
-        movable = [group for group in movable if (group.place, group.scope) in programme.whole]
-        self.stays = {group.index: programme.model.addBinary() for group in movable}
-        for home, whole in programme.whole.items():
+        self.program = IntegerProgram(remains.nodes, remains.request, spares=spares, load=load)
+        program, request = self.program, remains.request
+        movable = [group for group in movable if (group.place, group.scope) in program.whole]
+        self.stays = {group.index: program.model.addBinary() for group in movable}
+        for home, whole in program.whole.items():
             here = [group for group in movable if (group.place, group.scope) == home]
-            short = [group for group in here if programme.short and group.index == request.groups - 1]
+            short = [group for group in here if program.short and group.index == request.groups - 1]
             stay = [self.stays[group.index] for group in here if group not in short]
-            programme.model.addConstr(programme.total(stay) <= whole)
-            programme.model.addConstr(
-                programme.total(self.stays[group.index] for group in short) <= programme.last[home]
-            )
+            program.model.addConstr(program.total(stay) <= whole)
+            program.model.addConstr(program.total(self.stays[group.index] for group in short) <= program.last[home])
 
     def least(self, parts: Sequence[Expression]) -> list[int] | None:
-        return self.programme.least(parts)
+        return self.program.least(parts)
 
     def moved(self) -> Expression:
         """Return minus the groups that stay, as an expression."""
-        return self.programme.total(-1 * stays for stays in self.stays.values())
+        return self.program.total(-1 * stays for stays in self.stays.values())
 
     def pods(self, remains: Remains) -> Expression:
         """Return minus the pods that stay where they are, as an expression."""
-        return self.programme.total(-remains.stood[index] * stays for index, stays in self.stays.items())
+        return self.program.total(-remains.stood[index] * stays for index, stays in self.stays.items())
 
 
 def _moves(remains: Remains, load: Sequence[Group], movable: Sequence[Group], spares: int) -> int | None:
@@ -155,15 +154,15 @@ def _moves(remains: Remains, load: Sequence[Group], movable: Sequence[Group], sp
     return None if found is None else len(movable) + found[0]
 
 
-def _then(remains: Remains) -> tuple[int | None, Costs | None]:
+def _then(remains: Remains) -> tuple[int | None, Cost | None]:
     """Return the pods that move beside the untouched and the policy's costs, where all spares find slots."""
     moves = _Moves(remains, remains.untouched, remains.touched, remains.request.spares)
     order = ORDERS[remains.request.policy]
-    found = moves.least([moves.moved(), moves.pods(remains), *(moves.programme.costs[name] for name in order)])
+    found = moves.least([moves.moved(), moves.pods(remains), *(moves.program.costs[name] for name in order)])
     if found is None or not remains.request.may_spread:
         return None, None
     pods = sum(remains.size(group) for group in remains.touched) + found[1]
-    return pods, Costs(**dict(zip(order, found[2:], strict=True)))
+    return pods, Cost(**dict(zip(order, found[2:], strict=True)))
 
 
 def moved_of(loss: Loss, groups: Sequence[Group]) -> list[int]:
@@ -188,7 +187,7 @@ def pods_moved_of(loss: Loss, groups: Sequence[Group]) -> int:
     return count
 
 
-def costs_after(loss: Loss, groups: Sequence[Group]) -> Costs:
+def costs_after(loss: Loss, groups: Sequence[Group]) -> Cost:
     """Return what a re-plan costs; spares elsewhere are those that the slots of their domains cannot take."""
     request = loss.request
     slots: Counter[Location] = Counter()
@@ -199,4 +198,4 @@ def costs_after(loss: Loss, groups: Sequence[Group]) -> Costs:
         here = [group for group in groups if group.place == place]
         pods = sum(group.gpus // request.pod_gpus + request.spares for group in here)
         lacking += max(0, -(-(pods - slots[place]) // request.spares)) if request.spares else 0
-    return costs_of(loss.nodes, request, groups)._replace(elsewhere=lacking)
+    return cost_of(loss.nodes, request, groups)._replace(elsewhere=lacking)

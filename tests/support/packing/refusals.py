@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gkm.packing.values import Level, Location, Node, Request
-from support.packing.brute import fits, usable
+from support.packing.brute import fits
+from support.packing.costs import usable
 
 
 def binding_level(nodes: Sequence[Node], request: Request) -> Level:

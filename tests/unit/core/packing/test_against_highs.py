@@ -1,4 +1,4 @@
-"""HiGHS finds no cheaper plan: brute force and the planner cost what the same objective costs as a programme."""
+"""HiGHS finds no cheaper plan: brute force and the planner cost what the same objective costs as an integer program."""
 
 from dataclasses import replace
 from random import Random
@@ -12,7 +12,7 @@ from support.packing.brute import best, priced
 from support.packing.cases import Case, cases
 from support.packing.checker import problems
 from support.packing.inventories import Shape, generated
-from support.packing.mip import least_cost
+from support.packing.reference import least_cost
 
 pytestmark = pytest.mark.heavy
 H100 = generated(Shape(nodes=3_600, node_gpus=8), Random(8))

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from gkm.packing.values import Ceiling, Location, Malleability, Node, Policy, Request
-from support.packing.brute import Cost, best, fits, largest_groups, legal_sizes
+from support.packing.brute import best, fits, largest_groups, legal_sizes
+from support.packing.costs import Cost
 
 
 def place(name: str) -> Location:

@@ -9,8 +9,9 @@ from gkm.packing.values import Ceiling, Node, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
-from support.packing.brute import Best, Cost, best
+from support.packing.brute import Best, best
 from support.packing.cases import Case, inventories, requests
+from support.packing.costs import Cost
 
 Taken = list[tuple[str, tuple[Node, ...], tuple[Node, ...]]]
 """Of every group its scope, the nodes of its pods and those of its spares; a node that takes two is there twice."""

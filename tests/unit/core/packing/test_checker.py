@@ -16,8 +16,9 @@ from gkm.packing.values import (
     Request,
     Share,
     Spare,
+    Within,
 )
-from support.packing.checker import problems
+from support.packing.checker import false_groups, problems
 from support.packing.checker_hash import canonical, expected_hash
 
 A, B, C = Location("r", "c", "b1", "a"), Location("r", "c", "b1", "b"), Location("r", "c", "b2", "c")
@@ -96,6 +97,29 @@ def test_a_lie_is_named(lie: Callable[[], Plan], found: str) -> None:
 def test_a_run_that_may_not_spread_lies_in_one_domain_with_its_spares() -> None:
     request = replace(REQUEST, may_spread=False)
     assert "the run may not spread, and lies in 3 domains" in problems(NODES, request, replace(TRUE, request=request))
+
+
+def test_a_run_within_a_block_lies_in_one_block() -> None:
+    request = replace(REQUEST, within=Within.BLOCK)
+    found = problems(NODES, request, sealed(replace(TRUE, request=request)))
+    assert found == ["the run stays within a block, and lies in several"]
+
+
+def test_a_balanced_run_has_equally_many_groups_in_each_of_its_domains() -> None:
+    third = Group(2, 4, A, "", (Share("a2", 4),))
+    request = Request(gpus=12, pod_gpus=2, group_gpus=4, balanced=True)
+    placed = [replace(group, spares=()) for group in (FIRST, SECOND, third)]
+    assert false_groups(NODES, request, placed) == ["the run is balanced, and its domains have unequal shares"]
+    assert false_groups(NODES, replace(request, gpus=8), placed[:2]) == []
+
+
+def test_spares_may_lack_only_where_the_caller_says_so_and_are_never_too_many() -> None:
+    without = [replace(FIRST, spares=()), SECOND]
+    assert false_groups(NODES, REQUEST, without) == ["group 0 has 0 spares, not 1"]
+    assert false_groups(NODES, REQUEST, without, spares_may_lack=True) == []
+    none_asked = replace(REQUEST, spares=0)
+    found = false_groups(NODES, none_asked, [FIRST, SECOND], spares_may_lack=True)
+    assert found == ["group 0 has 1 spares, not 0", "group 1 has 1 spares, not 0"]
 
 
 def test_a_spare_shares_a_node_with_its_group_only_where_no_other_has_a_slot_left() -> None:

@@ -13,11 +13,11 @@ import pytest
 from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Group, Location, Node, Plan, Policy, Request, Share
 from support.examples import examples
+from support.packing.checker import false_groups
 from support.packing.draws import drawn
 from support.packing.draws_faults import Fault, faults, loss_faults
 from support.packing.draws_losses import Loss, loss_drawn
-from support.packing.draws_validity import invalid
-from support.packing.reference import least_costs
+from support.packing.reference import least_cost
 from support.packing.reference_layout import best_layout
 from support.packing.reference_moves import fewest_moves
 
@@ -44,7 +44,7 @@ def test_layouts_are_the_best_where_a_search_of_limited_steps_misses_them(seed: 
 
 
 def test_the_reference_finds_a_plan_that_presolve_drops() -> None:
-    best = least_costs(drawn(18701).nodes, drawn(18701).request)
+    best = least_cost(drawn(18701).nodes, drawn(18701).request)
     assert best is not None
     assert best.by(Policy.FEWEST_DOMAINS) == (0, 1, 1, 1, 24, 1)
 
@@ -60,7 +60,7 @@ def test_the_same_seed_is_the_same_case() -> None:
 
 def test_the_reference_counts_regions_before_stranded_gpus() -> None:
     nodes = [node("n1", "d1", 8, region="eu"), node("n2", "d2", 9, region="eu"), node("n3", "d3", 8, region="us")]
-    best = least_costs(nodes, Request(16, 8, 8))
+    best = least_cost(nodes, Request(16, 8, 8))
     assert best is not None
     assert (best.domains, best.regions, best.free) == (2, 1, 17)
 
@@ -68,8 +68,8 @@ def test_the_reference_counts_regions_before_stranded_gpus() -> None:
 def test_the_reference_holds_every_ceiling() -> None:
     nodes = [node("n00", "d0", 4, "s1"), node("n10", "d1", 3, "s0", "s1")]
     fits = Request(5, 1, 2, ceilings=(Ceiling("s0", 2), Ceiling("s1", 3)))
-    assert least_costs(nodes, fits) is not None
-    assert least_costs(nodes, replace(fits, ceilings=(Ceiling("s0", 2), Ceiling("s1", 2)))) is None
+    assert least_cost(nodes, fits) is not None
+    assert least_cost(nodes, replace(fits, ceilings=(Ceiling("s0", 2), Ceiling("s1", 2)))) is None
 
 
 def test_the_reference_moves_two_groups_where_the_short_one_makes_way() -> None:
@@ -92,16 +92,16 @@ def test_the_best_layout_sets_spares_apart_from_their_groups() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        pytest.param({"index": 1}, "groups are numbered", id="index"),
+        pytest.param({"index": 1}, "groups are not numbered", id="index"),
         pytest.param({"nodes": (Share("n1", 5),)}, "node n1 gives 5 GPUs", id="free"),
         pytest.param({"nodes": (Share("n2", 4),)}, "lies in", id="domain"),
-        pytest.param({"scope": "s1"}, "is not in scope s1", id="scope"),
+        pytest.param({"scope": "s1"}, "is not in its scope s1", id="scope"),
     ],
 )
 def test_an_invalid_plan_is_found(changed: dict[str, object], sentence: str) -> None:
     nodes = [node("n1", "d1", 4, "s0"), node("n2", "d2", 4, "s0")]
     request = Request(4, 1, 4, ceilings=(Ceiling("s0", 4), Ceiling("s1", 4)))
     group = Group(0, 4, nodes[0].place, "s0", (Share("n1", 4),))
-    assert invalid(nodes, request, [group], spares_may_lack=False) == []
-    wrong = invalid(nodes, request, [replace(group, **changed)], spares_may_lack=False)  # type: ignore[arg-type]
+    assert false_groups(nodes, request, [group]) == []
+    wrong = false_groups(nodes, request, [replace(group, **changed)])  # type: ignore[arg-type]
     assert any(sentence in problem for problem in wrong)

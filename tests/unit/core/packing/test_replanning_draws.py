@@ -3,8 +3,8 @@
 import pytest
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import FormerPlan, Replanned
+from support.packing.checker import false_groups
 from support.packing.draws_losses import Loss, loss_drawn
-from support.packing.draws_validity import invalid
 from support.packing.replanning import Search
 from support.packing.replanning_checker import wrong
 
@@ -18,7 +18,7 @@ def test_drawn_losses_move_the_fewest_groups(first: int) -> None:
         loss = loss_drawn(seed)
         answer = replan(loss.nodes, FormerPlan(loss.former), loss.request, "v2")
         if isinstance(answer, Replanned):
-            assert invalid(loss.nodes, loss.request, answer.plan.groups, spares_may_lack=True) == [], seed
+            assert false_groups(loss.nodes, loss.request, answer.plan.groups, spares_may_lack=True) == [], seed
         if [group.gpus for group in loss.former] == _sizes(loss):
             _judge(loss, answer if isinstance(answer, Replanned) else None, seed)
 
