@@ -1,10 +1,11 @@
-"""Just enough DER to write what cryptography does not: a timestamp token (RFC 3161) in a CMS envelope (RFC 5652)."""
+"""What cryptography does not write: a timestamp token (RFC 3161) in a CMS envelope (RFC 5652), in DER."""
 
 import datetime as dt
 import hashlib
 from collections.abc import Iterable
 
 from cryptography import x509
+from cryptography.hazmat.asn1 import GeneralizedTime, encode_der
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -32,27 +33,8 @@ def set_of(parts: Iterable[bytes], tag: int = 0x31) -> bytes:
     return element(tag, *sorted(parts))
 
 
-def integer(value: int) -> bytes:
-    return element(0x02, value.to_bytes(value.bit_length() // 8 + 1, "big"))
-
-
-def octets(data: bytes) -> bytes:
-    return element(0x04, data)
-
-
-def text(value: str) -> bytes:
-    return element(0x0C, value.encode())
-
-
 def oid(dotted: str) -> bytes:
-    first, second, *rest = (int(part) for part in dotted.split("."))
-    encoded = bytes([first * 40 + second])
-    for number in rest:
-        groups = [number & 0x7F]
-        while number := number >> 7:
-            groups.append(number & 0x7F | 0x80)
-        encoded += bytes(reversed(groups))
-    return element(0x06, encoded)
+    return encode_der(x509.ObjectIdentifier(dotted))
 
 
 def timestamp(
@@ -61,33 +43,33 @@ def timestamp(
     """Return a TimeStampResp that says: `data` was there at `at`."""
     sha256 = sequence(oid(SHA256))
     info = sequence(
-        integer(1),
+        encode_der(1),
         oid("1.3.6.1.4.1.57264.2"),
-        sequence(sha256, octets(hashlib.sha256(data).digest())),
-        integer(serial),
-        element(0x18, at.strftime("%Y%m%d%H%M%SZ").encode()),
+        sequence(sha256, encode_der(hashlib.sha256(data).digest())),
+        encode_der(serial),
+        encode_der(GeneralizedTime(at.replace(microsecond=0))),
     )
     der = certificate.public_bytes(serialization.Encoding.DER)
     attributes = [
         sequence(oid(CONTENT_TYPE), set_of([oid(TST_INFO)])),
-        sequence(oid(MESSAGE_DIGEST), set_of([octets(hashlib.sha256(info).digest())])),
+        sequence(oid(MESSAGE_DIGEST), set_of([encode_der(hashlib.sha256(info).digest())])),
         sequence(
-            oid(SIGNING_CERTIFICATE), set_of([sequence(sequence(sequence(octets(hashlib.sha256(der).digest()))))])
+            oid(SIGNING_CERTIFICATE), set_of([sequence(sequence(sequence(encode_der(hashlib.sha256(der).digest()))))])
         ),
     ]
     signer = sequence(
-        integer(1),
-        sequence(certificate.issuer.public_bytes(), integer(certificate.serial_number)),
+        encode_der(1),
+        sequence(certificate.issuer.public_bytes(), encode_der(certificate.serial_number)),
         sha256,
         set_of(attributes, 0xA0),
         sequence(oid(ECDSA_SHA256)),
-        octets(key.sign(set_of(attributes), ec.ECDSA(hashes.SHA256()))),
+        encode_der(key.sign(set_of(attributes), ec.ECDSA(hashes.SHA256()))),
     )
     signed = sequence(
-        integer(3),
+        encode_der(3),
         set_of([sha256]),
-        sequence(oid(TST_INFO), element(0xA0, octets(info))),
+        sequence(oid(TST_INFO), element(0xA0, encode_der(info))),
         element(0xA0, der),
         set_of([signer]),
     )
-    return sequence(sequence(integer(0)), sequence(oid(SIGNED_DATA), element(0xA0, signed)))
+    return sequence(sequence(encode_der(0)), sequence(oid(SIGNED_DATA), element(0xA0, signed)))

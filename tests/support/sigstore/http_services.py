@@ -18,7 +18,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.cluster.certificates import public_pem
-from support.sigstore.fulcio import CA
 from support.sigstore.keyless import Person
 from support.sigstore.services import Sigstore
 
@@ -73,7 +72,7 @@ class SigstoreServer:
         if not isinstance(rekor, ec.EllipticCurvePublicKey):
             raise TypeError("the first Rekor signs with ECDSA")
         files = {
-            "SIGSTORE_ROOT_FILE": b"".join(_pem(part) for part in (fulcio.intermediate, fulcio.root)),
+            "SIGSTORE_ROOT_FILE": b"".join(part.pem for part in (fulcio.intermediate, fulcio.root)),
             "SIGSTORE_CT_LOG_PUBLIC_KEY_FILE": public_pem(fulcio.log_key.public_key()),
             "SIGSTORE_REKOR_PUBLIC_KEY": public_pem(rekor),
         }
@@ -122,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise TypeError("cosign makes ECDSA keys")
         fulcio = self.sigstore.fulcio
         leaf = fulcio.issue(key, [Person(claims["email"]).name], claims["iss"])
-        chain = [leaf.public_bytes(serialization.Encoding.PEM), _pem(fulcio.intermediate), _pem(fulcio.root)]
+        chain = [leaf.public_bytes(serialization.Encoding.PEM), fulcio.intermediate.pem, fulcio.root.pem]
         if second:
             certificates = {"chain": {"certificates": [each.decode() for each in chain]}}
             self._send(200, json.dumps({"signedCertificateEmbeddedSct": certificates}).encode())
@@ -212,10 +211,6 @@ def _answer(entry: dict[str, Any]) -> dict[str, Any]:
             },
         },
     }
-
-
-def _pem(ca: CA) -> bytes:
-    return ca.certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _sha256(data: bytes) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from support.cluster.certificates import public_der
 from support.registry.faults import flipped
 from support.sigstore import key_signatures as keyed
-from support.sigstore.fulcio import spki
 from support.sigstore.key_signatures import BUNDLE, IN_TOTO, SIGNATURE_ANNOTATION, SigningKey, pae
 from support.sigstore.rekor import Rekor, b64
 from support.sigstore.services import Sigstore
@@ -158,7 +158,7 @@ class Service:
 
     def _dsse(self, signature: bytes, payload: bytes, verifier: x509.Certificate | SigningKey) -> tuple[bytes, str]:
         if self.log == 2:
-            der = spki(verifier.private.public_key()) if isinstance(verifier, SigningKey) else _der(verifier)
+            der = public_der(verifier.private.public_key()) if isinstance(verifier, SigningKey) else _der(verifier)
             kind = "publicKey" if isinstance(verifier, SigningKey) else "x509Certificate"
             digest = hashlib.sha256(pae(IN_TOTO, payload)).digest()
             spec: dict[str, Any] = {

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from support.cluster.certificates import public_pem
+from support.cluster.certificates import Authority, public_pem
 from support.peers import build as peers
-from support.sigstore.fulcio import CA
 from support.sigstore.services import Sigstore
 from support.sigstore.tuf_repository import TufRepository
 
@@ -99,8 +97,8 @@ def trust_root(sigstore: Sigstore) -> Json:
     }
 
 
-def _authority(host: str, *chain: CA) -> Json:
-    pem = b"".join(each.certificate.public_bytes(serialization.Encoding.PEM) for each in chain)
+def _authority(host: str, *chain: Authority) -> Json:
+    pem = b"".join(each.pem for each in chain)
     subject = {"organization": "testbed", "commonName": host}
     return {"subject": subject, "uri": f"https://{host}", "certChain": base64.b64encode(pem).decode()}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from support.sigstore.fulcio import new_key, spki
+from support.cluster.certificates import new_key, public_der
 
 OTHERS = 5
 """Entries of others that are there first: a tree of one leaf would prove little."""
@@ -42,7 +42,7 @@ class Rekor:
     @property
     def log_id(self) -> bytes:
         if isinstance(self.key, ec.EllipticCurvePrivateKey):
-            return hashlib.sha256(spki(self.key.public_key())).digest()
+            return hashlib.sha256(public_der(self.key.public_key())).digest()
         raw = self.key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
         # C2SP signed-note: an Ed25519 key's id is that of its name with it.
         return hashlib.sha256(f"{self.host}\n".encode() + b"\x01" + raw).digest()

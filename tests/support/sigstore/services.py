@@ -8,8 +8,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from support.cluster.certificates import Authority, public_der
 from support.sigstore.der import timestamp
-from support.sigstore.fulcio import CA, Fulcio, spki
+from support.sigstore.fulcio import Fulcio, authority
 from support.sigstore.rekor import Rekor, b64
 
 START = {"start": "2024-01-01T00:00:00Z"}
@@ -19,13 +20,13 @@ START = {"start": "2024-01-01T00:00:00Z"}
 class TSA:
     """A timestamp authority."""
 
-    root: CA
-    leaf: CA
+    root: Authority
+    leaf: Authority
 
     @classmethod
     def create(cls) -> "TSA":
-        root = CA.create("testbed tsa root", ExtendedKeyUsageOID.TIME_STAMPING)
-        return cls(root, CA.create("testbed tsa", ExtendedKeyUsageOID.TIME_STAMPING, root, ca=False))
+        root = authority("testbed tsa root", ExtendedKeyUsageOID.TIME_STAMPING)
+        return cls(root, authority("testbed tsa", ExtendedKeyUsageOID.TIME_STAMPING, root, ca=False))
 
     def stamp(self, data: bytes, at: dt.datetime | None = None) -> bytes:
         return timestamp(data, at or dt.datetime.now(dt.UTC), self.leaf.certificate, self.leaf.key)
@@ -57,7 +58,7 @@ class Sigstore:
         return path
 
 
-def _authority(host: str, *chain: CA) -> dict[str, Any]:
+def _authority(host: str, *chain: Authority) -> dict[str, Any]:
     return {
         "subject": {"organization": "testbed", "commonName": host},
         "uri": f"https://{host}",
@@ -75,7 +76,7 @@ def _log(rekor: Rekor) -> dict[str, Any]:
         "baseUrl": f"https://{rekor.host}",
         "hashAlgorithm": "SHA2_256",
         "publicKey": {
-            "rawBytes": b64(spki(rekor.key.public_key())),
+            "rawBytes": b64(public_der(rekor.key.public_key())),
             "keyDetails": "PKIX_ECDSA_P256_SHA_256" if rekor.version == 1 else "PKIX_ED25519",
             "validFor": START,
         },
