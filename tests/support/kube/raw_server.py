@@ -1,11 +1,14 @@
-"""A server that sends given bytes and closes its connections on command."""
+"""An API server as a test writes it: it sends given bytes, and closes its connections on command."""
 
+import json
 import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from email.parser import HeaderParser
 from threading import Event, Thread
+from urllib.parse import parse_qs, urlsplit
 
 from gkm.kube.client import HttpApi
 from gkm.kube.credentials import ApiCredentials
@@ -36,20 +39,29 @@ class RawServer:
     @contextmanager
     def start(cls, answer: Callable[[str], Answer]) -> Iterator["RawServer"]:
         server = cls(answer)
+        with server.running():
+            yield server
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            server.port = listener.getsockname()[1]
+            self.port = listener.getsockname()[1]
             listener.settimeout(0.1)
-            thread = Thread(target=server._accept, args=(listener,), daemon=True)
+            thread = Thread(target=self._accept, args=(listener,), daemon=True)
             thread.start()
             try:
-                yield server
+                yield
             finally:
-                server._stopping.set()
+                self._stopping.set()
                 thread.join()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def api(self) -> HttpApi:
         """Return the real client of it."""
-        configuration = Configuration(host=f"http://127.0.0.1:{self.port}")
+        configuration = Configuration(host=self.url)
         return HttpApi(ApiCredentials(lambda: ApiClient(configuration)))
 
     def _accept(self, listener: socket.socket) -> None:
@@ -76,8 +88,25 @@ class RawServer:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def refusal(status: str, body: bytes = b"", **headers: str) -> Answer:
-    """Return a whole answer of an error."""
+def query_of(head: str) -> dict[str, str]:
+    """Return the parameters of a request."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(head.split(" ", 2)[1]).query).items()}
+
+
+def header_of(head: str, name: str) -> str:
+    """Return a header of a request; empty without it."""
+    return HeaderParser().parsestr(head.partition("\r\n")[2]).get(name, "")
+
+
+def response(status: str, body: bytes = b"", **headers: str) -> Answer:
+    """Return a whole answer; `_` stands for `-` in names of headers."""
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{more}\r\n"
     return Answer(head.encode("latin-1") + body)
+
+
+UNAUTHORIZED = response(
+    "401 Unauthorized",
+    json.dumps({"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized", "code": 401}).encode(),
+)
+"""The answer to credentials that the API server does not accept."""

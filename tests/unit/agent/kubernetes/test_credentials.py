@@ -5,9 +5,7 @@ The server is one of ours that knows the right token: how often it is asked, and
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from gkm.kube import client, credentials
@@ -15,6 +13,8 @@ from gkm.kube.client import HttpApi
 from gkm.kube.errors import MAX_RETRY_AFTER_SECONDS, ApiError
 from gkm.kube.resources import NODES
 from gkm_agent.report.publisher import BACKOFF
+from support.kube import kubeconfigs
+from support.kube.raw_server import UNAUTHORIZED, Answer, RawServer, header_of, response
 
 OLD, NEW = "old-secret-of-the-agent", "new-secret-of-the-agent"
 
@@ -25,36 +25,24 @@ class Server:
     def __init__(self) -> None:
         self.takes = OLD
         self.heard: list[str] = []
-        self.ill: dict[str, str] | None = None
-        """Headers of a 503 for everybody, until it is taken out."""
-        server = self
+        self.retry_after: str | None = None
+        """The header of a 503 for everybody, until it is taken out."""
+        self.raw = RawServer(self._respond)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                said = self.headers.get("Authorization", "")
-                server.heard.append(said)
-                status, kind = (200, {"metadata": {"name": "n"}}) if said == f"Bearer {server.takes}" else (401, {})
-                status = status if server.ill is None else 503
-                body = json.dumps(kind or {"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized"})
-                self.send_response(status)
-                for name, value in {"Content-Length": str(len(body)), **(server.ill or {})}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.http.serve_forever, daemon=True).start()
+    def _respond(self, head: str) -> Answer:
+        self.heard.append(header_of(head, "Authorization"))
+        if self.retry_after is not None:
+            return response("503 Service Unavailable", Retry_After=self.retry_after)
+        if self.heard[-1] != f"Bearer {self.takes}":
+            return UNAUTHORIZED
+        return response("200 OK", json.dumps({"metadata": {"name": "n"}}).encode())
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    with made.raw.running():
+        yield made
 
 
 @pytest.fixture
@@ -66,15 +54,7 @@ def token(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(server: Server, token: Path, tmp_path: Path) -> HttpApi:
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.http.server_port}"}}],
-        "users": [{"name": "u", "user": {"tokenFile": str(token)}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps(kubeconfig))
-    return client.connect(str(file))
+    return client.connect(str(kubeconfigs.write(tmp_path / "kubeconfig", server.raw.url, {"tokenFile": str(token)})))
 
 
 def status_of(api: HttpApi) -> int:
@@ -173,7 +153,7 @@ def test_a_kubeconfig_that_cannot_be_read_now_is_not_quoted(
 @pytest.mark.parametrize("asked", ["86400", "99999999999", "9" * 400])
 def test_a_retry_after_of_hours_is_bounded(api: HttpApi, server: Server, asked: str) -> None:
     """A pause of 300 years is more than a lock of Python can wait, and ended the thread that waited."""
-    server.ill = {"Retry-After": asked}
+    server.retry_after = asked
 
     with pytest.raises(ApiError) as caught:
         api.get(NODES, "n")

@@ -1,44 +1,26 @@
 """A kubeconfig that cannot be used, and what it leads to: one line that names the cause, and nothing of the file."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from gkm_cli.clusters.connection import connected
 from gkm_cli.clusters.options import ClusterOptions
 from support.cli.command import gkm
 from support.kube import kubeconfigs
+from support.kube.raw_server import UNAUTHORIZED, RawServer, response
 
 SECRET = "s3cr3t-t0k3n"
 
 
-class Refusing(BaseHTTPRequestHandler):
-    """An API server that accepts no credentials."""
-
-    def do_GET(self) -> None:
-        body = json.dumps({"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized", "code": 401}).encode()
-        self.send_response(401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
-
-
 @pytest.fixture(scope="module")
 def refusing() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    """The URL of an API server that accepts no credentials."""
+    with RawServer.start(lambda _: UNAUTHORIZED) as server:
+        yield server.url
 
 
 def failed(path: Path) -> str:
@@ -109,21 +91,8 @@ DAY = timedelta(days=1)
     ],
 )
 def test_the_time_of_the_api_server_counts(tmp_path: Path, date: Callable[[], str], ahead: timedelta) -> None:
-    class Dated(Refusing):
-        def do_GET(self) -> None:
-            self.send_response_only(200)
-            self.send_header("Date", date())
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Dated)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        path = kubeconfigs.write(tmp_path / "config", f"http://127.0.0.1:{server.server_port}", {"token": SECRET})
+    with RawServer.start(lambda _: response("200 OK", b"{}", Date=date())) as server:
+        path = kubeconfigs.write(tmp_path / "config", server.url, {"token": SECRET})
         connection = connected(ClusterOptions(kubeconfig=str(path), context=None))
-    finally:
-        server.shutdown()
-        server.server_close()
     # The header has whole seconds.
     assert abs(connection.ahead - ahead) < timedelta(minutes=1)

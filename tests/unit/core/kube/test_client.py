@@ -2,18 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from gkm.kube import client
 from gkm.kube.client import HttpApi
-from gkm.kube.credentials import ApiCredentials
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES, Json
-from kubernetes.client.api_client import ApiClient
-from kubernetes.client.configuration import Configuration
+from support.kube.raw_server import Answer, RawServer, query_of, response
 
 Answering = Callable[[dict[str, str]], tuple[int, bytes]]
 
@@ -24,36 +19,22 @@ class Server:
     def __init__(self) -> None:
         self.answer: Answering = lambda _: (200, b"{}")
         self.asked: list[dict[str, str]] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-                server.asked.append(query)
-                status, body = server.answer(query)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = Thread(target=self.http.serve_forever, daemon=True)
+        self.raw = RawServer(self._respond)
 
     def api(self) -> HttpApi:
-        configuration = Configuration(host=f"http://127.0.0.1:{self.http.server_port}")
-        return HttpApi(ApiCredentials(lambda: ApiClient(configuration)))
+        return self.raw.api()
+
+    def _respond(self, head: str) -> Answer:
+        self.asked.append(query_of(head))
+        status, body = self.answer(self.asked[-1])
+        return response(f"{status} as the test says", body)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
-    made.thread.start()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    with made.raw.running():
+        yield made
 
 
 def a_cache(number: int) -> Json:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
-from support.kube.raw_server import RawServer, refusal
+from support.kube.raw_server import RawServer, response
 
 ASKED = {
     "0": 0.0,
@@ -37,7 +37,7 @@ NEVER = 3600.0
 
 @pytest.mark.parametrize(("header", "seconds"), ASKED.items())
 def test_a_requested_pause_is_bounded(header: str, seconds: float) -> None:
-    with RawServer.start(lambda _: refusal("429 Too Many Requests", Retry_After=header)) as server:
+    with RawServer.start(lambda _: response("429 Too Many Requests", Retry_After=header)) as server:
         with pytest.raises(ApiError) as caught:
             server.api().get(GKMCACHES, "x", "a")
         assert (caught.value.status, caught.value.retry_after) == (429, seconds)
@@ -124,7 +124,7 @@ def test_a_change_does_not_shorten_the_requested_pause() -> None:
 
 
 def test_the_pause_of_another_server_is_respected_and_work_without_it_is_not_delayed() -> None:
-    """A handler passes on the pause of a registry; `add` may bring work that needs no registry, such as a refusal."""
+    """A handler passes on the pause of a registry; `add` may bring work that needs no registry, such as a response."""
     tries: list[str] = []
     backoff = noted(NEVER)
 

@@ -13,7 +13,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import Json, Resource
 from support.host.waiting import until
-from support.kube.raw_server import Answer, RawServer, refusal
+from support.kube.raw_server import Answer, RawServer, response
 
 THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -158,7 +158,7 @@ def test_a_list_gets_past_an_undecodable_response() -> None:
 
 
 def test_a_refused_watch_is_an_error_with_the_requested_pause() -> None:
-    refused = refusal("429 Too Many Requests", Retry_After="3")
+    refused = response("429 Too Many Requests", Retry_After="3")
     with RawServer.start(lambda _: refused) as server, pytest.raises(ApiError) as caught:
         server.api().watch(THIN, "0")
     assert (caught.value.status, caught.value.retry_after) == (429, 3.0)
