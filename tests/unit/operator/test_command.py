@@ -3,8 +3,6 @@
 import argparse
 import json
 import logging
-import os
-import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,29 +17,20 @@ from gkm.probes import addresses
 from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 from gkm_operator.health import HealthServer
 from gkm_operator.main import add_admission_flags
-from support.operator.deployment import ROOT, manifests, operator_command
-
-
-def run(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Run gkm-operator to its end; return exit code and output."""
-    done = subprocess.run(
-        operator_command(*arguments),
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+from support.operator.command_line import called
+from support.operator.deployment import ROOT, manifests
 
 
 def test_a_configuration_is_checked_without_a_cluster(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text("verification: {mode: warn}\n", encoding="utf-8")
     bad.write_text("verification: {mode: warn, polices: []}\n", encoding="utf-8")
-    assert run("controllers", "--check-config", f"--config={good}") == (0, "gkm-operator: the configuration is good\n")
-    assert run("admission", "--check-config", GKM_CONFIG=str(good))[0] == 0
-    code, said = run("admission", "--check-config", f"--config={bad}")
+    assert called("controllers", "--check-config", f"--config={good}") == (
+        0,
+        "gkm-operator: the configuration is good\n",
+    )
+    assert called("admission", "--check-config", GKM_CONFIG=str(good))[0] == 0
+    code, said = called("admission", "--check-config", f"--config={bad}")
     assert code == 2
     assert said.strip() == (
         f"gkm-operator: configuration {bad}: Object contains unknown field `polices` - at `$.verification`; "
@@ -62,7 +51,7 @@ def test_the_arguments_that_ship_are_understood() -> None:
             continue
         (container,) = manifest["spec"]["template"]["spec"]["containers"]
         arguments = [word for word in container["args"] if not word.startswith("--config=")]
-        assert run(*arguments, "--check-config") == (0, "gkm-operator: the configuration is good\n")
+        assert called(*arguments, "--check-config") == (0, "gkm-operator: the configuration is good\n")
 
 
 @pytest.mark.parametrize(
@@ -81,30 +70,9 @@ def test_the_arguments_that_ship_are_understood() -> None:
     ],
 )
 def test_a_wrong_command_line_is_reported_in_one_line(arguments: tuple[str, ...], said: str) -> None:
-    code, output = run(*arguments)
+    code, output = called(*arguments)
     assert code == 2
     assert said in output.splitlines()[-1]
-
-
-def test_a_fatal_error_ends_with_one_line(tmp_path: Path) -> None:
-    code, said = run("controllers", f"--kubeconfig={tmp_path / 'none'}")
-    (line,) = said.splitlines()
-    assert code == 1
-    told = json.loads(line)
-    assert (told["event"], told["command"], told["error"]) == ("ended", "controllers", "NotConfigured")
-    assert "no configuration of the Kubernetes API" in told["why"]
-
-
-@pytest.mark.partners
-def test_controllers_report_the_missing_kinds(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    # An API server path that serves no kinds of ours: any 404 will do, and every cluster has one.
-    kubeconfig = json.loads(Path(str(request.getfixturevalue("cluster").kubeconfig)).read_text(encoding="utf-8"))
-    kubeconfig["clusters"][0]["cluster"]["server"] += "/apis/apps/v1/none"
-    elsewhere = tmp_path / "kubeconfig"
-    elsewhere.write_text(json.dumps(kubeconfig), encoding="utf-8")
-    code, said = run("controllers", f"--kubeconfig={elsewhere}", "--health=127.0.0.1:0")
-    assert code == 1
-    assert "no gkmcaches: apply crds/" in json.loads(said.splitlines()[-1])["why"]
 
 
 def test_a_flag_wins_over_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:

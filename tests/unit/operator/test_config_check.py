@@ -1,26 +1,18 @@
 """A configuration is checked without a command as well: it is the same file for both."""
 
-import io
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 import yaml
 from gkm.api.config import parse
-from gkm_operator.main import main
+from support.operator.command_line import called
 from support.sigstore.key_signatures import SigningKey
 
 
 def checked(*arguments: str) -> tuple[int, str]:
-    """Run gkm-operator to its end; return exit code and output."""
-    output, errors = io.StringIO(), io.StringIO()
-    with redirect_stdout(output), redirect_stderr(errors):
-        try:
-            code: object = main(arguments)
-        except SystemExit as end:
-            code = end.code
-    assert isinstance(code, int)
-    return code, (output.getvalue() + errors.getvalue()).strip()
+    """Call gkm-operator; return exit code and output."""
+    code, said = called(*arguments)
+    return code, said.strip()
 
 
 @pytest.mark.parametrize("check_first", [True, False])

@@ -1,31 +1,14 @@
-import json
-import subprocess
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from gkm.api.node_names import unfold
-from support.cli.plan_files import GPU, Json, PlanWorkspace, listed, node, run
-from support.cluster.cluster import Cluster
-from support.peers import require
+from support.cli.plan_files import GPU, PlanWorkspace, listed, node, run
+from support.cli.plan_manifests import jobs, only_on, uneven
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> PlanWorkspace:
     return PlanWorkspace(tmp_path)
-
-
-def jobs(done: subprocess.CompletedProcess[str]) -> list[Json]:
-    return list(yaml.safe_load_all(done.stdout))
-
-
-def only_on(job: Json) -> set[str]:
-    affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    return {name for term in terms for field in term["matchFields"] for name in field["values"]}
 
 
 def test_every_group_is_a_job_whose_pods_may_go_to_its_nodes_alone(workspace: PlanWorkspace) -> None:
@@ -112,71 +95,6 @@ def test_an_image_without_a_name_is_refused(workspace: PlanWorkspace) -> None:
     assert workspace.run_plan("-o", "manifests", "--image", " ").returncode == 2
 
 
-@pytest.fixture(scope="module")
-def scheduling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """An API server with a scheduler, and the nodes of a workspace, of which nobody is the kubelet."""
-    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"):
-        require.peer(command)
-    with Cluster.start(tmp_path_factory.mktemp("scheduling"), scheduler=True) as running:
-        running.kubectl("create", "namespace", "ml")
-        yield running
-
-
-def join(cluster: Cluster, nodes: list[Json]) -> None:
-    for item in nodes:
-        name = item["metadata"]["name"]
-        labels = item["metadata"]["labels"] | {"kubernetes.io/hostname": f"host-of-{name}"}
-        bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-        cluster.kubectl("create", "--filename", "-", input=json.dumps(bare))
-        gpus = item["status"]["allocatable"][GPU]
-        resources = {"cpu": "64", "memory": "1Ti", "pods": "110", GPU: gpus}
-        status = {"capacity": resources, "allocatable": resources, "conditions": item["status"]["conditions"]}
-        patch = json.dumps({"status": status})
-        cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "--patch", patch)
-        # Admission puts it on every new node.
-        cluster.kubectl("patch", "node", name, "--type=merge", "--patch", json.dumps({"spec": {"taints": None}}))
-
-
-def bound(cluster: Cluster, pods: int) -> Counter[tuple[str, str]]:
-    """Return how many pods of each group are on each node, once all have one."""
-
-    def found() -> Counter[tuple[str, str]] | None:
-        listed_: dict[str, Any] = json.loads(
-            cluster.kubectl("get", "pods", "--namespace=ml", "--selector=gkm.io/run=tight", "--output=json")
-        )
-        placed = [
-            (item["metadata"]["labels"]["gkm.io/group"], item["spec"]["nodeName"])
-            for item in listed_["items"]
-            if "nodeName" in item["spec"]
-        ]
-        return Counter(placed) if len(placed) == pods else None
-
-    return cluster.until(found, f"{pods} pods to be bound")
-
-
-@pytest.mark.partners
-def test_the_api_server_accepts_the_manifests_as_they_are(cluster: Cluster, workspace: PlanWorkspace) -> None:
-    if not cluster.exists("namespace", "ml"):
-        cluster.kubectl("create", "namespace", "ml")
-    labels = {"team": "a", "job-name": "other", "controller-uid": "0", "gkm.io/run": "other"}
-    run_file = workspace.write("asks.json", run("a" * 60 + ".v1", gpusPerPod=4, spares=1, labels=labels))
-    done = workspace.run_plan("-o", "manifests", run=run_file)
-    said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", "-", input=done.stdout)
-    assert said.count("created (server dry run)") == len(jobs(done)) == 2
-
-
-def uneven(workspace: PlanWorkspace, name: str) -> tuple[Json, list[Json]]:
-    """Return the plan and the Jobs of three groups of two pods of 4 GPUs, on two nodes of 12.
-
-    Two of them have a node each, the third has what they leave, a pod on each: its Job comes first here.
-    """
-    nodes = workspace.write("nodes.json", listed(node(f"{name}-0", name, gpus=12), node(f"{name}-1", name, gpus=12)))
-    run_file = workspace.write("asks.json", run(name, gpus=24, groupGPUs=8, gpusPerPod=4))
-    _, plan = workspace.plan(nodes=nodes, run=run_file)
-    made = jobs(workspace.run_plan("-o", "manifests", nodes=nodes, run=run_file))
-    return plan, sorted(made, key=lambda job: -len(only_on(job)))
-
-
 def test_a_spread_constraint_applies_if_a_node_could_take_more_pods(workspace: PlanWorkspace) -> None:
     _, made = uneven(workspace, "even")
     spread = [job["spec"]["template"]["spec"].get("topologySpreadConstraints", []) for job in made]
@@ -185,34 +103,3 @@ def test_a_spread_constraint_applies_if_a_node_could_take_more_pods(workspace: P
     (even,) = spread[0]
     assert (even["maxSkew"], even["whenUnsatisfiable"]) == (1, "DoNotSchedule")
     assert even["labelSelector"] == {"matchLabels": {"batch.kubernetes.io/job-name": made[0]["metadata"]["name"]}}
-
-
-@pytest.mark.partners
-def test_the_scheduler_puts_every_pod_where_the_plan_has_it(scheduling: Cluster, workspace: PlanWorkspace) -> None:
-    plan, made = uneven(workspace, "tight")
-    join(scheduling, [node(f"tight-{number}", "tight", gpus=12) for number in range(2)])
-    # The group on both nodes comes first, and one of them is far busier: the scheduler would rather have both pods on
-    # the other, which another group needs.
-    busy: Json = {
-        "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "60", "memory": "900Gi"}}}]
-    }
-    busy["nodeName"] = max(only_on(made[0]))
-    scheduling.kubectl(
-        "create",
-        "--filename=-",
-        input=json.dumps(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy", "namespace": "ml"}, "spec": busy}
-        ),
-    )
-    scheduling.kubectl("create", "--filename=-", input=json.dumps(made[0]))
-    bound(scheduling, 2)
-    scheduling.kubectl("create", "--filename=-", input=json.dumps(listed(*made[1:])))
-    planned = Counter[tuple[str, str]]()
-    for group in plan["groups"]:
-        for share in group["nodes"]:
-            # Groups that are alike are one entry, whose names are theirs in turn.
-            names = unfold(share["name"])
-            each = len(names) // group.get("count", 1)
-            for at, name in enumerate(names):
-                planned[str(group["index"] + at // each), name] += share["gpus"] // 4
-    assert bound(scheduling, 6) == planned

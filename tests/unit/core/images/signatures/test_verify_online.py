@@ -1,74 +1,25 @@
 """Lookup of the log entry of legacy keyless signatures: only if a policy allows it, and verified like any entry."""
 
-import base64
 import json
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
-from gkm.api.config import Identity, Policy, Verification
+from gkm.api.config import Policy
 from gkm.api.errors import Reason
-from gkm.images.reference import Reference
 from gkm.images.signatures.log_lookup import MAX_LOOKUPS
 from gkm.images.signatures.rekor import RETRIEVE, Rekor, hashedrekord_entry
 from gkm.images.signatures.sigstore_services import SigstoreService as HTTPService
-from gkm.images.signatures.verify import Verdict, Verifier
-from support.images.cache_registry import client_of
-from support.images.matrix import LAYER
+from gkm.images.signatures.verify import Verdict
 from support.images.signers import private_key
-from support.peers import require
-from support.registry.push import Target
-from support.registry.server import Registry
-from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
 from support.sigstore.http_services import SigstoreServer
-from support.sigstore.key_signatures import SIGNATURE_ANNOTATION, SIMPLE_SIGNING, payload_of, push_legacy
-from support.sigstore.keyless import CERTIFICATE_ANNOTATION, Flaw, Person, Service
+from support.sigstore.key_signatures import SIMPLE_SIGNING, payload_of, push_legacy
+from support.sigstore.keyless import Flaw, Person, Service
+from support.sigstore.log_only import ALICE, Place, place
 from support.sigstore.services import Sigstore
 
-ALICE = Person()
-
-
-class Place:
-    """An image with a legacy keyless signature whose entry exists only in the log."""
-
-    def __init__(self, real: Registry, server: SigstoreServer, directory: Path) -> None:
-        self.real, self.server = real, server
-        self.target = Target(real.host, "team/cache")
-        self.ref = Reference.parse(f"{self.target}@{self.target.image([(b'layer', LAYER)])}")
-        self.root = directory / "root.json"
-        self.reachable(server.url)
-
-    def reachable(self, url: str) -> None:
-        """Write the trusted root with an address of the log."""
-        root = self.server.sigstore.trusted_root()
-        root["tlogs"] = [{**root["tlogs"][0], "baseUrl": url}]
-        self.root.write_text(json.dumps(root))
-
-    def sign(self, by: Person = ALICE, *, logged: bool = True, flaw: Flaw = Flaw.NONE) -> None:
-        """Sign, log, and attach the signature without the log entry."""
-        payload = payload_of(self.target, self.ref.target)
-        _, annotations = Service(self.server.sigstore, 0).legacy(payload, by, flaw)
-        kept = {name: annotations[name] for name in (SIGNATURE_ANNOTATION, CERTIFICATE_ANNOTATION)}
-        if logged:
-            log = Rekor(HTTPService("Rekor", self.server.url))
-            signature = base64.b64decode(kept[SIGNATURE_ANNOTATION])
-            log.add_hashedrekord(payload, signature, kept[CERTIFICATE_ANNOTATION].encode())
-        push_legacy(self.target, self.ref.target, payload, kept)
-
-    def verdict(self, *, lookup: bool = True, seconds: float = 60.0, subject: str = ALICE.subject) -> Verdict:
-        named = [Identity(ALICE.issuer, subject)]
-        policy = Policy(identities=named, trusted_root=str(self.root), tlog_lookup=lookup)
-        verifier = Verifier(Verification(policies=[policy]), seconds)
-        return verifier.verify(client_of(self.real), self.ref, None)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with Registry.start() as real, SigstoreServer.start(Sigstore()) as server:
-        yield Place(real, server, tmp_path)
+__all__ = ["place"]
 
 
 def refused(verdict: Verdict) -> str:
@@ -189,18 +140,3 @@ def test_the_log_lookups_for_one_image_are_limited(place: Place) -> None:
 def test_a_policy_of_keys_queries_no_log() -> None:
     with pytest.raises(ValueError, match="tlogLookup"):
         Policy(["-----BEGIN PUBLIC KEY-----"], tlog_lookup=True)
-
-
-@pytest.mark.partners
-def test_cosign_queries_the_log_too(place: Place, tmp_path: Path) -> None:
-    require.peer("cosign2")
-    cosign = Cosign(tmp_path, "cosign2")
-    environment = place.server.environment(tmp_path)
-    who = ["--certificate-identity", ALICE.subject, "--certificate-oidc-issuer", ALICE.issuer]
-    place.sign(logged=False)
-    with pytest.raises(CosignFailed):
-        cosign.run("verify", *who, "--rekor-url", place.server.url, *PLAIN, str(place.ref), environment=environment)
-    assert place.verdict().verified is False
-    place.sign()
-    cosign.run("verify", *who, "--rekor-url", place.server.url, *PLAIN, str(place.ref), environment=environment)
-    assert place.verdict().verified is True
