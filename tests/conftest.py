@@ -8,6 +8,7 @@ import pytest
 from support.cluster.cluster import Cluster
 from support.examples import load_profile
 from support.host import workers
+from support.host.waiting import scaled
 from support.operator.fixtures import gkm_cluster
 from support.peers import require, tiers
 from support.registry.distribution import Distribution
@@ -26,7 +27,10 @@ pytest.register_assert_rewrite("support.registry.contract")
 load_profile()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads the option
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.timeout is None:
+        config.option.timeout = scaled(float(config.getini("timeout")))
     config.addinivalue_line("markers", "own_node: starts a node of its own, so it runs before the shared one exists")
 
 
@@ -40,6 +44,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests that start nodes of their own first: a machine has room for one, and the shared one stays."""
+    for item in items:
+        if limit := item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(scaled(limit.args[0])), append=False)
     items.sort(key=lambda item: (item.get_closest_marker("own_node") is None, workers.rank(item.nodeid)))
 
 

@@ -62,7 +62,7 @@ def test_an_agent_with_an_expired_token_loads_the_next_token(place: Site) -> Non
         place.cluster.until(lambda: place.states(NODE) == {"before": "Ready"}, "the cache is Ready", PATIENCE)
         end(place, PODS[0])
 
-        until(partial(is_refused, place, tokens[0]), "the API server to forget the token", PATIENCE, every=0.5)
+        until(partial(is_refused, place, tokens[0]), "the API server to forget the token", PATIENCE)
         # A watch that runs is not asked for its token again: break it off.
         place.gate.open()
         until(lambda: agent.heard("watch", "401"), "the watches are refused", PATIENCE)
@@ -111,10 +111,10 @@ def test_in_a_pod_the_token_that_kubelet_has_replaced_is_taken_up(
 
     assert outcome() == 200
     end(place, PODS[0])
-    until(lambda: outcome() == 401, "the token is refused", PATIENCE, every=0.5)
+    until(lambda: outcome() == 401, "the token is refused", PATIENCE)
 
     tokens.append(issue(place, PODS[1]))
 
-    until(lambda: outcome() == 200, "the next token is taken up", PATIENCE, every=0.5)
+    until(lambda: outcome() == 200, "the next token is taken up", PATIENCE)
     for token in tokens:
         assert token[-40:] not in caplog.text

@@ -17,6 +17,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push
 from support.fakes import nvml_library
 from support.fakes.nvml_library import H100
+from support.host.waiting import scaled
 from support.images.archives import cache_image
 from support.registry.clients import plain_client
 from support.registry.push import Target
@@ -88,7 +89,7 @@ class Machine:
             env=os.environ | self.variables,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=scaled(60),
             check=False,
         )
 

@@ -25,6 +25,7 @@ from gkm_agent.store.pointers import PointerStore
 from support.agent.fakes import FakeGpus, FakeImages, FakeSink, FakeSource, digest_of
 from support.agent.machine import Machine, machine_in
 from support.fakes import nvml_library
+from support.host.waiting import scaled
 from support.kube.fake_api import FakeApi
 from support.registry.server import Registry
 
@@ -139,6 +140,6 @@ def changed() -> Event:
 def source(api: FakeApi, changed: Event) -> Iterator[KubernetesSource]:
     source = KubernetesSource(api, "node-1", changed)
     source.start()
-    assert source.wait(10)
+    assert source.wait(scaled(10))
     yield source
     source.stop()

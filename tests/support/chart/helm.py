@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.host.waiting import scaled
 from support.peers import build as peers
 
 CHART = Path(__file__).resolve().parents[3] / "deploy" / "chart" / "gkm"
 NAMESPACE = "gkm-system"
-SECONDS = 300.0
+SECONDS = scaled(300.0)
 """Helm waits for the Jobs that the chart has before an upgrade or removal: 240 s."""
 Values = Mapping[str, Any]
 Object = dict[str, Any]

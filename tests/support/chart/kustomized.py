@@ -10,11 +10,12 @@ import yaml
 from kustomizations.patches import MERGE_KEYS
 from kustomizations.rendering import DEPLOY
 from support.chart.helm import Document
+from support.host.waiting import scaled
 from support.peers import build as peers
 
 Key = tuple[str, str, str]
 Objects = dict[Key, dict[str, Any]]
-SECONDS = 60.0
+SECONDS = scaled(60.0)
 COMMANDS = (("kubectl", "kustomize"), ("kustomize", "build"))
 """kubectl of the tests' cluster, and the kustomize that kubectl 1.32 contains."""
 

@@ -13,10 +13,11 @@ from unittest.mock import patch
 
 from gkm_cli.main import main
 from support.cli.fork_server import ForkServer, startup
+from support.host.waiting import scaled
 from support.registry.server import Registry
 from support.sigstore.key_signatures import SigningKey
 
-SECONDS = 120.0
+SECONDS = scaled(120.0)
 """For one command."""
 _STARTUP = startup(os.environ)
 KEY = SigningKey()

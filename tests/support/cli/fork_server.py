@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from support.host.waiting import scaled
+
 STARTUP = ("PYTHON", "LC_", "LANG", "TERM", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
 """Variables that the interpreter or a library reads once, by their beginnings."""
 _REQUEST_BYTES = 128 << 10
@@ -73,7 +75,7 @@ class ForkServer:
     def close(self) -> None:
         """End the server, which ends when its socket does."""
         self._socket.close()
-        self._process.wait(10)
+        self._process.wait(scaled(10))
 
 
 def startup(environment: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support.cli.command import gkm_in_this_process
+from support.host.waiting import scaled
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -112,7 +113,7 @@ def on_a_terminal(*arguments: object, columns: int = 100) -> str:
                     found += piece
             except OSError:  # Linux says EIO when the other end is closed.
                 pass
-            process.wait(timeout=60)
+            process.wait(timeout=scaled(60))
     finally:
         os.close(main)
     return found.decode()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from support.cluster.control_plane import ControlPlane, Options
 from support.cluster.object_reader import ObjectReader, ReadFailed
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.node import config as node_config
 from support.node.container_images import Files, docker_archive
 from support.node.node import Node
@@ -156,7 +156,9 @@ class Cluster:
             f"--cache-dir={self.directory / 'kubectl-cache'}",
             *arguments,
         ]
-        done = subprocess.run(command, input=input or "", capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            command, input=input or "", capture_output=True, text=True, timeout=scaled(120), check=False
+        )
         if done.returncode:
             raise KubectlFailed(arguments, done.stderr or done.stdout)
         return done.stdout

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.cluster.certificates import Authority, private_pem, public_pem
 from support.host import ports
 from support.host.processes import Process
+from support.host.waiting import scaled
 from support.peers import build as peers
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -105,7 +106,7 @@ class ControlPlane:
 
     def _etcd(self, call: str, body: dict[str, object]) -> dict[str, Any]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{self.etcd_url}/v3/{call}", json.dumps(body).encode(), timeout=30) as answer:
+        with opener.open(f"{self.etcd_url}/v3/{call}", json.dumps(body).encode(), timeout=scaled(30)) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -253,7 +254,7 @@ def answers(url: str, context: ssl.SSLContext | None = None) -> Callable[[], boo
 
     def probe() -> bool:
         try:
-            with opener.open(url, timeout=2) as answer:
+            with opener.open(url, timeout=scaled(2)) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
+from support.host.waiting import scaled
 
 Json = dict[str, Any]
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -81,7 +82,7 @@ class ObjectReader:
 
     def _read(self, path: str, accept: str = "application/json") -> Json:
         try:
-            answer = self._pool.request("GET", f"{self._url}{path}", headers={"Accept": accept}, timeout=30)
+            answer = self._pool.request("GET", f"{self._url}{path}", headers={"Accept": accept}, timeout=scaled(30))
         except urllib3.exceptions.HTTPError as error:
             raise ReadFailed(f"{path}: {error}") from error
         if answer.status == _NOT_FOUND:

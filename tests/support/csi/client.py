@@ -6,8 +6,9 @@ from pathlib import Path
 import grpc
 from gkm_csi.proto import csi_pb2
 from google.protobuf.message import Message
+from support.host.waiting import scaled
 
-SECONDS = 30.0
+SECONDS = scaled(30.0)
 
 
 class CSIClient:

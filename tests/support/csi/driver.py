@@ -18,12 +18,13 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from support.csi.namespaces import MountNamespace
 from support.csi.nodes import NODE, NodeFiles, publish_message
+from support.host.waiting import scaled
 
 _SERVICES: tuple[ServiceDescriptor, ...] = (
     *csi_pb2.DESCRIPTOR.services_by_name.values(),
     *registration_pb2.DESCRIPTOR.services_by_name.values(),
 )
-DEADLINE = 60
+DEADLINE = scaled(60)
 MAIN = ("-m", "gkm_csi.main")
 
 

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.host.waiting import scaled
 from support.peers import require
 
-END_SECONDS = 60
+END_SECONDS = scaled(60)
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class MountNamespace:
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command inside to its end."""
-        return subprocess.run(self.command(arguments), check=False, capture_output=True, text=True, timeout=60)
+        return subprocess.run(self.command(arguments), check=False, capture_output=True, text=True, timeout=END_SECONDS)
 
     def inside(self, path: Path) -> Path:
         """Return a path outside the namespace to `path` inside it."""

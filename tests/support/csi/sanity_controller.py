@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 
 import grpc
+from support.host.waiting import scaled
 
-DEADLINE = 30
+DEADLINE = scaled(30)
 WORKERS = 4
 CONTROLLER = "/csi.v1.Controller/"
 CAPABILITIES = "/csi.v1.Identity/GetPluginCapabilities"

@@ -8,9 +8,10 @@ from pathlib import Path
 from struct import unpack_from
 from typing import NamedTuple
 
+from support.host.waiting import scaled
 from support.peers import require
 
-SECONDS = 120.0
+SECONDS = scaled(120.0)
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {2: 3, 6: 4}
 """Bytes of a pixel by color type: RGB, RGBA (PNG, section 11.2.1)."""

@@ -15,13 +15,14 @@ import yaml
 from support.cli.command import CACHE, KEY, gkm
 from support.cli.execution import ROOT as AS_ROOT
 from support.fakes import nvml_library
+from support.host.waiting import scaled
 from support.peers import require
 from support.registry.push import Target
 from support.registry.server import Registry
 from support.sigstore.key_signatures import sign_bundle
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "deploy" / "examples"
-SECONDS = 120.0
+SECONDS = scaled(120.0)
 SYSTEM = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 

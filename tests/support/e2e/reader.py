@@ -12,10 +12,11 @@ from pathlib import Path
 from support.chart.helm import Values
 from support.cluster.cluster import Cluster
 from support.docs.shell_blocks import ROOT, blocks, commands
+from support.host.waiting import scaled
 from support.peers import build as peers
 
 CACHE = ROOT / "tests" / "data" / "triton-cache"
-SECONDS = 300.0
+SECONDS = scaled(300.0)
 SUBSTITUTES: Mapping[str, str] = {
     # The environment that runs this test is what `make setup` makes.
     "make": 'test "$*" = setup',

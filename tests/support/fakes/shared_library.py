@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from support.host.waiting import scaled
+
 
 def build(cache: Path, sources: Path, name: str) -> Path:
     """Build `name` once, into a directory of `cache` named after its sources; return that directory.
@@ -31,7 +33,7 @@ def build(cache: Path, sources: Path, name: str) -> Path:
         [*command, f"-Wl,-soname,{name}", "-o", str(unfinished), str(file)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
         check=False,
     )
     if result.returncode != 0:

@@ -23,6 +23,7 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from support.grove import desired
+from support.host.waiting import scaled
 
 Json = dict[str, Any]
 _VERSION = desired.GROVE_VERSION
@@ -90,7 +91,7 @@ class GroveDriver:
         """End the thread of `start`."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(10)
+            self._thread.join(scaled(10))
 
     def every(self, resource: Resource[Json], labels: str = "") -> list[Json]:
         """Return all objects of a kind."""

@@ -6,12 +6,13 @@ root, a hierarchy that is read-only or not delegated) only the peaks are compare
 
 import os
 import secrets
-import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.host.waiting import until
 
 _REMOVED_SECONDS = 10.0
 _RESET_PEAK = "5"
@@ -93,16 +94,14 @@ def _parents() -> Iterator[tuple[Path, str]]:
 
 def _remove(path: Path) -> None:
     """Remove a cgroup. A process that has ended leaves it a moment later."""
-    deadline = time.monotonic() + _REMOVED_SECONDS
-    while True:
-        try:
+
+    def removed() -> bool:
+        with suppress(OSError):
             path.rmdir()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+            return True
+        return False
+
+    until(removed, f"no process in {path}", _REMOVED_SECONDS)
 
 
 @contextmanager

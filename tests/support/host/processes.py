@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 TAIL_LINES = 20
 KILLED_SECONDS = 30.0
@@ -82,7 +82,7 @@ class Process:
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGTERM)
             try:
-                self.popen.wait(seconds)
+                self.popen.wait(scaled(seconds))
             except subprocess.TimeoutExpired:
                 self.kill()
 
@@ -94,6 +94,6 @@ class Process:
         """
         self.popen.kill()
         try:
-            self.popen.wait(KILLED_SECONDS)
+            self.popen.wait(scaled(KILLED_SECONDS))
         except subprocess.TimeoutExpired as late:
             raise ProcessFailed(f"{self.name} (pid {self.pid}) was killed and does not end\n{self.tail()}") from late

@@ -9,6 +9,7 @@ from gkm.kube import decoding
 from gkm.kube.api import Change, ListSelector, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
+from support.host.waiting import scaled
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -27,7 +28,7 @@ class FakeWatch(Iterator[WatchEvent[T]]):
         return self
 
     def __next__(self) -> WatchEvent[T]:
-        got = self._queue.get(timeout=30)
+        got = self._queue.get(timeout=scaled(30))
         if isinstance(got, ApiError):
             raise got
         if got is None:

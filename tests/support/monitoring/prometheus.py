@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from support.host import pages, ports
 from support.host.processes import Process
+from support.host.waiting import scaled
 from support.peers import require
 
 Json = dict[str, Any]
@@ -59,7 +60,7 @@ class Prometheus:
     def _get(self, path: str, parameters: Mapping[str, str]) -> Any:  # noqa: ANN401 -- JSON
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=10) as answer:
+        with opener.open(url, timeout=scaled(10)) as answer:
             return json.load(answer)["data"]
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from support.host.waiting import scaled
+
 PAUSE = "localhost/pause:testbed"
 BUSYBOX = "localhost/busybox:testbed"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -61,7 +63,7 @@ def pause() -> bytes:
 def busybox() -> bytes:
     """Return a shell with all applets, /tmp and a passwd of root and nobody."""
     program = _busybox()
-    applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True, timeout=10)
+    applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True, timeout=scaled(10))
     files: dict[str, bytes | File | Link | Path] = {"bin/busybox": program}
     files |= {f"bin/{applet}": Link("busybox") for applet in applets.stdout.split() if applet != "busybox"}
     files["etc/passwd"] = b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"

@@ -17,7 +17,7 @@ import grpc
 from support.cluster.control_plane import ControlPlane, answers
 from support.host import ports
 from support.host.processes import Process
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.node import config as node_config
 from support.node import container_images as images
 from support.node.config import GATEWAY, SERVICE_ADDRESS, Places
@@ -91,7 +91,7 @@ class Node:
 
     def _ctr(self, *arguments: str) -> str:
         command = ["ctr", "--address", str(self.places.socket), "--namespace", "k8s.io", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=scaled(120), check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
@@ -139,7 +139,7 @@ class Node:
         with grpc.insecure_channel(f"unix:{self.places.socket}") as channel:
             version = channel.unary_unary("/runtime.v1.RuntimeService/Version", bytes, bytes)
             try:
-                return bool(version(b"", timeout=5))
+                return bool(version(b"", timeout=scaled(5)))
             except grpc.RpcError:
                 return False
 
@@ -219,7 +219,7 @@ def _machine_lock() -> Iterator[int]:
                 return False
             return True
 
-        until(held, f"another testbed node on this machine to end (it holds {LOCK})", LOCK_SECONDS, every=0.2)
+        until(held, f"another testbed node on this machine to end (it holds {LOCK})", LOCK_SECONDS)
         yield file.fileno()
 
 
@@ -240,7 +240,7 @@ def _swept(directory: Path, lock: int) -> Iterator[None]:
     try:
         yield
     finally:
-        janitor.communicate(timeout=60)
+        janitor.communicate(timeout=scaled(60))
         if janitor.returncode:
             raise RuntimeError(f"the node was not swept away: {(directory / 'janitor.log').read_text()}")
 

@@ -11,7 +11,7 @@ from typing import Any
 from support.cluster.cluster import Cluster
 from support.host import ports
 from support.host.processes import Process
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.deployment import Shelf, cache, manifests, operator
 from support.peers import build as peers
 
@@ -42,7 +42,7 @@ class Judged:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=scaled(60),
             check=False,
         )
         return done.returncode, done.stderr + done.stdout

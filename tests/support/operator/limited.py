@@ -12,12 +12,13 @@ import yaml
 from support.host import ports
 from support.host.memory import MemoryGroup, memory_of
 from support.host.processes import Process
+from support.host.waiting import scaled
 from support.operator.deployment import Shelf, manifests, operator_command
 from support.operator.issued import issue
 from support.operator.reviews import an_object, review
 
 MIB = 1 << 20
-SECONDS = 60
+SECONDS = scaled(60)
 ATTEMPTS = 50
 GONE = (OSError, http.client.HTTPException)
 ARENAS = {"MALLOC_ARENA_MAX": "2"}

@@ -13,6 +13,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Resource
 from support.cluster.gkm_objects import namespace
 from support.cluster.policies import until_policies_hold
+from support.host.waiting import scaled
 from support.kube.our_kinds import status_writer
 from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import called_here, component
@@ -72,7 +73,7 @@ class Site(AdmissionSite):
             input=yaml.safe_dump(value),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=scaled(60),
             check=True,
         )
         return done.stderr

@@ -14,11 +14,12 @@ from threading import Event, Lock
 from gkm_operator.admission.https.server import AdmissionServer, Reviewer
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
 from gkm_operator.admission.validator import CacheReviewer, ImageValidator, Validator
+from support.host.waiting import scaled
 from support.operator.images import DIGEST, GOOD, FakeImages
 from support.operator.issued import IssuedFiles, issue
 from support.operator.reviews import IMAGE, review
 
-SECONDS = 30
+SECONDS = scaled(30)
 REVIEW = json.dumps(review()).encode()
 
 

@@ -8,10 +8,11 @@ import json
 import subprocess
 from pathlib import Path
 
+from support.host.waiting import scaled
 from support.peers.go_modules import PEERS
 from support.peers.go_toolchain import go
 
-DOWNLOAD_SECONDS = 300.0
+DOWNLOAD_SECONDS = scaled(300.0)
 
 
 def source(partner: str, module: str) -> Path:

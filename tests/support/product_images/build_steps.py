@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.host.waiting import scaled
+
 REPORT_EVERY_SECONDS = 30.0
-LONGEST_SECONDS = 900.0
+LONGEST_SECONDS = scaled(900.0)
 # A namespace of mounts and of processes: both end with `unshare`, also when it is killed.
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from support.host.waiting import scaled
+
 CARRIED = frozenset({"index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "cert"})
 """The settings that a container can follow; others name things that only the machine has."""
 TRUST = "/etc/ssl/certs/ca-certificates.crt"
@@ -28,7 +30,7 @@ def settings(listed: Iterable[str]) -> dict[str, str]:
 def volumes(directory: Path) -> list[str]:
     """Return `from:to:ro` of each file to mount, having written pip's configuration into `directory`."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=scaled(60)).stdout
     found = settings(listed.splitlines())
     mounted = []
     if trusted := found.get("cert"):

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.host.waiting import scaled
+
 SHELLS = ("sh", "bash", "dash", "rbash")
-SECONDS = 180.0
+SECONDS = scaled(180.0)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gkm.images.manifest import ACCEPTED_MEDIA_TYPES
+from support.host.waiting import scaled
 from support.registry.store import OCI_EMPTY, OCI_INDEX, OCI_MANIFEST, digest_of
 
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -103,9 +104,9 @@ class Target:
         connection: http.client.HTTPConnection
         if self.ca_file:
             context = ssl.create_default_context(cafile=str(self.ca_file))
-            connection = http.client.HTTPSConnection(self.host, timeout=30, context=context)
+            connection = http.client.HTTPSConnection(self.host, timeout=scaled(30), context=context)
         else:
-            connection = http.client.HTTPConnection(self.host, timeout=30)
+            connection = http.client.HTTPConnection(self.host, timeout=scaled(30))
         try:
             connection.request(method, path, body=body, headers=sent)
             answer = connection.getresponse()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.host.waiting import scaled
 from support.peers import build as peers
 
 PLAIN = ("--allow-http-registry", "--allow-insecure-registry")
@@ -88,7 +89,7 @@ class Cosign:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=scaled(60),
             check=False,
         )
         if done.returncode:

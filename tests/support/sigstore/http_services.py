@@ -18,6 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.cluster.certificates import public_pem
+from support.host.waiting import scaled
 from support.sigstore.keyless import Person
 from support.sigstore.services import Sigstore
 
@@ -63,7 +64,7 @@ class SigstoreServer:
         finally:
             server.shutdown()
             server.server_close()
-            thread.join(10)
+            thread.join(scaled(10))
 
     def environment(self, directory: Path) -> dict[str, str]:
         """Return the variables by which cosign without a trusted root knows this Sigstore."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.host.waiting import scaled
 from support.peers import build as peers
 from support.sigstore.services import Sigstore
 from support.sigstore.tuf_repository import TufRepository
 
-SECONDS = 60.0
+SECONDS = scaled(60.0)
 CRD = Path(__file__).parents[3] / "crds" / "gkm.io_gkmcaches.yaml"
 Json = dict[str, Any]
 

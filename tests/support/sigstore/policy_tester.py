@@ -14,11 +14,12 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.cluster.certificates import Authority, public_pem
+from support.host.waiting import scaled
 from support.peers import build as peers
 from support.sigstore.services import Sigstore
 from support.sigstore.tuf_repository import TufRepository
 
-SECONDS = 60.0
+SECONDS = scaled(60.0)
 TRUST_ROOT = "testbed"
 Json = dict[str, Any]
 

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from securesystemslib.signer import CryptoSigner
+from support.host.waiting import scaled
 from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 
 TARGET = "trusted_root.json"
@@ -91,4 +92,4 @@ def tuf_repository(target: bytes) -> Iterator[TufRepository]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(scaled(10))

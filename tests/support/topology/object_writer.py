@@ -12,6 +12,7 @@ from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.trees.volcano import manifest
 from gkm.topology.write_order import Write
 from support.cluster.cluster import Cluster
+from support.host.waiting import scaled
 
 Json = dict[str, Any]
 _PATH = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
@@ -58,7 +59,7 @@ class HyperNodeWriter:
     def _request(self, method: str, url: str, body: object = None) -> Json:
         data = None if body is None else json.dumps(body)
         headers = {"Content-Type": "application/json-patch+json" if method == "PATCH" else "application/json"}
-        answer = self._pool.request(method, url, body=data, headers=headers, timeout=120)
+        answer = self._pool.request(method, url, body=data, headers=headers, timeout=scaled(120))
         found: Json = json.loads(answer.data)
         if answer.status not in {200, 201}:
             raise Refused(f"{method} {url}: {answer.status} {found.get('message')}")

@@ -10,8 +10,9 @@ from threading import Thread
 from gkm.topology.providers import ClusterNode, Event, Provider, ProviderStopped, Reply
 from gkm_operator.hypernodes.providers.messages import ToChild
 from gkm_operator.hypernodes.providers.view import LiveView
+from support.host.waiting import scaled
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = scaled(60.0)
 
 
 @dataclass

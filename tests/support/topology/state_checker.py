@@ -10,6 +10,7 @@ from gkm.kube.reflector import Reflector
 from gkm.kube.resources import Json
 from gkm.topology.hypernodes import HyperNode
 from support.cluster.cluster import Cluster
+from support.host.waiting import scaled
 from support.operator.topology import LEVELS, RAW_HYPERNODES, read
 from support.topology.volcano_rules import doubly_placed, violations
 
@@ -47,7 +48,7 @@ def watched(cluster: Cluster) -> Iterator[Checker]:
     made = Checker()
     reflector = Reflector(connect(str(cluster.kubeconfig)), RAW_HYPERNODES, made.change)
     reflector.start()
-    assert reflector.synced.wait(30)
+    assert reflector.synced.wait(scaled(30))
     # A list comes one by one, in the order of names.
     made.wrong.clear()
     yield made

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.host.waiting import scaled
 from support.torch import installation as torch
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "compile_model.py"
@@ -51,7 +52,7 @@ def compiled(cache: Path, *options: object, within: Sequence[str] = ()) -> Torch
     """
     command = [*within, str(torch.python()), "-I", str(PROGRAM), *map(str, options)]
     environment = {**os.environ, **SETTINGS, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
-    run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=600)
+    run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=scaled(600))
     if run.returncode:
         raise TorchFailed(run.stderr)
     return parse(run.stdout)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_store import RelocationLayer, relocate
+from support.host.waiting import scaled
 from support.triton import installation as triton
 
 PROGRAMS = triton.LOCK.parent / "programs"
@@ -46,7 +47,7 @@ def compiled(cache: Path, block: int = 128, *, within: Sequence[str] = ()) -> Co
     environment.pop("PYTHONPATH", None)
     # Isolated: neither this directory nor the user's own packages may stand in for Triton.
     command = [*within, str(triton.python()), "-I", str(PROGRAMS / "compile_kernel.py"), str(block)]
-    run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=scaled(120))
     if run.returncode:
         raise TritonFailed(run.stderr, json.loads(run.stdout)["stages"] if run.stdout else [])
     return Compiled(**json.loads(run.stdout))

@@ -290,7 +290,7 @@ def test_repeated_cuts_of_the_network_cause_no_backoff(api: FakeApi, reports: Re
     try:
         assert reflector.synced.wait(10)
         for number in range(30):
-            until(lambda: api._watches, "it watches", every=0.001)
+            until(lambda: api._watches, "it watches")
             api.create(GKMCACHES, cache(f"x{number}"))
             api.cut(AWAY)
         until(lambda: len(reports.changes) == 30 and len(asked) == 30, "all is told")

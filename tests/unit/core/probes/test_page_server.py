@@ -2,7 +2,6 @@
 
 import errno
 import socket
-import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,8 +10,9 @@ import pytest
 from gkm.probes import addresses
 from gkm.probes.messages import MAX_REQUEST_BYTES, Page
 from gkm.probes.server import PageServer
+from support.host.waiting import scaled, until
 
-DEADLINE = 30
+DEADLINE = scaled(30)
 
 
 def broken() -> Page:
@@ -124,18 +124,18 @@ def test_a_request_without_end_is_refused_before_it_fills_the_memory(server: Pag
 
 def test_a_client_that_drips_is_cut_off_at_the_deadline() -> None:
     with serving(seconds=0.5) as server, connect(server) as silent, connect(server) as dripping:
-        until = time.monotonic() + DEADLINE
         dripping.settimeout(0.05)
-        cut = False
-        while not cut and time.monotonic() < until:
+
+        def drips_in_vain() -> bool:
             try:
                 dripping.sendall(b"G")
-                cut = dripping.recv(1) == b""
+                return dripping.recv(1) == b""
             except TimeoutError:
-                continue
+                return False
             except OSError:
-                cut = True
-        assert cut
+                return True
+
+        until(drips_in_vain, "the client to be cut off")
         assert is_cut_off(silent)
         assert get(server).endswith(b"ok\n")
 
@@ -144,10 +144,7 @@ def test_a_client_that_never_reads_is_cut_off_at_the_deadline() -> None:
     with serving(seconds=2.0) as server, connect(server) as idle:
         idle.sendall(b"GET /large HTTP/1.1\r\n\r\n")
         assert get(server).endswith(b"ok\n")
-        until = time.monotonic() + DEADLINE
-        while server._open and time.monotonic() < until:
-            time.sleep(0.02)
-        assert not server._open
+        until(lambda: not server._open, "the client to be cut off")
         try:
             received = len(read_all(idle))
         except ConnectionResetError:

@@ -1,6 +1,5 @@
 """The built-in controllers with their watches and threads: what starts a pass, and what forbids one."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from gkm_operator.cliques.controller import CliquesController
 from gkm_operator.cliques.grove_operator import BuiltInControllersBlocked, GroveOperatorPresent
 from support.grove.driver import CLIQUES, GROUPS, PODS, SETS
 from support.grove.objects import NAMESPACE
+from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.cliques import ON, WEBHOOKS, a_set, differences, observed
 
@@ -34,10 +34,10 @@ class Running:
         )
 
     def until(self, good: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 20
-        while not good():
-            assert time.monotonic() < deadline, f"{what}: {differences(self.api)}"
-            time.sleep(0.01)
+        try:
+            until(good, what)
+        except TimeoutError as late:
+            raise AssertionError(f"{late}: {differences(self.api)}") from late
 
     def until_done(self, pods: int) -> None:
         self.until(lambda: len(observed(self.api, PODS)) == pods and differences(self.api) == [], f"{pods} pods")
