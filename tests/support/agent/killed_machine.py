@@ -1,6 +1,7 @@
 """The machine of the kill test: a registry, the real CSI process, and agents that are forked to be killed."""
 
 import ctypes
+import faulthandler
 import json
 import logging
 import os
@@ -26,6 +27,7 @@ from gkm_agent.pulls.images import NodeImages
 from support.agent.fakes import H100, FakeGpus
 from support.agent.store_images import files_of, put_image
 from support.host.processes import Process
+from support.host.waiting import until
 from support.registry import faults as registry_faults
 from support.registry.server import Registry
 
@@ -195,6 +197,7 @@ class Place:
 
         def work() -> None:
             logging.disable()
+            faulthandler.register(signal.SIGUSR1, (self.root / "stacks").open("w"))
             with locks.exclusive(self.layout.state / "locks" / "agent"):
                 if killer is not None:
                     sys.addaudithook(killer)
@@ -206,6 +209,14 @@ class Place:
                 main.work(chosen, config, outside, Event(), Event())
 
         return forked(work)
+
+    def stacks(self, agent: int) -> str:
+        """Return where each thread of an agent is."""
+        os.kill(agent, signal.SIGUSR1)
+        found = self.root / "stacks"
+        # The main thread, which waits for signals, comes last.
+        until(lambda: "gkm_agent/main.py" in found.read_text(encoding="utf-8"), "the agent to tell", 10.0)
+        return found.read_text(encoding="utf-8")
 
 
 def ended(pid: int, seconds: float) -> bool:
