@@ -7,18 +7,18 @@ from pathlib import Path
 
 from support.cluster.certificates import Authority
 from support.cluster.cluster import Cluster
-from support.host import pages, ports
+from support.host import listening, pages, ports
 from support.operator.deployment import ROOT, manifests, operator
 
 SOMEBODY = "system:serviceaccount:default:default"
 
 
 def test_the_process_logs_a_missing_right_and_waits_for_it(gkm_cluster: Cluster, tmp_path: Path) -> None:
-    health = f"127.0.0.1:{ports.free()}"
+    webhook = ports.free()
     arguments = (
         "admission",
-        f"--listen=127.0.0.1:{ports.free()}",
-        f"--health={health}",
+        f"--listen=127.0.0.1:{webhook}",
+        "--health=127.0.0.1:0",
         f"--self-signed={tmp_path / 'tls'}",
         "--webhook-configuration=gkm-caches",
         f"--kubeconfig={gkm_cluster.kubeconfig_for(SOMEBODY)}",
@@ -29,6 +29,7 @@ def test_the_process_logs_a_missing_right_and_waits_for_it(gkm_cluster: Cluster,
             return process.log.read_text(encoding="utf-8")
 
         process.ready(lambda: "cannot get resource" in log_text(), "it says what it may not do")
+        health = listening.address(process, besides=webhook)
         assert '\\"validatingwebhookconfigurations\\"' in log_text()
         assert '"event": "serving"' not in log_text()
         assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)

@@ -16,7 +16,7 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, VALIDATING_WEBHOOKS, Json
 from support.cluster.cluster import Cluster
-from support.host import pages, ports
+from support.host import listening, pages, ports
 from support.host.processes import Process
 from support.operator.deployment import cache, manifests, node, operator_command
 
@@ -37,16 +37,15 @@ class Replicas:
     directory: Path
     stack: ExitStack
     ports: dict[str, int] = field(default_factory=dict)
-    health: dict[str, int] = field(default_factory=dict)
+    health: dict[str, str] = field(default_factory=dict)
 
     def start(self, letter: str, *, renewing: bool = False) -> Process:
         directory = self.directory / letter
         directory.mkdir()
         self.ports.setdefault(letter, ports.free())
-        self.health[letter] = ports.free()
         arguments = (
             f"--listen=127.0.0.1:{self.ports[letter]}",
-            f"--health=127.0.0.1:{self.health[letter]}",
+            "--health=127.0.0.1:0",
             f"--self-signed={directory / 'tls'}",
             "--tls-names=127.0.0.1",
             f"--webhook-configuration={NAME}",
@@ -55,6 +54,7 @@ class Replicas:
         command = [*RENEWING, *arguments] if renewing else operator_command("admission", *arguments)
         process = Process.start(f"admission-{letter}", command, directory / "log")
         self.stack.callback(process.stop)
+        self.health[letter] = listening.address(process, besides=self.ports[letter])
         process.ready(lambda: self.page(letter, "healthz") == 200, "it answers")
         return process
 
@@ -74,7 +74,7 @@ class Replicas:
 
     def page(self, letter: str, name: str) -> int:
         """Return the status of a page by plain HTTP, 0 for no answer."""
-        return pages.fetch(f"127.0.0.1:{self.health[letter]}", name)[0]
+        return pages.fetch(self.health[letter], name)[0]
 
     def ready(self, letter: str) -> None:
         self.cluster.until(lambda: self.page(letter, "readyz") == 200, f"{letter} to be ready")

@@ -13,7 +13,6 @@ from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm_operator.caches.controller import FIELD_MANAGER
 from gkm_operator.caches.status import apply_configuration
 from support.cluster.cluster import Cluster
-from support.host import ports
 from support.operator.deployment import Shelf, cache, operator
 from support.operator.images import DIGEST, OTHER
 
@@ -105,7 +104,7 @@ def test_a_tag_that_has_moved_is_followed_as_soon_as_it_is_tracked(
     config = tmp_path / "config.yaml"
     config.write_text(images.config(), encoding="utf-8")
     account = gkm_cluster.kubeconfig_for("system:serviceaccount:gkm-system:gkm-controllers")
-    arguments = (f"--config={config}", f"--health=127.0.0.1:{ports.free()}", f"--kubeconfig={account}")
+    arguments = (f"--config={config}", "--health=127.0.0.1:0", f"--kubeconfig={account}")
 
     def standing() -> CacheStatus:
         return api.get(GKMCACHES, NAME, NAMESPACE).status

@@ -12,7 +12,6 @@ import yaml
 from support.cluster.cluster import Cluster
 from support.grove.installation import install_kinds
 from support.grove.objects import clique, pod_clique_set, scaling_group
-from support.host import ports
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import ROOT, manifests, operator, refused_requests
@@ -68,7 +67,7 @@ def controllers(cluster: Cluster, directory: Path) -> tuple[str, ...]:
     config = directory / "config.yaml"
     config.write_text("grove: {builtInControllers: true}", encoding="utf-8")
     account = cluster.kubeconfig_for(CONTROLLERS)
-    return "controllers", f"--config={config}", f"--health=127.0.0.1:{ports.free()}", f"--kubeconfig={account}"
+    return "controllers", f"--config={config}", "--health=127.0.0.1:0", f"--kubeconfig={account}"
 
 
 def log_of(process: Process) -> str:

@@ -8,7 +8,6 @@ from gkm.kube.client import connect
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
 from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
 from support.cluster.cluster import Cluster
-from support.host import ports
 from support.operator.deployment import SIZE, Shelf, cache, node, operator, refused_requests
 from support.operator.nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
 from support.registry.faults import status as answering
@@ -72,7 +71,7 @@ def running(gkm_cluster: Cluster, images: Shelf, tmp_path_factory: pytest.TempPa
     arguments = (
         "controllers",
         f"--config={config}",
-        f"--health=127.0.0.1:{ports.free()}",
+        "--health=127.0.0.1:0",
         f"--kubeconfig={gkm_cluster.kubeconfig_for('system:serviceaccount:gkm-system:gkm-controllers')}",
     )
     with operator(directory, *arguments) as process:

@@ -12,7 +12,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES, LeaseSpec
 from gkm.kube.resources import GKMCACHES
 from support.cluster.cluster import Cluster
-from support.host import pages, ports
+from support.host import listening, pages
 from support.host.processes import Process
 from support.operator.deployment import Shelf, cache, operator
 
@@ -28,7 +28,7 @@ class Replicas:
         self.api = connect(str(cluster.kubeconfig))
         self._directory = directory
         self._stack = stack
-        self._ports: dict[str, int] = {}
+        self._pages: dict[str, str] = {}
         self._config = directory / "config.yaml"
         self._config.write_text(images.config(), encoding="utf-8")
 
@@ -38,21 +38,19 @@ class Replicas:
         arguments = (
             "controllers",
             f"--config={self._config}",
-            f"--health=127.0.0.1:{self.port(name)}",
+            "--health=127.0.0.1:0",
             f"--kubeconfig={self.cluster.kubeconfig_for('system:serviceaccount:gkm-system:gkm-controllers')}",
             f"--identity={name}",
             f"--lease={self.lease}",
         )
         process = self._stack.enter_context(operator(directory, *arguments))
         process.ready(lambda: bool(log_text(process, "synced")), "it is synced")
+        self._pages[name] = listening.address(process)
         return process
-
-    def port(self, name: str) -> int:
-        return self._ports.setdefault(name, ports.free())
 
     def metrics(self, name: str) -> set[str]:
         """Return the lines of a replica's metrics."""
-        return set(pages.fetch(f"127.0.0.1:{self.port(name)}", "metrics")[1].splitlines())
+        return set(pages.fetch(self._pages[name], "metrics")[1].splitlines())
 
     @property
     def lease(self) -> str:

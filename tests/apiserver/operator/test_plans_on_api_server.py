@@ -11,7 +11,7 @@ import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import NODES, Json
 from support.cluster.cluster import Cluster, KubectlFailed
-from support.host import pages, ports
+from support.host import listening, pages
 from support.host.processes import Process
 from support.operator.deployment import HURRIED, SHORT_LEASE, operator
 from support.operator.nodes import put
@@ -40,7 +40,7 @@ class Site:
         self.cluster = cluster
         self.api = connect(str(cluster.kubeconfig))
         self.names: list[str] = []
-        self.health = f"127.0.0.1:{ports.free()}"
+        self.health: dict[str, str] = {}
         self._directory = directory
         self._stack = stack
 
@@ -57,7 +57,7 @@ class Site:
         account = "system:serviceaccount:gkm-system:gkm-controllers"
         arguments = (
             "controllers",
-            f"--health={self.health if name == 'first' else f'127.0.0.1:{ports.free()}'}",
+            "--health=127.0.0.1:0",
             f"--kubeconfig={self.cluster.kubeconfig_for(account)}",
             f"--identity={name}",
             f"--lease={self._directory.name}",
@@ -65,6 +65,7 @@ class Site:
         )
         process = self._stack.enter_context(operator(directory, *arguments, main=main))
         process.ready(lambda: "synced" in process.log.read_text(encoding="utf-8"), "it is synced")
+        self.health[name] = listening.address(process)
         return process
 
     def ask(self, name: str, gpus: int, **spec: Any) -> None:  # noqa: ANN401 -- JSON
@@ -181,7 +182,7 @@ def test_the_life_of_a_run(site: Site) -> None:
 
     said = process.log.read_text(encoding="utf-8")
     assert '"residual_gpus"' in said
-    lines = pages.fetch(site.health, "metrics")[1]
+    lines = pages.fetch(site.health["first"], "metrics")[1]
     for counted in (
         'gkm_plan_total{reason="",result="planned"}',
         "gkm_plan_seconds_count",

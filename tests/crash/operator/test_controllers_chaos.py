@@ -18,7 +18,6 @@ import pytest
 from gkm.kube.client import connect
 from gkm.kube.leases import LEASES
 from support.cluster.cluster import Cluster
-from support.host import ports
 from support.operator.chaos import Storm
 from support.operator.deployment import Shelf, deployed, operator
 from support.peers import require
@@ -56,7 +55,7 @@ class Ring:
         arguments = (
             "controllers",
             f"--config={self._config}",
-            f"--health=127.0.0.1:{ports.free()}",
+            "--health=127.0.0.1:0",
             f"--kubeconfig={kubeconfig}",
             f"--identity={name}",
         )

@@ -22,7 +22,6 @@ from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHENODES, NODES, Json
 from support.agent.capturing import CaptureNode
 from support.cluster.cluster import Cluster, KubectlFailed
-from support.host import ports
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import operator, refused_requests
@@ -84,7 +83,7 @@ class CapturedScene:
         words = (
             "controllers",
             f"--config={path}",
-            f"--health=127.0.0.1:{ports.free()}",
+            "--health=127.0.0.1:0",
             f"--kubeconfig={self.cluster.kubeconfig_for(CONTROLLERS)}",
         )
         with operator(self.root / str(next(_numbers)), *words) as process:

@@ -9,7 +9,6 @@ from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHES
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
-from support.host import ports
 from support.host.memory import MemoryGroup, memory_of
 from support.host.processes import Process
 from support.operator.deployment import cache, operator_command, shelf
@@ -48,7 +47,7 @@ def test_hostile_referrers_of_eight_caches_do_not_take_more_memory_than_the_cont
         words = operator_command(
             "controllers",
             f"--config={config}",
-            f"--health=127.0.0.1:{ports.free()}",
+            "--health=127.0.0.1:0",
             f"--kubeconfig={spaces.kubeconfig_for('system:serviceaccount:gkm-system:gkm-controllers')}",
         )
         process = Process.start("controllers", group.command(words), tmp_path / "log", ARENAS)

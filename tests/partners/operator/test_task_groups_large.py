@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from gkm.kube.client import HttpApi, connect
 from support.cluster.policies import until_policies_hold
-from support.host import ports
 from support.host.memory import MemoryGroup, memory_of
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS
@@ -86,7 +85,7 @@ def within_container(place: GroupCluster) -> Iterator[Process]:
     words = [f"--config={config}", f"--kubeconfig={place.cluster.kubeconfig_for(CONTROLLERS)}", "--identity=large"]
     share = IDLE + (container_limit("gkm-controllers") - IDLE) * COUNT // SHIPPED_FOR
     with MemoryGroup.of(share) as limited:
-        command = limited.command(operator_command("controllers", *words, f"--health=127.0.0.1:{ports.free()}"))
+        command = limited.command(operator_command("controllers", *words, "--health=127.0.0.1:0"))
         process = Process.start("controllers", command, place.directory / "large.log", ARENAS)
         try:
             yield process

@@ -15,7 +15,7 @@ from gkm.hoststate.records import VolumeRecord
 from support.agent.api_gate import Gate
 from support.agent.machine import HURRIED, REPOSITORY, Machine
 from support.cluster.cluster import Cluster
-from support.host import pages, ports
+from support.host import listening, pages
 from support.host.processes import Process
 from support.kube.our_kinds import install, install_agents_rights, status_writer
 
@@ -35,11 +35,11 @@ class Agent:
     """A running agent and what it says of itself."""
 
     process: Process
-    health: str
 
     def page(self, name: str) -> tuple[int, str]:
         """Return the status and the text of a page; (0, "") before anybody serves it."""
-        return pages.fetch(self.health, name)
+        found = listening.ports_of(self.process.pid)
+        return pages.fetch(f"127.0.0.1:{found[0]}", name) if found else (0, "")
 
     def heard(self, verb: str, code: str) -> bool:
         """Tell whether a request of this verb was answered so; `none` is no answer."""
@@ -125,17 +125,17 @@ class Site:
     @contextmanager
     def agent(self, node: str) -> Iterator[Agent]:
         """Run the real agent as this node, through the gate."""
-        machine, health = self.machine, f"127.0.0.1:{ports.free()}"
+        machine = self.machine
         user: dict[str, object] = {"tokenFile": str(self.token)}
         name = f"{self.namespace}_{node}"
         layout, config = machine.layout, machine.root / "config.yaml"
         places: list[str | Path] = ["--state", layout.state, "--run", layout.run, "--config", config]
         kubeconfig = self.cluster.control_plane.kubeconfig(name, user, server=self.gate.url)
-        options: list[str | Path] = ["--kubeconfig", kubeconfig, "--node", node, "--health", health]
+        options: list[str | Path] = ["--kubeconfig", kubeconfig, "--node", node, "--health", "127.0.0.1:0"]
         command = [sys.executable, *HURRIED, *places, *options, "--log-level", "debug"]
         process = Process.start("gkm-agent", command, machine.root / "agent.log", machine.variables)
         try:
-            yield Agent(process, health)
+            yield Agent(process)
         finally:
             process.stop(40)
 

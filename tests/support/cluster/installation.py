@@ -148,14 +148,14 @@ class Installation:
 
 
 def _controllers(gkm: Installation) -> list[str | Path]:
-    listen = f"--health=127.0.0.1:{ports.free()}"
+    listen = "--health=127.0.0.1:0"
     account = gkm.account("gkm-controllers")
     return ["gkm_operator.main", "controllers", "--config", gkm.config, "--kubeconfig", account, listen]
 
 
 def _admission(gkm: Installation) -> list[str | Path]:
     account = gkm.account("gkm-admission")
-    health = f"--health=127.0.0.1:{ports.free()}"
+    health = "--health=127.0.0.1:0"
     tls: list[str | Path] = [
         "--self-signed",
         gkm.directory / "tls",

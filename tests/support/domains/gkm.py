@@ -113,7 +113,7 @@ class Gkm:
         words = (
             f"--config={config}",
             f"--kubeconfig={self.cluster.kubeconfig_for(account)}",
-            f"--health=127.0.0.1:{ports.free()}",
+            "--health=127.0.0.1:0",
             *flags,
         )
         log = self.directory / f"{name}-{len(list(self.directory.glob('*.log')))}.log"

@@ -62,7 +62,7 @@ class Accounts:
     stack: ExitStack
     webhook_port: int = field(default_factory=ports.free)
     processes: dict[str, Process] = field(default_factory=dict)
-    address: Callable[[str], str] = lambda _: f"127.0.0.1:{ports.free()}"
+    address: Callable[[str], str] = lambda _: "127.0.0.1:0"
     """Where a process of that name serves its metrics."""
 
     @property

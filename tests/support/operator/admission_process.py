@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from gkm.kube.api import Api
 from support.cluster.cluster import Cluster
-from support.host import pages, ports
+from support.host import listening, pages, ports
 from support.host.processes import Process
 from support.operator.deployment import operator
 
@@ -25,7 +25,6 @@ class AdmissionSite:
     stack: ExitStack
     directory: Path
     port: int = field(default_factory=ports.free)
-    health: str = field(default_factory=lambda: f"127.0.0.1:{ports.free()}")
     process: Process = field(init=False)
 
     def serve(
@@ -42,7 +41,7 @@ class AdmissionSite:
             "admission",
             f"--config={config}",
             f"--listen=127.0.0.1:{self.port}",
-            f"--health={self.health}",
+            "--health=127.0.0.1:0",
             f"--self-signed={self.directory / 'tls'}",
             "--tls-names=127.0.0.1",
             *(f"--webhook-configuration={kind}/{feature}" for kind in kinds),
@@ -50,4 +49,5 @@ class AdmissionSite:
             f"--kubeconfig={self.cluster.kubeconfig_for(ACCOUNT)}",
         )
         self.process = self.stack.enter_context(operator(self.directory, *arguments))
-        self.process.ready(lambda: pages.fetch(self.health, "readyz")[0] == 200, "it serves")
+        health = listening.address(self.process, besides=self.port)
+        self.process.ready(lambda: pages.fetch(health, "readyz")[0] == 200, "it serves")

@@ -20,7 +20,7 @@ from support.cluster.gkm_objects import namespace
 from support.cluster.policies import until_policies_hold
 from support.grove import kinds
 from support.grove.objects import GPU, claim_template
-from support.host import ports
+from support.host import listening
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS, status_writer
 from support.operator.deployment import HURRIED, ROOT, deployed, operator
@@ -62,11 +62,11 @@ class DomainCluster:
         config = directory / "config.yaml"
         config.write_text("network: {autoMNNVLEnabled: true}\n", encoding="utf-8")
         kubeconfig = status_writer(self.cluster) if second else self.cluster.kubeconfig_for(CONTROLLERS)
-        self.health[number] = f"127.0.0.1:{ports.free()}"
         words = [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--identity=controllers-{number}"]
-        words += [f"--health={self.health[number]}", *(["--lease=second"] if second else [])]
+        words += ["--health=127.0.0.1:0", *(["--lease=second"] if second else [])]
         process = self.stack.enter_context(operator(directory, "controllers", *words, main=HURRIED))
         process.ready(lambda: "computedomains synced" in process.log.read_text(), "it knows the domains")
+        self.health[number] = listening.address(process)
         return process
 
     def names(self, space: str) -> list[str]:

@@ -20,7 +20,6 @@ from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
 from support.grove import kinds
-from support.host import ports
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS, status_writer
 from support.operator.deployment import HURRIED, SHORT_LEASE, component, deployed, operator
@@ -89,7 +88,7 @@ class GroupCluster:
         config.write_text("taskGroups: {enabled: true}\n", encoding="utf-8")
         kubeconfig = status_writer(self.cluster) if second else self.cluster.kubeconfig_for(CONTROLLERS)
         words = [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--identity=controllers-{number}"]
-        words += [f"--health=127.0.0.1:{ports.free()}", *(["--lease=second"] if second else [])]
+        words += ["--health=127.0.0.1:0", *(["--lease=second"] if second else [])]
         process = self.stack.enter_context(operator(directory, "controllers", *words, main=main))
         self.processes.append(process)
         process.ready(lambda: "task groups synced" in process.log.read_text(), "it knows the groups")

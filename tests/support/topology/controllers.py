@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster.cluster import Cluster
-from support.host import ports
 from support.host.processes import Process
 from support.kube import our_kinds
 from support.operator.accounts import NOT_RUN_HERE
@@ -45,6 +44,6 @@ def installed(cluster: Cluster, directory: Path, topology: Json, main: tuple[str
     words = (
         f"--config={config}",
         f"--kubeconfig={cluster.kubeconfig_for(ACCOUNT)}",
-        f"--health=127.0.0.1:{ports.free()}",
+        "--health=127.0.0.1:0",
     )
     return [sys.executable, *main, "controllers", *words]

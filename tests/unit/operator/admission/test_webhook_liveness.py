@@ -12,7 +12,8 @@ from gkm.api.config import Config
 from gkm_operator.admission import command
 from gkm_operator.admission.https import server as https_server
 from gkm_operator.admission.https.server import AdmissionServer
-from support.host import pages, ports
+from gkm_operator.health import HealthServer
+from support.host import pages
 from support.host.waiting import until
 from support.operator.issued import issue
 from support.operator.webhook import (
@@ -23,16 +24,22 @@ from support.operator.webhook import (
 @contextmanager
 def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[AdmissionServer, str]]:
     """Run `gkm-operator admission` in a thread; yield its webhook server and the address of its pages."""
-    servers = list[AdmissionServer]()
+    servers, pages_of = list[AdmissionServer](), list[HealthServer]()
 
     class RecordedServer(AdmissionServer):
         def start(self) -> None:
             servers.append(self)
             super().start()
 
+    class RecordedPages(HealthServer):
+        def start(self) -> None:
+            super().start()
+            pages_of.append(self)
+
     monkeypatch.setattr(command, "AdmissionServer", RecordedServer)
+    monkeypatch.setattr(command, "HealthServer", RecordedPages)
     issued = issue(directory / "tls", ["127.0.0.1"])
-    port, stop = ports.free(), Event()
+    stop = Event()
     arguments = argparse.Namespace(
         budget=3.0,
         self_signed="",
@@ -42,13 +49,13 @@ def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         tls_cert=str(issued.certificate),
         tls_key=str(issued.key),
         listen=("127.0.0.1", 0),
-        health=("127.0.0.1", port),
+        health=("127.0.0.1", 0),
     )
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(command.run, arguments, Config(), stop)
         try:
-            until(lambda: servers and servers[0].ready.is_set(), "the webhook is served")
-            yield servers[0], f"127.0.0.1:{port}"
+            until(lambda: pages_of and servers[0].ready.is_set(), "the webhook is served")
+            yield servers[0], f"127.0.0.1:{pages_of[0].port}"
         finally:
             stop.set()
         assert ended.result(30) == 0
