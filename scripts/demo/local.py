@@ -19,6 +19,7 @@ from support.csi.client import CSIClient
 from support.fakes import nvml_library
 from support.host import private_mounts
 from support.host.processes import ProcessFailed
+from support.host.sealed import unseal
 from support.registry import faults
 from support.registry.push import Target
 from support.registry.server import Registry
@@ -213,13 +214,3 @@ def refused(csi: CSIClient, target: Path, pod: dict[str, str], attributes: dict[
         expect(by_namespace, f"it was refused for another reason: {words}")
         return words
     raise StoryBroken("the driver mounted it")
-
-
-def unseal(directory: Path) -> None:
-    """Give sealed directories their write bit back."""
-    for path, _, _ in os.walk(directory):
-        Path(path).chmod(0o755)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,7 +15,8 @@ from support.cli.command import CACHE, SECONDS, content, forked
 from support.cli.execution import CONTAINER, USERS, Machine
 from support.registry.server import Registry
 
-pytestmark = pytest.mark.mounts
+# They mount, and run as another user.
+pytestmark = [pytest.mark.mounts, pytest.mark.usefixtures("root")]
 GROUP = next(path.relative_to(CACHE) for path in CACHE.rglob("__grp__*.json"))
 PATHS = f'cat "$TRITON_CACHE_DIR"/{GROUP}; echo "$TRITON_CACHE_DIR"'
 

@@ -13,6 +13,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
+from support.host.sealed import unseal
 
 NODE = "node-7"
 NAMESPACE = "ml-apps"
@@ -82,6 +83,7 @@ def node_files() -> Iterator[NodeFiles]:
         (files.kubelet / "plugins_registry").mkdir(parents=True)
         yield files
     finally:
+        unseal(root)
         shutil.rmtree(root)
 
 

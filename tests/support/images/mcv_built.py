@@ -32,11 +32,15 @@ FACTORS = {
     },
 }
 
+DATA_FILTER = getattr(tarfile, "data_filter", None)
+"""Python 3.11.2 of Debian 12 has no filters: no argument `filter`, and it ignores the attribute of an archive."""
+
 
 def _kernels(root: Path, arch: str) -> Path:
     """Return real directories of Triton 3.9: those of the add kernel for one architecture."""
     with tempfile.TemporaryDirectory() as work, tarfile.open(KERNELS, "r:xz") as archive:
-        archive.extractall(work, filter="data")
+        archive.extraction_filter = DATA_FILTER
+        archive.extractall(work)  # noqa: S202 -- ours, and filtered
         for stated in sorted(Path(work).rglob("add_kernel.json")):
             if str(json.loads(stated.read_bytes())["target"]["arch"]) == arch:
                 shutil.copytree(stated.parent, root / stated.parent.name)
@@ -85,7 +89,8 @@ CACHES: dict[str, Callable[[Path], Path]] = {
 def archive(name: str, directory: Path) -> Path:
     """Return the docker-archive that buildah wrote from MCV's image of one of the caches."""
     with lzma.open(IMAGES) as plain, tarfile.open(fileobj=plain, mode="r:") as images:
-        images.extract(f"{name}.docker-archive.tar", directory, filter="data")
+        images.extraction_filter = DATA_FILTER
+        images.extract(f"{name}.docker-archive.tar", directory)
     return directory / f"{name}.docker-archive.tar"
 
 

@@ -43,8 +43,8 @@ def binary(name: str) -> Path:
         Missing: it must be built and there is no Go.
         RuntimeError: no partner has such a command, its build failed, or it is of a later tier (GKM_TIER).
     """
-    tiers.check(name)
     peer, command = find(name)
+    tiers.check(name)
     return _provided(peer, command) or _cached(peer, command)
 
 

@@ -14,7 +14,7 @@ SERVER_NAMES = {
     "github.com/sigstore/cosign/v2/cmd/cosign": "cosign2",
     "github.com/distribution/distribution/v3/cmd/registry": "distribution",
     "github.com/sigstore/policy-controller/cmd/tester": "policy-tester",
-    "gkm.io/tests/partners/policycontroller": "tuf-initialize",
+    "gkm.io/tests/peers/policycontroller": "tuf-initialize",
     "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno": "kyverno",
 }
 """Commands whose package path does not end in the name people know, or in one that another partner has."""

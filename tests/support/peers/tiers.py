@@ -7,6 +7,7 @@ partner of a later tier is refused, so `make test` never builds Kueue because on
 import os
 from collections.abc import Collection
 
+TIERS = ("check", "test", "partners", "all")
 APISERVER = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"})
 """Kubernetes without a node: 470 CPU seconds to build, and no privileges to run."""
 HEAVY = frozenset({"kube-state-metrics", "kueue", "kyverno", "policy-tester", "tuf-initialize"})
@@ -35,14 +36,17 @@ def check(command: str) -> None:
 
     Raises:
         OfALaterTier: the tier in GKM_TIER does not have it.
+        ValueError: GKM_TIER names no tier.
     """
-    tier = os.environ.get("GKM_TIER", "all")
+    tier = os.environ.get("GKM_TIER") or "all"
+    if tier not in TIERS:
+        raise ValueError(f"GKM_TIER={tier}: the tiers are {', '.join(TIERS)}")
     if not allows(tier, command):
         raise OfALaterTier(f"the tier {tier!r} has no {command}: give the test the marker or the folder of a later one")
 
 
 def allows(tier: str, command: str) -> bool:
-    """Tell whether tests of a tier may start a partner's command."""
+    """Tell whether tests of a tier may start a command of a partner or of the machine."""
     if tier == "partners":
         return command not in HEAVY
     return tier not in ALLOWED or command in ALLOWED[tier]

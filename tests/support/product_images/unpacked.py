@@ -50,7 +50,8 @@ def unpacked(archive: Path, directory: Path) -> Iterator[Path]:
             content = opened.extractfile(layer)
             assert content is not None
             with tarfile.open(fileobj=content) as files:
-                files.extractall(directory, filter="fully_trusted")  # noqa: S202 -- our own, with absolute links
+                files.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # Python 3.11.2 has none
+                files.extractall(directory)  # noqa: S202 -- our own, with absolute links
     for shell in SHELLS:
         (directory / "usr" / "bin" / shell).unlink(missing_ok=True)
     yield directory

@@ -22,6 +22,7 @@ def written(directory: Path, module: str = PINNED, sums: str = "") -> Peer:
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GKM_PEERS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv("GKM_TIER", raising=False)
     return tmp_path / "cache"
 
 

@@ -21,4 +21,4 @@ def test_a_changed_source_is_another_cache_entry(tmp_path: Path) -> None:
 
 def test_the_driver_that_does_nothing_goes_by_the_name_of_its_directory() -> None:
     peer, command = peers.find("noopcsi")
-    assert (peer.directory, command) == (PEERS / "noopcsi", Command("noopcsi", "gkm.io/tests/partners/noopcsi"))
+    assert (peer.directory, command) == (PEERS / "noopcsi", Command("noopcsi", "gkm.io/tests/peers/noopcsi"))

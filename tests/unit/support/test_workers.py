@@ -36,5 +36,5 @@ def test_the_places_are_there(place: str) -> None:
 
 def test_every_module_that_needs_the_node_is_in_the_group_of_this_machine() -> None:
     modules = [path for path in (ROOT / "tests").rglob("test_*.py") if NODE.search(path.read_text(encoding="utf-8"))]
-    assert len(modules) > 5
+    assert len(modules) >= 3
     assert {group(str(path.relative_to(ROOT))) for path in modules} == {group(ON_THIS_MACHINE[0])}

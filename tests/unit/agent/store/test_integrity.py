@@ -19,6 +19,7 @@ from gkm_agent.store.catalog import EntryInfo
 from gkm_agent.store.scrubber import DueCheck, Scrubber, Stopped, due
 from support.agent.node import IMAGE, REF, Node
 from support.agent.store_node import FREE, ONE, bounded, content_of, inspected, inspector, is_whole, ready
+from support.host.sealed import unseal
 
 
 def flip_a_bit(content: Path) -> None:
@@ -37,10 +38,12 @@ def cut_a_file(content: Path) -> None:
 
 
 def remove_a_file(content: Path) -> None:
+    unseal(content)
     (content / "kernel.cubin").unlink()
 
 
 def add_a_file(content: Path) -> None:
+    unseal(content)
     (content / "extra.py").write_text("print()")
 
 

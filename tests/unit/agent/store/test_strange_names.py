@@ -5,11 +5,13 @@ from gkm.images.pulling import entry
 from gkm_agent.store import scrubber as inspection
 from support.agent.node import Node
 from support.agent.store_node import ONE, content_of, inspected, inspector, is_whole, ready
+from support.host.sealed import unseal
 
 
 @pytest.mark.parametrize("name", [b"kernel\xff.cubin", b"a\x1b[31m\n"])
 def test_a_foreign_file_of_any_name_is_damage_that_can_be_reported_and_repaired(node: Node, name: bytes) -> None:
     store = ready(node)
+    unseal(content_of(node))
     with open(bytes(content_of(node)) + b"/" + name, "wb"):  # noqa: PTH123 -- no Path has such a name
         pass
 
