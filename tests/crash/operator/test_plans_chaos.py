@@ -58,6 +58,11 @@ ENOUGH = 10
 """Plans: with fewer, nothing was tried."""
 
 
+def ended(working: PlansController) -> None:
+    """Wait for the thread, which a slow machine lets end late: it must not be killed in the next test."""
+    until(lambda: not working._thread.is_alive(), "the thread to end")
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_killed_processes_and_lost_responses_allocate_no_gpu_twice(seed: int) -> None:
     chance, api = random.Random(seed), Witness()
@@ -80,6 +85,7 @@ def test_killed_processes_and_lost_responses_allocate_no_gpu_twice(seed: int) ->
                 # After a random time, so that it dies at any point.
                 time.sleep(chance.random() * 0.03)
             working.close()
+            ended(working)
             deaths += process.dead
     last = controller(api)
     last.work()

@@ -176,6 +176,17 @@ class FakeApi:
             self._forgotten = self._version
             self._history.clear()
 
+    def put(self, resource: Resource[Any], value: Json) -> None:
+        """Create an object, or replace it with its status, as a restore from a backup does."""
+        with self._lock:
+            key = _key(resource, value["metadata"].get("namespace"), value["metadata"]["name"])
+            self._store(resource, key, self._objects.get(key), value)
+
+    def stored(self, plural: str) -> list[Json]:
+        """Return the objects of a kind by namespace and name, also if it is not served."""
+        with self._lock:
+            return [value for key, value in sorted(self._objects.items()) if key[0] == plural]
+
     def bookmark(self) -> None:
         """Send a bookmark to every watch."""
         with self._lock:

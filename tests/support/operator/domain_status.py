@@ -6,7 +6,7 @@ from gkm.api.config import Config
 from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
 from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.kube.api import Change, ObjectEntry, WatchEvent
-from gkm.kube.resources import COMPUTEDOMAINS, Resource
+from gkm.kube.resources import Resource
 from gkm_operator.computedomains.status.controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
@@ -50,8 +50,7 @@ class StatusScene:
 
     def put_domain(self, value: Json) -> None:
         """Create or replace the ComputeDomain, as a restore or NVIDIA's controller would."""
-        key = ("computedomains", NAMESPACE, value["metadata"]["name"])
-        self.api._store(COMPUTEDOMAINS, key, self.api._objects.get(key), value)
+        self.api.put(DOMAINS, value)
 
     def change_domain(self, **fields: Any) -> None:  # noqa: ANN401 -- JSON
         """Merge metadata or status into the ComputeDomain."""
@@ -90,7 +89,7 @@ class StatusScene:
         return found
 
     def events(self) -> list[Json]:
-        return [value for key, value in sorted(self.api._objects.items()) if key[0] == "events"]
+        return self.api.stored("events")
 
     def _apply(self, change: Change, pod: Json) -> None:
         self._version += 1
@@ -125,6 +124,4 @@ class RunningStatus:
         until(lambda: f'"reason":"{reason}"' in self.annotation("gkm.io/mnnvl-ready"), f"the reason {reason}")
 
     def store(self, resource: Resource[Any], value: Json) -> None:
-        namespace = value["metadata"].get("namespace", "")
-        key = (resource.plural, namespace, value["metadata"]["name"])
-        self.api._store(resource, key, self.api._objects.get(key), value)
+        self.api.put(resource, value)

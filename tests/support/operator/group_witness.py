@@ -172,5 +172,4 @@ class WitnessApi(FakeApi):
 
 def everything_of(api: WitnessApi, resource: Resource[Json]) -> list[Json]:
     """Every object of a kind, also if it is not served."""
-    with api._lock:
-        return [value for key, value in api._objects.items() if key[0] == resource.plural]
+    return api.stored(resource.plural)

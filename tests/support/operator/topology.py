@@ -49,7 +49,7 @@ class CheckedApi(FakeApi):
 
     def hypernodes(self, *, ours: bool = True) -> dict[str, HyperNode]:
         """What the API has now; without `ours`, of all sources."""
-        found = {name: value for (plural, _, name), value in self._objects.items() if plural == "hypernodes"}
+        found = {value["metadata"]["name"]: value for value in self.stored("hypernodes")}
         return {
             name: read(value)
             for name, value in found.items()
@@ -61,7 +61,7 @@ class CheckedApi(FakeApi):
         if resource.plural == "hypernodes":
             self.states += 1
             now = self.hypernodes()
-            nodes = {name for plural, _, name in self._objects if plural == "nodes"}
+            nodes = {value["metadata"]["name"] for value in self.stored("nodes")}
             wrong = [*violations(now), *(f"{node} is in two domains" for node in doubly_placed(now, nodes))]
             self.violations += [f"state {self.states}: {one}" for one in wrong]
             self.history.append(now)

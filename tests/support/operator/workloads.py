@@ -162,7 +162,8 @@ class Workloads:
 
     def clear(self) -> None:
         """Delete all sets and domains."""
-        self.api._objects.clear()
+        with self.api._lock:
+            self.api._objects.clear()
         self.observe()
 
     def observe(self) -> None:

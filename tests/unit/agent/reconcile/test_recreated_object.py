@@ -2,6 +2,7 @@
 
 import errno
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Event
@@ -18,6 +19,7 @@ from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.pulls.scheduler import PullScheduler
 from support.agent.fakes import digest_of
 from support.agent.node import IMAGE, REF, Node
+from support.host.waiting import scaled
 from support.kube.fake_api import FakeApi
 
 ONE = digest_of("one")
@@ -149,6 +151,14 @@ class Killed(BaseException):
     """The end of the process, as far as a thread can see it."""
 
 
+def end_pulls() -> None:
+    """Wait for the threads of pulls: one that goes on after its agent was killed would write as the next agent."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("pull "):
+            thread.join(scaled(30))
+            assert not thread.is_alive()
+
+
 def killed_after(node: Node, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     """Work until so many pointers and checks are written, and not a byte further."""
     left, ended = [writes], Event()
@@ -171,6 +181,7 @@ def killed_after(node: Node, monkeypatch: pytest.MonkeyPatch, writes: int) -> No
             with suppress(Killed):
                 node.agent.reconcile()
             if ended.wait(0.02):
+                end_pulls()
                 return
     raise AssertionError(f"nothing was written after {writes} writes")
 

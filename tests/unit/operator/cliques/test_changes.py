@@ -287,8 +287,7 @@ def test_admission_that_refuses_cliques_is_asked_again_and_an_event_says_why() -
     for _ in range(3):
         process.observe()
         process.reconcile()
-    events = [event for (plural, _, _), event in api._objects.items() if plural == "events"]
-    assert [(event["reason"], event["note"], event["regarding"]["name"]) for event in events] == [
+    assert [(event["reason"], event["note"], event["regarding"]["name"]) for event in api.stored("events")] == [
         ("CreateFailed", "PodClique set-0-router: ComputeDomain set-0 does not exist yet", "set")
     ]
     # One request a pass: the next PodClique would be refused, too.

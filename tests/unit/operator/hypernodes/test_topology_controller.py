@@ -150,7 +150,8 @@ def test_a_provider_gets_the_secret_of_its_section_and_no_report_has_it(tmp_path
         metadata = {"name": "fabric-manager", "namespace": SYSTEM}
         world.api.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
         until(lambda: set(world.api.hypernodes()) == {"block-x"}, "the tree is written", 60)
-    assert "geheim" not in json.dumps([value for key, value in world.api._objects.items() if key[0] != "secrets"])
+    with world.api._lock:
+        assert "geheim" not in json.dumps([value for key, value in world.api._objects.items() if key[0] != "secrets"])
 
 
 def test_two_leaders_at_once_converge() -> None:
