@@ -9,7 +9,6 @@ import random
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -221,12 +220,11 @@ class Place:
 
 def ended(pid: int, seconds: float) -> bool:
     """Wait so long at most for a child to die; return whether it did."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if os.waitpid(pid, os.WNOHANG)[0]:
-            return True
-        time.sleep(0.002)
-    return False
+    try:
+        until(lambda: os.waitpid(pid, os.WNOHANG)[0], "it to die", seconds, every=0.002)
+    except TimeoutError:
+        return False
+    return True
 
 
 def kill(pid: int) -> None:
