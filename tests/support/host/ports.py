@@ -10,7 +10,6 @@ import socket
 
 LOWEST, HIGHEST = 20000, 32000
 """Below Linux' ephemeral range: neither an outgoing connection nor a server on port 0 takes the port."""
-_LOCKS: list[socket.socket] = []
 
 
 def free() -> int:
@@ -44,5 +43,5 @@ def _lock(port: int) -> bool:
     except OSError:
         lock.close()
         return False
-    _LOCKS.append(lock)
+    lock.detach()  # open until this process ends
     return True
