@@ -20,7 +20,7 @@ from gkm_agent.interfaces import CacheSource
 from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.standalone.source import FileSource
 from support.agent.fakes import FakeSource
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.kube.our_kinds import status_writer
 
@@ -140,7 +140,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 def started(place: Place) -> CacheSource:
     place.source.start()
-    assert place.source.wait(60)
+    assert place.source.wait(scaled(60))
     until(lambda: place.source.synced, "the source has read everything")
     return place.source
 
@@ -166,7 +166,7 @@ def test_later_changes_are_found_and_wake_the_agent(place: Place) -> None:
         if place.changed:
             place.changed.clear()
         place.want(caches)
-        assert place.changed is None or place.changed.wait(60), "the agent sleeps on"
+        assert place.changed is None or place.changed.wait(scaled(60)), "the agent sleeps on"
         until(lambda caches=caches: found(source) == caches, f"{caches} are found")  # type: ignore[misc]
         assert source.synced
 

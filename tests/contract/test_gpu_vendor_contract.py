@@ -9,6 +9,7 @@ import pytest
 from gkm.gpus import inventory
 from gkm.gpus.values import Inventory
 from support.fakes import pci_devices
+from support.host.waiting import scaled
 
 VENDORS = [("gkm.gpus.nvidia", pci_devices.NVIDIA), ("gkm.gpus.amd", pci_devices.AMD)]
 SCRIPT = """
@@ -30,7 +31,7 @@ def read(module: str, devices: Path) -> Inventory:
         [sys.executable, "-c", SCRIPT, module, str(devices)],
         check=False,
         capture_output=True,
-        timeout=60,
+        timeout=scaled(60),
         env=environment,
     )
     assert run.returncode == 0, run.stderr.decode()
@@ -39,7 +40,7 @@ def read(module: str, devices: Path) -> Inventory:
 
 def test_the_contract_covers_every_vendor() -> None:
     script = "from gkm.gpus.probe import vendors; print(*(read.__module__ for read in vendors().values()))"
-    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=scaled(60))
     assert run.stdout.split() == [module for module, _ in VENDORS]
 
 

@@ -8,6 +8,7 @@ import pytest
 from gkm_csi.server.grpc_server import make_server
 from gkm_csi.server.socket_server import GrpcServer
 from support.csi.bound_server import Bound
+from support.host.waiting import scaled
 
 Make = Callable[[Path], GrpcServer]
 
@@ -28,7 +29,7 @@ def test_the_socket_is_bound_before_the_start(make: Make, path: Path) -> None:
     assert path.is_socket()
     server.start()
     assert path.is_socket()
-    assert server.stop(1.0).wait(20)
+    assert server.stop(1.0).wait(scaled(20))
 
 
 def test_a_server_replaces_the_socket_of_another_one(make: Make, path: Path) -> None:
@@ -38,13 +39,13 @@ def test_a_server_replaces_the_socket_of_another_one(make: Make, path: Path) -> 
     second = make(path)
     assert path.lstat().st_ino != before
     second.start()
-    assert first.stop(1.0).wait(20)
+    assert first.stop(1.0).wait(scaled(20))
     assert path.is_socket(), "the end of the first server removed the socket of the second"
-    assert second.stop(1.0).wait(20)
+    assert second.stop(1.0).wait(scaled(20))
 
 
 def test_a_stopped_server_stops_again(make: Make, path: Path) -> None:
     server = make(path)
     server.start()
-    assert server.stop(1.0).wait(20)
-    assert server.stop(1.0).wait(20)
+    assert server.stop(1.0).wait(scaled(20))
+    assert server.stop(1.0).wait(scaled(20))

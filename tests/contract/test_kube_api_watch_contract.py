@@ -8,7 +8,7 @@ from gkm.kube.api import Api, Change, ListSelector, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES, Json, Resource
 from msgspec import Meta, Struct
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.kube.garbage import collect_garbage
 from support.kube.our_kinds import IMAGE, THIN, a_cache
@@ -139,7 +139,7 @@ def test_closing_a_watch_ends_it_for_the_thread_that_waits_in_it(api: Api, wiped
     reader.start()
     watch.close()
     watch.close()
-    reader.join(10)
+    reader.join(scaled(10))
     assert not reader.is_alive()
     assert ended == [[]]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.agent.full_disk import SCENARIOS
+from support.host.waiting import scaled
 from support.peers import require
 
 pytestmark = pytest.mark.mounts
@@ -22,7 +23,7 @@ def run(scenario: str, directory: Path) -> dict[str, int]:
         env=os.environ | {"PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=scaled(240),
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.agent.killed_agent import SCENARIOS
+from support.host.waiting import scaled
 
 TESTS = Path(__file__).parents[2]
 
@@ -19,7 +20,7 @@ def test_killed_anywhere_it_leaves_nothing_half_and_the_next_one_finishes(scenar
         env=os.environ | {"PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=scaled(240),
         check=False,
     )
 

@@ -11,6 +11,7 @@ from gkm.images.captured.content import PREDICATE_TYPE
 from gkm.images.signatures.signature_formats import SIGN_PREDICATE
 from gkm_agent.capturing.progress import CaptureState
 from support.agent.capturing import write_key
+from support.host.waiting import scaled
 from support.registry.server import Registry
 from support.registry.store import Repository
 
@@ -47,7 +48,7 @@ def test_killed_anywhere_it_ends_with_one_image_signed_and_announced_once(tmp_pa
             env=os.environ | {"PYTHONPATH": str(TESTS)},
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=scaled(400),
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]

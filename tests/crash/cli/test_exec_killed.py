@@ -13,6 +13,7 @@ from gkm.images.pulling.entry import FileList, ListedFile
 from gkm_cli.cache.execution import extracted
 from gkm_cli.cache.execution.run_store import RunStore
 from support.csi.steps import Counter, was_killed
+from support.host.waiting import scaled
 
 TESTS = Path(__file__).resolve().parents[2]
 DATA = TESTS / "data" / "triton-cache"
@@ -27,7 +28,7 @@ def test_a_kill_at_any_step_leaves_what_the_next_run_completes(tmp_path: Path, k
         check=False,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=scaled(240),
     )
     assert run.returncode == 0, run.stderr
     # Fewer would say that the steps were not seen, not that there are none.

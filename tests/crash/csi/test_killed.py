@@ -9,6 +9,7 @@ from gkm_csi.proto import csi_pb2
 from support.csi.driver import Client, driver
 from support.csi.namespaces import private_namespace
 from support.csi.nodes import node_files, publish_message
+from support.host.waiting import scaled
 
 pytestmark = pytest.mark.mounts
 
@@ -44,7 +45,7 @@ def test_the_process_dies_in_a_publish_and_its_successor_mounts_the_same(event: 
         killed = (str(HARNESS / "killed_driver.py"), event, part)
         with driver(files, namespace, killed) as dying, Client(dying.socket) as client:
             assert client.refused("NodePublishVolume", message)[0] == "UNAVAILABLE"
-            assert dying.process.wait(60) == -9
+            assert dying.process.wait(scaled(60)) == -9
         recorded = files.layout.volume_record("csi-1").exists()
         files.ready("llama", {"one": "new"})
 
@@ -77,7 +78,7 @@ def test_the_process_dies_in_an_unpublish_and_its_successor_ends_it(event: str, 
         with driver(files, namespace, killed) as dying, Client(dying.socket) as client:
             client.publish("csi-1", target, {"cacheName": ref.name})
             assert client.refused("NodeUnpublishVolume", unpublish)[0] == "UNAVAILABLE"
-            assert dying.process.wait(60) == -9
+            assert dying.process.wait(scaled(60)) == -9
 
         with driver(files, namespace) as running, Client(running.socket) as client:
             client.call("NodeUnpublishVolume", unpublish)

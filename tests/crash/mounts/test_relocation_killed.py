@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.host.waiting import scaled
+
 TESTS = Path(__file__).resolve().parents[2]
 DATA = TESTS / "data" / "triton-cache"
 
@@ -17,7 +19,7 @@ def test_a_kill_at_any_step_leaves_a_complete_tree_or_none(tmp_path: Path) -> No
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=scaled(120),
     )
     assert run.returncode == 0, run.stderr
     steps = json.loads(run.stdout)

@@ -11,6 +11,7 @@ from support.cli.command import gkm_in_this_process
 from support.cli.template_files import TemplateWorkspace, config_map, group_template, pool, task_group
 from support.examples import examples
 from support.host.memory import MemoryGroup
+from support.host.waiting import scaled
 from support.templates.hostile import BOMBS
 
 SCALARS = (
@@ -131,7 +132,7 @@ def test_a_file_that_would_take_all_memory_is_refused(workspace: TemplateWorkspa
     for command in (["import", path], ["render", "--templates", path, "--pool", path]):
         with MemoryGroup.of(MEMORY) as group:
             words = group.command([sys.executable, "-m", "gkm_cli.main", "template", *command])
-            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=scaled(60), check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.count("\n") == 1
 

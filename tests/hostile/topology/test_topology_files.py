@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.host.memory import MemoryGroup
+from support.host.waiting import scaled
 from support.topology.parse_process import FORMS
 
 SCRIPT = Path(__file__).parents[2] / "support" / "topology" / "parse_process.py"
@@ -18,7 +19,7 @@ MEMORY_LIMIT = 512 << 20
 def test_a_file_of_half_a_million_records_takes_bounded_memory(form: str) -> None:
     with MemoryGroup.of(MEMORY_LIMIT) as group:
         command = group.command([sys.executable, str(SCRIPT), form])
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=240)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=scaled(240))
     outcome, size, growth = done.stdout.split()
     assert outcome == ("refused" if form == "damaged" else "parsed")
     assert int(growth) <= FACTOR * int(size)

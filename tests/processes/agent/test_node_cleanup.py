@@ -10,6 +10,7 @@ from gkm.hoststate.layout import Layout
 from gkm_agent.store import node_cleanup
 from support.agent.fakes import digest_of
 from support.agent.node import Node
+from support.host.waiting import scaled
 from support.peers import require
 
 DIGEST = digest_of("one")
@@ -18,7 +19,7 @@ MAIN = (sys.executable, "-m", "gkm_agent.main", "--remove-state")
 
 def cleanup(layout: Layout) -> subprocess.CompletedProcess[str]:
     words = [*MAIN, f"--state={layout.state}", f"--run={layout.run}", f"--kubelet={kubelet(layout)}"]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=scaled(60), check=False)
 
 
 def kubelet(layout: Layout) -> Path:

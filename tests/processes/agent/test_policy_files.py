@@ -9,7 +9,7 @@ import pytest
 import yaml
 from gkm.hoststate.pointers import CacheState, Pointer
 from support.agent.machine import HURRIED, Machine, is_ready
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.registry.faults import Fault, status
 from support.sigstore.key_signatures import SigningKey
 
@@ -36,7 +36,7 @@ def running(machine: Machine) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(scaled(30))
 
 
 def replace_key(machine: Machine, key: SigningKey) -> None:

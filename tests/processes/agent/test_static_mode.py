@@ -13,7 +13,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push
 from support.agent.machine import CACHE, REF, Machine, is_ready
 from support.fakes.nvml_library import A100
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.images.archives import cache_image
 from support.registry.clients import plain_client
 from support.registry.faults import Fault, status, tampered
@@ -156,7 +156,7 @@ def test_it_follows_the_directory_until_it_is_stopped(machine: Machine) -> None:
             until(lambda: not list(machine.layout.store.iterdir()), "the entry is collected")
             until(lambda: not (machine.root / "nodes" / "ml-apps").exists(), "the node object is gone")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(scaled(20)) == 0
         finally:
             process.kill()
 

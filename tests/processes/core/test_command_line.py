@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.host.waiting import scaled
 
 COMMANDS = "a\x1b[2J\x9b31m\u202e\nb"
 
@@ -16,7 +17,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
         check=False,
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.host import prepared_types
+from support.host.waiting import scaled
 from support.kube import kubeconfigs
 
 READING = """
@@ -40,7 +41,9 @@ print(*done)
 
 def test_threads_that_read_a_type_at_once_all_read_it() -> None:
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", READING], capture_output=True, text=True, timeout=scaled(60), check=False
+        )
         assert (done.returncode, done.stdout) == (0, "read read read read\n"), done.stderr
 
 
@@ -59,6 +62,6 @@ def test_threads_that_read_a_type_at_once_all_read_it() -> None:
 def test_every_type_of_a_process_is_prepared_before_its_threads_start(words: str, tmp_path: Path) -> None:
     kubeconfig = kubeconfigs.write(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "t"})
     command = [sys.executable, prepared_types.__file__, *words.format(tmp_path).split(), f"--kubeconfig={kubeconfig}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=scaled(60), check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"at the first thread": [], "later": []}

@@ -9,6 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from support.host.waiting import scaled
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = {
@@ -25,11 +26,11 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the programs of an environment with only GKM's wheel, made without a network."""
     place = tmp_path_factory.mktemp("bare")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(place)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=scaled(120))
     (wheel,) = place.glob("*.whl")
     venv.create(place / "env", with_pip=True)
     install = ["-m", "pip", "install", "--no-index", "--no-deps", "--quiet", str(wheel)]
-    subprocess.run([place / "env" / "bin" / "python", *install], check=True, capture_output=True, timeout=240)
+    subprocess.run([place / "env" / "bin" / "python", *install], check=True, capture_output=True, timeout=scaled(240))
     return place / "env" / "bin"
 
 
@@ -39,7 +40,7 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
         check=False,
     )
 

@@ -14,6 +14,7 @@ from gkm.kube.client import HttpApi
 from gkm.kube.credentials import ApiCredentials
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
+from support.host.waiting import scaled
 
 MAX_HEAD = 16 << 10
 
@@ -82,7 +83,7 @@ class RawServer:
             answer = self.answer(self.heads[-1])
             client.sendall(answer.data)
             if answer.then == "silence":
-                self._stopping.wait(60)
+                self._stopping.wait(scaled(60))
             elif answer.then == "reset":
                 # What was sent must have arrived: a reset throws away what its receiver has not read yet.
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from support.cluster.certificates import Authority
+from support.host.waiting import scaled
 
 
 @dataclass
@@ -97,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 time.sleep(0.05)
         elif fault == "silent":
-            ufm.stopping.wait(60)
+            ufm.stopping.wait(scaled(60))
         elif fault == "breaks-off":
             self._head(200, {"Content-Length": "1000000", "Connection": "close"})
             self.wfile.write(b"[")

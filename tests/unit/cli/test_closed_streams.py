@@ -4,12 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from support.host.waiting import scaled
 
 GKM = f"{sys.executable} -m gkm_cli.main"
 
 
 def shell(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=scaled(120), check=False)
 
 
 @pytest.mark.parametrize("words", ["--version", "crds", "--help", "version -o json"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.command import CACHE, gkm
+from support.host.waiting import scaled
 from support.peers import require
 from support.registry.server import Registry
 
@@ -56,7 +57,7 @@ def on_small_disk(disk: Path, *arguments: object, **environment: str) -> subproc
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=scaled(120),
         check=False,
     )
 
@@ -103,7 +104,7 @@ def test_extracting_on_a_full_disk_is_not_tried_again(large: Path, registry_serv
 def test_a_full_device_behind_standard_output_is_a_sentence() -> None:
     command = [sys.executable, "-m", "gkm_cli.main", "node", "detect"]
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=scaled(60), check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: standard output")
@@ -113,7 +114,7 @@ def test_a_full_device_behind_standard_output_is_a_sentence() -> None:
 def test_a_closed_pipe_causes_no_error(image: str) -> None:
     command = f"{sys.executable} -m gkm_cli.main cache inspect {image} -o json | true"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=scaled(60), check=False
     )
     assert done.returncode in (0, 1)  # whether the reader is gone before the writer writes
     assert done.stderr == ""

@@ -12,6 +12,7 @@ from gkm.api.errors import GKMError
 from gkm.images.signatures import keys as public_keys
 from gkm.images.signing import keys
 from support.cli.command import gkm
+from support.host.waiting import scaled
 
 WORDS = [sys.executable, "-m", "gkm_cli.main", "keygen"]
 
@@ -61,7 +62,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_part_of_a_key(tmp_path: Path) -> None:
     words = ["prlimit", "--fsize=100", *WORDS, "--output-key-prefix", str(tmp_path / "team")]
     environment = {**os.environ, "COSIGN_PASSWORD": PASSWORD, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=scaled(60), check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert list(tmp_path.iterdir()) == []
 
@@ -96,7 +97,7 @@ def test_on_a_terminal_the_password_is_typed_twice_and_not_shown(tmp_path: Path,
             shown += part
     except OSError:
         pass  # the end of a terminal
-    assert process.wait(60) == code
+    assert process.wait(scaled(60)) == code
     assert b"secret" not in shown
     assert (tmp_path / "team.key").exists() == (code == 0)
 

@@ -16,6 +16,7 @@ from gkm_cli.output import CommandFailed, UsageError
 from gkm_cli.trusted_roots import PUBLIC_MIRROR, _first_root, trusted_root
 from securesystemslib.signer import CryptoSigner
 from support.cli.command import gkm
+from support.host.waiting import scaled
 from support.registry.server import Registry
 from support.sigstore.http_services import SigstoreServer, token
 from support.sigstore.keyless import Person
@@ -59,11 +60,11 @@ def test_concurrent_first_uses_fetch_it_once(repository: TufRepository, environm
     start = threading.Barrier(4)
 
     def use() -> bytes:
-        start.wait(60)
+        start.wait(scaled(60))
         return trusted_root(environment).read_bytes()
 
     with ThreadPoolExecutor(4) as threads:
-        assert [found.result(60) for found in [threads.submit(use) for _ in range(4)]] == [FIRST] * 4
+        assert [found.result(scaled(60)) for found in [threads.submit(use) for _ in range(4)]] == [FIRST] * 4
     assert len([path for path in repository.asked if path.endswith("timestamp.json")]) == 1
 
 

@@ -17,6 +17,7 @@ from gkm.probes import addresses
 from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 from gkm_operator.health import HealthServer
 from gkm_operator.main import add_admission_flags
+from support.host.waiting import scaled
 from support.operator.command_line import called
 from support.operator.deployment import ROOT, manifests
 
@@ -131,7 +132,7 @@ def test_health_is_served_until_it_is_closed() -> None:
 
     def status(path: str) -> int:
         try:
-            with urllib.request.urlopen(base + path, timeout=10) as answer:  # noqa: S310 -- loopback
+            with urllib.request.urlopen(base + path, timeout=scaled(10)) as answer:  # noqa: S310 -- loopback
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             with error:

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 from gkm_agent.fabric.command import Command, FabricCommandFailed, find
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 
 def shell(script: str, seconds: float = 20.0, max_bytes: int = 1000) -> Command:
@@ -80,7 +80,7 @@ def test_a_run_is_cancelled_from_another_thread(tmp_path: Path) -> None:
     thread.start()
     until((tmp_path / "runs").exists, "it runs")
     command.cancel()
-    thread.join(20)
+    thread.join(scaled(20))
     assert str(caught[0]).startswith("sh ended with -9")
 
 

@@ -19,7 +19,7 @@ from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.report import publisher as publishing
 from gkm_agent.report.objects import without_conditions
 from gkm_agent.report.publisher import StatusPublisher
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 
 HOUR = 3600.0
@@ -91,7 +91,7 @@ class Agent:
 
     def reach(self) -> None:
         for pauses in self.pauses:
-            assert pauses.reached.wait(60), "its thread has ended or stands still"
+            assert pauses.reached.wait(scaled(60)), "its thread has ended or stands still"
 
     def go_on(self, until: float) -> None:
         for pauses in self.pauses:
@@ -112,7 +112,7 @@ def agent(api: FakeApi) -> Iterator[Agent]:
     made.source.start()
     made.publisher.start()
     try:
-        assert made.source.wait(10)
+        assert made.source.wait(scaled(10))
         made.publisher.set(said("Ready"))
         assert made.publisher.flush(10)
         api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "the API server does not answer: refused")

@@ -15,7 +15,7 @@ from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from support.agent.fakes import digest_of
 from support.agent.node import Node
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 
 REF, UID = CacheRef("ml-apps", "llama"), "uid-of-llama"
@@ -161,7 +161,7 @@ def test_without_its_node_nothing_is_wanted_or_forgotten_and_nothing_written(api
     source = KubernetesSource(api, "another", Event())
     source.start()
     try:
-        assert source.wait(10)
+        assert source.wait(scaled(10))
         assert source.caches() == []
         assert not source.synced
         with pytest.raises(NotWritten, match="another"):
@@ -212,7 +212,7 @@ def test_while_a_cache_never_could_be_read_the_source_is_not_complete(
     source = KubernetesSource(api, "node-1", Event())
     source.start()
     try:
-        assert source.wait(10)
+        assert source.wait(scaled(10))
         assert [wanted.ref.name for wanted in source.caches()] == ["good"]
         assert not source.synced
         name = "GKMCache ml-apps/llama" if namespace else "ClusterGKMCache llama"
@@ -232,7 +232,7 @@ def test_an_agent_that_starts_with_an_unreadable_cache_deletes_nothing(api: Fake
     source = KubernetesSource(api, "node-1", Event())
     source.start()
     try:
-        assert source.wait(10)
+        assert source.wait(scaled(10))
         node.source = source  # type: ignore[assignment]
         node.restart()
         assert not node.settle()

@@ -14,6 +14,7 @@ from gkm_agent.report.objects import node_label, without_conditions
 from gkm_agent.report.publisher import StatusPublisher
 from msgspec import structs
 from support.agent.fakes import digest_of
+from support.host.waiting import scaled
 from support.kube.fake_api import FakeApi
 
 ONE = digest_of("one")
@@ -95,7 +96,7 @@ def test_objects_of_other_nodes_are_none_of_ours(
     other = KubernetesSource(api, "node-2", Event())
     other.start()
     try:
-        assert other.wait(10)
+        assert other.wait(scaled(10))
         KubernetesStatusSink(api, "node-2", lambda: other.node).publish("ml-apps", STATUS)
         assert sink.scopes() == set()
     finally:

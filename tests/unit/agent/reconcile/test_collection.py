@@ -9,6 +9,7 @@ from gkm_agent.caches.model import WantedCache
 from gkm_agent.store.pointers import PointerStore
 from support.agent.fakes import FakeSource, digest_of
 from support.agent.node import IMAGE, REF, Node
+from support.host.waiting import scaled
 
 ONE, TWO = digest_of("one"), digest_of("two")
 
@@ -162,12 +163,12 @@ def test_a_cache_deleted_during_its_pull_leaves_nothing(node: Node) -> None:
 
     def hold() -> None:
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(scaled(10))
 
     node.images.before["publish"] = hold
     node.want("llama")
     assert not node.agent.reconcile()
-    assert started.wait(10)
+    assert started.wait(scaled(10))
     node.want()
     assert not node.agent.reconcile()
     go_on.set()

@@ -210,7 +210,7 @@ def in_kubernetes(node: Node, api: FakeApi) -> Iterator[Callable[[], KubernetesS
     def begin() -> KubernetesSource:
         source = KubernetesSource(api, "node-1", Event())
         source.start()
-        assert source.wait(10)
+        assert source.wait(scaled(10))
         started.append(source)
         node.source = source  # type: ignore[assignment]
         node.restart()

@@ -14,7 +14,7 @@ from gkm_agent.interfaces import NotWritten
 from gkm_agent.report import publisher as module
 from gkm_agent.report.publisher import StatusPublisher
 from support.agent.fakes import A100, H100, FakeGpus, FakeSink
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 SOON = Backoff(0.001, 0.002)
 READY, FAILED = (NodeStatus(caches={"llama": NodeCacheStatus(state=state)}) for state in ("Ready", "Failed"))
@@ -188,11 +188,11 @@ def test_gpus_are_read_on_an_interval_and_a_change_wakes_the_agent() -> None:
     assert watch.inventory.unreadable  # nothing is known, which is not "no GPU"
     watch.start()
     try:
-        assert watch.wait(10)
+        assert watch.wait(scaled(10))
         assert watch.inventory == Inventory((H100,))
         changed.clear()
         gpus.now = Inventory((A100,))
-        assert changed.wait(10)
+        assert changed.wait(scaled(10))
         assert watch.inventory == Inventory((A100,))
     finally:
         watch.stop()

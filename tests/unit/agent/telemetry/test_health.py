@@ -9,7 +9,7 @@ from gkm_agent.reconcile.reconciler import Reconciler
 from gkm_agent.telemetry import health
 from gkm_agent.telemetry.health import STUCK_SECONDS, Heartbeat, Vitals
 from support.agent.node import Node
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 GOOD = Vitals(idle=1.0, succeeded=True, listed=True, gpus=True)
 
@@ -84,5 +84,5 @@ def test_a_failed_pass_is_a_heartbeat_without_success(node: Node, monkeypatch: p
         )
     finally:
         stop.set()
-        loop.join(30)
+        loop.join(scaled(30))
     assert not loop.is_alive()

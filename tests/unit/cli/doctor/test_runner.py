@@ -16,6 +16,7 @@ from gkm_cli.doctor.reader import ClusterReader, Collection
 from gkm_cli.doctor.runner import run_checks
 from support.cli.doctor_lists import CUTOFF
 from support.grove.kinds import ALL
+from support.host.waiting import scaled
 from support.kube.fake_api import FakeApi
 
 NODES: Resource[dict[str, object]] = Resource("v1", "Node", "nodes", namespaced=False, type=dict)
@@ -70,7 +71,7 @@ def test_a_list_that_does_not_end_is_waited_for_once() -> None:
 
     def slow(_verb: str, plural: str) -> ApiError | None:
         if plural == "nodes":
-            release.wait(60)
+            release.wait(scaled(60))
         return None
 
     def reading(reader: ClusterReader) -> Iterator[Finding]:

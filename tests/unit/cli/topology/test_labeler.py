@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.host.waiting import scaled
 from support.topology.clusters import labeled, written
 
 LABELER = Path(__file__).resolve().parents[4] / "hack" / "labeler.sh"
@@ -23,7 +24,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def labeler(environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [str(LABELER), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=scaled(120), check=False, env=environment)
 
 
 def test_it_prints_findings_and_commands_and_runs_none(tmp_path: Path, environment: dict[str, str]) -> None:

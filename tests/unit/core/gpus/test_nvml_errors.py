@@ -21,6 +21,7 @@ from support.fakes import nvml_library, pci_devices
 from support.fakes.nvml_library import A100, GB200, H100, MIG_A100
 from support.gpus import nvml_readings
 from support.gpus.inventories import Reading
+from support.host.waiting import scaled
 
 ERRORS = sorted(name.removeprefix("NVML_ERROR_") for name in vars(pynvml) if name.startswith("NVML_ERROR_"))
 FATAL = {"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"}
@@ -81,7 +82,7 @@ def product(nvml: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
         [sys.executable, nvml_readings.__file__, root / "machines.json", root / "pci"],
         env=os.environ | variables,
         capture_output=True,
-        timeout=120,
+        timeout=scaled(120),
         check=True,
     )
     readings = msgspec.json.decode(result.stdout, type=list[Inventory])
@@ -214,7 +215,7 @@ def test_a_machine_without_the_library_is_quiet(tmp_path: Path) -> None:
         [sys.executable, nvml_readings.__file__, tmp_path / "machines.json", tmp_path / "pci"],
         env=os.environ | variables,
         capture_output=True,
-        timeout=60,
+        timeout=scaled(60),
         check=True,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gkm.hoststate import bounded_command
 from gkm.hoststate.bounded_command import MAX_STDERR_BYTES, BoundedCommand, CommandResult, RunFailed
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 
 def shell(
@@ -83,7 +83,7 @@ def test_a_program_beyond_its_bounds_is_killed(
         command.run()
     # On a busy machine a killed process may need longer to end than `run` waits for it.
     assert command._process is not None
-    assert command._process.wait(60) == -signal.SIGKILL
+    assert command._process.wait(scaled(60)) == -signal.SIGKILL
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "program").read_text()), 0)
 
@@ -115,7 +115,7 @@ def test_a_run_is_cancelled_from_another_thread(tmp_path: Path) -> None:
     thread.start()
     until((tmp_path / "runs").exists, "the program runs")
     command.cancel()
-    thread.join(20)
+    thread.join(scaled(20))
     assert [result.code for result in results] == [-9]
     command.cancel()  # without a run it does nothing
 

@@ -6,6 +6,7 @@ import pytest
 from gkm.hoststate.lru import LRUCache
 from hypothesis import given
 from hypothesis import strategies as st
+from support.host.waiting import scaled
 
 KEYS = st.integers(0, 5)
 STEPS = st.lists(st.tuples(st.sampled_from(("get", "put", "remove", "create")), KEYS))
@@ -49,13 +50,13 @@ def test_threads_create_a_value_once() -> None:
     together, found = Barrier(8), list[object]()
 
     def ask() -> None:
-        together.wait(10)
+        together.wait(scaled(10))
         found.append(cache.get_or_create("a", object))
 
     threads = [Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(scaled(10))
     assert len(found) == 8
     assert len(set(found)) == 1

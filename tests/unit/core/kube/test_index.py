@@ -8,6 +8,7 @@ from gkm.kube.index import Index
 from hypothesis import given
 from hypothesis import strategies as st
 from support.host.steps import steps
+from support.host.waiting import scaled
 
 
 class Pod(NamedTuple):
@@ -127,6 +128,6 @@ def test_several_threads_may_change_it() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(scaled(60))
     found = [pod.name for number in range(7) for pod in index.get(f"node-{number}")]
     assert sorted(found) == sorted(f"{who}-{number}" for who in "abcd" for number in range(0, 200, 2))

@@ -10,7 +10,7 @@ from gkm.kube.api import ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES, Json, Resource
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 
 SOON = Backoff(0.001, 0.002)
@@ -75,7 +75,7 @@ def test_an_object_that_is_not_retained_looks_deleted(api: FakeApi, reports: Rep
     reflector = Reflector(api, GKMCACHES, reports, retain=lambda found: found.spec.image != "unwanted", backoff=SOON)
     reflector.start()
     try:
-        assert reflector.synced.wait(10)
+        assert reflector.synced.wait(scaled(10))
         assert [found.metadata.name for found in reflector.values()] == ["x"]
         changed(api, "x", "unwanted")
         changed(api, "y", "two")
@@ -99,7 +99,7 @@ def test_existing_objects_are_reported_and_then_changes(
 ) -> None:
     api.create(GKMCACHES, cache("x"))
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     assert reports.changes == [("x", None, "one")]
     changed(api, "x", "two")
     api.create(GKMCACHES, cache("y"))
@@ -116,14 +116,14 @@ def test_it_is_synced_after_a_whole_list_only(api: FakeApi, reports: Reports, re
     api.fault = lambda verb, _: next(refusals, None) if verb == "list" else None
     assert not reflector.synced.is_set()
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     assert calls(api, "list") == 3
     assert reports.changes == []
 
 
 def test_an_ended_watch_is_resumed(api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]) -> None:
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     for number in range(5):
         api.create(GKMCACHES, cache(f"x{number}"))
         api.cut(AWAY if number % 2 else None)
@@ -147,7 +147,7 @@ def test_after_gone_the_missed_changes_are_reported_with_deletions(
     for name in ("stays", "changes", "goes"):
         api.create(GKMCACHES, cache(name))
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     del reports.changes[:]
     api.fault = lambda verb, _: AWAY if verb == "watch" else None
     api.cut()
@@ -170,7 +170,7 @@ def test_an_object_that_becomes_undecodable_stays_as_last_decoded(
 ) -> None:
     api.create(GKMCACHES, cache("x"))
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     if gone:
         api.fault = lambda verb, _: AWAY if verb == "watch" else None
         api.cut()
@@ -192,7 +192,7 @@ def test_an_object_that_was_never_decodable_is_neither_delivered_nor_deleted(
     api.create(GKMCACHES, cache("good"))
     api.create(THIN, cache("bad") | {"spec": {"image": 7}})
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     assert reports.changes == [("good", None, "one")]
     assert reflector.unreadable == {("a", "bad")}
     api.delete(THIN, "bad", "a")
@@ -205,7 +205,7 @@ def test_the_deletion_of_an_undecodable_object_is_reported(
 ) -> None:
     api.create(GKMCACHES, cache("x"))
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     spoil(api, "x")
     api.delete(THIN, "x", "a")
     until(lambda: reports.changes[1:] == [("x", "one", None)], "the delete is told")
@@ -224,7 +224,7 @@ def test_a_handler_that_fails_loses_that_event_only(api: FakeApi) -> None:
     reflector = Reflector(api, GKMCACHES, handler, backoff=SOON)
     api.create(GKMCACHES, cache("bad"))
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     api.create(GKMCACHES, cache("good"))
     until(lambda: seen == ["bad", "good"], "the next one is told")
     assert calls(api, "list") == 1
@@ -235,7 +235,7 @@ def test_only_selected_objects_are_reported(api: FakeApi, reports: Reports) -> N
     reflector = Reflector(api, GKMCACHES, reports, selector=ListSelector(fields="metadata.name=mine"), backoff=SOON)
     api.create(GKMCACHES, cache("theirs"))
     reflector.start()
-    assert reflector.synced.wait(10)
+    assert reflector.synced.wait(scaled(10))
     api.create(GKMCACHES, cache("mine"))
     until(lambda: reports.changes == [("mine", None, "one")], "mine is told")
     reflector.close()
@@ -258,7 +258,7 @@ def test_it_survives_any_exception(api: FakeApi, reports: Reports, reflector: Re
 def test_closing_ends_it_while_it_watches_and_while_it_waits(api: FakeApi, reports: Reports) -> None:
     watching = Reflector(api, GKMCACHES, reports)
     watching.start()
-    assert watching.synced.wait(10)
+    assert watching.synced.wait(scaled(10))
     waiting = Reflector(FakeApi(), GKMCACHES, reports, backoff=Backoff(3600, 3600))
     waiting._api.fault = lambda _verb, _plural: AWAY  # type: ignore[attr-defined]
     waiting.start()
@@ -288,7 +288,7 @@ def test_repeated_cuts_of_the_network_cause_no_backoff(api: FakeApi, reports: Re
     reflector = Reflector(api, GKMCACHES, reports, backoff=Noted())
     reflector.start()
     try:
-        assert reflector.synced.wait(10)
+        assert reflector.synced.wait(scaled(10))
         for number in range(30):
             until(lambda: api._watches, "it watches")
             api.create(GKMCACHES, cache(f"x{number}"))

@@ -13,7 +13,7 @@ from gkm.kube.resources import GKMCACHES
 from gkm.kube.workqueue import Retry, WorkQueue
 from hypothesis import given
 from hypothesis import strategies as st
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.kube.raw_server import RawServer, response
 
@@ -87,7 +87,7 @@ def test_a_reflector_waits_as_long_as_the_server_asks() -> None:
     reflector = Reflector(api, GKMCACHES, lambda _old, _new: None, backoff=backoff)
     reflector.start()
     try:
-        assert reflector.synced.wait(10)
+        assert reflector.synced.wait(scaled(10))
     finally:
         reflector.close()
     assert backoff.asked[:3] == [(1, 7.0), (2, 7.0), (3, 7.0)]

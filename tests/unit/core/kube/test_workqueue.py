@@ -9,7 +9,7 @@ import pytest
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry, WorkQueue
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 SOON = Backoff(0.001, 0.002)
 NEVER = 3600.0
@@ -45,14 +45,14 @@ def test_a_key_added_while_it_runs_runs_once_more_and_never_twice_at_once() -> N
     def handle(key: str) -> None:
         assert lock.acquire(blocking=False), "two workers on one key"
         began.set()
-        go.wait(10)
+        go.wait(scaled(10))
         rounds.append(key)
         lock.release()
 
     with queue(handle, workers=4) as work:
         work.start()
         work.add("a")
-        assert began.wait(10)
+        assert began.wait(scaled(10))
         assert not work.idle
         for _ in range(5):
             work.add("a")
@@ -68,7 +68,7 @@ def test_a_slow_key_delays_no_other() -> None:
 
     def handle(key: str) -> None:
         if key == "slow":
-            stuck.wait(10)
+            stuck.wait(scaled(10))
         handled.append(key)
 
     with queue(handle) as work:
@@ -161,12 +161,12 @@ def test_closing_does_not_wait_for_a_worker_that_hangs() -> None:
 
     def handle(_: str) -> None:
         began.set()
-        hang.wait(30)
+        hang.wait(scaled(30))
 
     work = WorkQueue("test", handle, workers=1)
     work.start()
     work.add("a")
-    assert began.wait(10)
+    assert began.wait(scaled(10))
     assert not work.close(0.01)
     assert work._threads[0].daemon
     hang.set()
@@ -188,7 +188,7 @@ class Grouped:
     def __call__(self, key: str) -> None:
         self.begun.append(key)
         if group_of(key) in self.stuck:
-            self.go.wait(30)
+            self.go.wait(scaled(30))
         self.done.append(key)
 
     def begun_of(self, group: str) -> list[str]:

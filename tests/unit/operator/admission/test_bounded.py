@@ -9,7 +9,7 @@ from threading import Event, Lock, Thread
 import pytest
 from gkm_operator.admission import singleflight
 from gkm_operator.admission.singleflight import PARTS, Overloaded, SingleFlight
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 PATIENT, SHORT = 30.0, 0.01
 A, B = ("registry a.test", "namespace a"), ("registry b.test", "namespace b")
@@ -26,7 +26,7 @@ class Slow:
     def __call__(self) -> int:
         with self._lock:
             self.begun += 1
-        self.go.wait(30)
+        self.go.wait(scaled(30))
         return self.begun
 
 
@@ -113,8 +113,8 @@ def test_a_caller_whose_owner_uses_its_share_gets_a_thread_that_ends_in_time() -
     until(lambda: bounded._callers._taken[A[0]] == 2, "the second waits")
     assert not second.is_set()
     first.go.set()
-    one.join(30)
-    two.join(30)
+    one.join(scaled(30))
+    two.join(scaled(30))
     assert second.is_set()
 
 
@@ -127,7 +127,7 @@ def test_callers_with_one_key_share_one_execution_and_its_result(slow: Slow) -> 
     until(lambda: bounded._callers._taken[A[0]] == 20, "all wait")
     slow.go.set()
     for caller in callers:
-        caller.join(30)
+        caller.join(scaled(30))
     assert (answers, slow.begun) == ([1] * 20, 1)
 
 
@@ -137,7 +137,7 @@ def test_a_failure_is_shared_by_all_callers_without_retries() -> None:
 
     def failing() -> int:
         begun[0] += 1
-        go.wait(30)
+        go.wait(scaled(30))
         raise ConnectionError("away")
 
     def ask() -> None:
@@ -152,7 +152,7 @@ def test_a_failure_is_shared_by_all_callers_without_retries() -> None:
     until(lambda: bounded._callers._taken[A[0]] == 20, "all wait")
     go.set()
     for caller in callers:
-        caller.join(30)
+        caller.join(scaled(30))
     assert (begun, failures) == ([1], [20])
     assert bounded.run("x", A, lambda: 3) == 3
 
@@ -174,7 +174,7 @@ def test_one_owner_has_no_more_waiting_callers_than_places_remain_free(slow: Slo
     assert asked(bounded, "y", B, lambda: 1) == ""
     slow.go.set()
     for caller in callers:
-        caller.join(30)
+        caller.join(scaled(30))
     assert not any(caller.is_alive() for caller in callers)
 
 

@@ -15,7 +15,7 @@ from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.operator.webhook_configurations import NAME, NOW, a_configuration, an_api, trusted, writes
 
@@ -242,5 +242,5 @@ def test_checks_go_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
         assert {verb for verb, _, _ in api.calls} == {"get"}
     finally:
         stop.set()
-        keeper.join(10)
+        keeper.join(scaled(10))
     assert not keeper.is_alive()

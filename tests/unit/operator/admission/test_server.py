@@ -15,7 +15,7 @@ from gkm_operator.admission.https.certificate import ServerCertificate
 from gkm_operator.admission.https.server import AdmissionServer
 from gkm_operator.admission.https.session import HttpSession
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.issued import issue
 from support.operator.webhook import (
     REVIEW,
@@ -193,7 +193,7 @@ def test_closing_waits_only_for_requests_in_review(tmp_path: Path) -> None:
         told = read_to_end(judged)
         assert told.startswith(b"HTTP/1.1 200 ")
         assert b"Connection: close\r\n" in told
-        closed.result(30)
+        closed.result(scaled(30))
         with pytest.raises(ConnectionRefusedError):
             site.connect_plain()
 

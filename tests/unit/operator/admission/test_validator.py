@@ -12,7 +12,7 @@ from gkm_operator.admission.https import server
 from gkm_operator.admission.review import ReviewResponse
 from gkm_operator.admission.validator import ImageValidator
 from gkm_operator.admission.verdict_cache import VerdictCache
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.images import AWAY, DIGEST, GOOD, FakeImages
 from support.operator.reviews import IMAGE, an_object, request
 
@@ -32,7 +32,7 @@ class SlowImages(FakeImages):
         with self._lock:
             self.looking += 1
         if "slow.test" in image:
-            self.go.wait(30)
+            self.go.wait(scaled(30))
         return DIGEST
 
 

@@ -14,7 +14,7 @@ from gkm_operator.admission.https import server as https_server
 from gkm_operator.admission.https.server import AdmissionServer
 from gkm_operator.health import HealthServer
 from support.host import pages
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.issued import issue
 from support.operator.webhook import (
     serving,
@@ -58,7 +58,7 @@ def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
             yield servers[0], f"127.0.0.1:{pages_of[0].port}"
         finally:
             stop.set()
-        assert ended.result(30) == 0
+        assert ended.result(scaled(30)) == 0
 
 
 def test_kubelet_sees_a_webhook_whose_event_loop_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

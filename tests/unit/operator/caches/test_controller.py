@@ -13,7 +13,7 @@ from gkm.kube.resources import (
     GKMCACHES,
     Resource,
 )
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.controller import IMAGE, KEY, NEXT, SOON, Site
 from support.operator.deployment import cache
 from support.operator.images import AWAY, DIGEST, OTHER
@@ -56,7 +56,7 @@ def test_nothing_is_written_before_everything_was_listed(site: Site) -> None:
     assert not site.controller.synced
     assert site.writes() == 0
     go.set()
-    started.join(30)
+    started.join(scaled(30))
     until(lambda: site.status().ready == "1/1", "the first write is whole")
     assert site.writes() == 1
 

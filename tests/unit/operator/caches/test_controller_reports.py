@@ -11,7 +11,7 @@ from gkm.kube.resources import (
     GKMCACHES,
     Resource,
 )
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.controller import IMAGE, SOON, Site
 from support.operator.images import DIGEST
 
@@ -73,16 +73,16 @@ def test_an_api_server_that_blocks_events_does_not_block_a_new_leader(site: Site
     def create(resource: Resource[Any], value: Any, **options: Any) -> Any:  # noqa: ANN401 -- as create takes it
         if resource is EVENTS:
             asked.set()
-            assert go.wait(30)
+            assert go.wait(scaled(30))
         return real(resource, value, **options)
 
     site.api.create = create  # type: ignore[method-assign]
     assert site.controller.watch(site.stop)
     leading = Thread(target=site.controller.work)
     leading.start()
-    leading.join(10)
+    leading.join(scaled(10))
     held = leading.is_alive()
-    assert asked.wait(10)
+    assert asked.wait(scaled(10))
     go.set()
     assert not held
     until(lambda: event_reasons(site) == ["CosignSuccess"], "what its predecessor did not tell is told")
@@ -107,7 +107,7 @@ def test_a_namespace_of_many_caches_does_not_block_the_status_of_another(site: S
         started.append(value["metadata"]["name"])
         if value["metadata"]["namespace"] == "a":
             first_of_many.set()
-            assert release.wait(30)
+            assert release.wait(scaled(30))
         return real(resource, value, **more)
 
     site.api.apply = apply  # type: ignore[method-assign]
@@ -116,7 +116,7 @@ def test_a_namespace_of_many_caches_does_not_block_the_status_of_another(site: S
     try:
         # Two workers: while one waits for a write of namespace a, the other must take the key of namespace b.
         until(lambda: site.api.get(GKMCACHES, "y", "b").status.ready == "1/1", "the other namespace is written")
-        assert first_of_many.wait(10)
+        assert first_of_many.wait(scaled(10))
         assert [site.status(name).ready for name in names] == ["0/0"] * 30
         assert "y" in started[:3]
     finally:

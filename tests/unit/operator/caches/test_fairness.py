@@ -6,7 +6,7 @@ from gkm.kube.resources import GKMCACHES
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.throttling import StatusInterval
 from gkm_operator.caches.verification.queue import PER_NAMESPACE
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache
 from support.operator.images import DIGEST, GOOD, FakeImages
@@ -24,7 +24,7 @@ class SilentImages(FakeImages):
     def resolve(self, image: str) -> str:
         digest = super().resolve(image)
         if image == SILENT:
-            self._go.wait(30)
+            self._go.wait(scaled(30))
         return digest
 
 

@@ -11,7 +11,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import EVENTS, GKMCACHES
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.throttling import StatusInterval
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache
 from support.operator.images import DIGEST, GOOD, OTHER, UNSIGNED, FakeImages
@@ -32,7 +32,7 @@ class HeldImages(FakeImages):
     def size(self, image: str, digest: str) -> int:
         if self.holds:
             self.held.set()
-            assert self.go.wait(30)
+            assert self.go.wait(scaled(30))
         return super().size(image, digest)
 
 
@@ -92,7 +92,7 @@ def test_a_result_for_an_older_image_is_not_written(leaders: Leaders) -> None:
     leaders.create()
     old = leaders.hold({IMAGE: DIGEST, NEXT: OTHER}, {DIGEST: GOOD, OTHER: GOOD})
     leaders.lead(old)
-    assert old.held.wait(30)
+    assert old.held.wait(scaled(30))
     leaders.api.merge(GKMCACHES, "x", {"spec": {"image": NEXT}}, "a")
     leaders.lead(FakeImages({IMAGE: DIGEST, NEXT: OTHER}, {DIGEST: GOOD, OTHER: GOOD}))
     until(lambda: leaders.status().resolved_digest == OTHER, "the new leader has answered")
@@ -106,7 +106,7 @@ def test_an_older_result_for_a_tracked_tag_is_discarded(leaders: Leaders) -> Non
     leaders.create(**TRACK)
     old = leaders.hold({IMAGE: DIGEST}, {DIGEST: GOOD, OTHER: GOOD})
     leaders.lead(old)
-    assert old.held.wait(30)
+    assert old.held.wait(scaled(30))
     leaders.lead(FakeImages({IMAGE: OTHER}, {OTHER: GOOD}))
     until(lambda: leaders.status().resolved_digest == OTHER, "the tag has moved, and the new leader follows")
     # It sees that too, and when its look ends, that is the older one.

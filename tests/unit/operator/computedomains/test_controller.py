@@ -12,7 +12,7 @@ from gkm.kube.resources import Json, Resource
 from gkm_operator import metrics
 from gkm_operator.computedomains.controller import DomainsController
 from support.grove.objects import NAMESPACE
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.domains import ON, World
 
 SOON = Backoff(0.001, 0.002)
@@ -99,7 +99,7 @@ def test_a_namespace_whose_requests_hang_delays_no_other(
     def hanging(resource: Resource[Any], value: Json) -> object:
         if resource.plural == "computedomains" and value["metadata"]["namespace"] == NAMESPACE:
             hanging_now.append(value)
-            release.wait(30.0)
+            release.wait(scaled(30.0))
         return create(resource, value)
 
     monkeypatch.setattr(world.api, "create", hanging)

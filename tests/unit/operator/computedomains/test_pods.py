@@ -11,7 +11,7 @@ from gkm.kube.resources import Json, Resource
 from gkm_operator.computedomains.pods import DomainPod, DomainPods, matters, pods
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from support.grove.pods import pod
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 
 GPUS = GPURequests(Network())
@@ -67,7 +67,7 @@ def test_the_indexes_follow_the_pods_of_the_cluster() -> None:
     api.create(RAW, pod("other", gpus=0))
     watched.reflector.start()
     try:
-        assert watched.reflector.synced.wait(10)
+        assert watched.reflector.synced.wait(scaled(10))
         assert [found.key for found in watched.using("team", "t")] == [("team", "a")]
         assert [found.key for found in watched.labeled("team", "d")] == [("team", "a")]
         assert watched.using("elsewhere", "t") == ()

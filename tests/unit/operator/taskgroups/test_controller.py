@@ -13,7 +13,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 from gkm_operator import metrics
 from gkm_operator.taskgroups.controller import PER_NAMESPACE, TaskGroupsBlocked, TaskGroupsController
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.group_witness import (
     DOMAINS,
     FIVE,
@@ -43,7 +43,7 @@ def world() -> Iterator[World]:
     thread.start()
     yield made
     stop.set()
-    thread.join(10)
+    thread.join(scaled(10))
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_namespace_whose_objects_are_slow_leaves_workers_to_others(
     def create(resource: Any, value: Any, **options: Any) -> Any:  # noqa: ANN401 -- as the API has it
         if value["metadata"].get("namespace") == "slow" and options.get("field_manager"):
             waiting.append(value["metadata"]["name"])
-            assert go.wait(60)
+            assert go.wait(scaled(60))
         return real(resource, value, **options)
 
     world.api.create = create  # type: ignore[method-assign]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from gkm.images.archives.prefetch import QUEUE_DEPTH, prefetched
+from support.host.waiting import scaled
 
 
 def threads() -> list[str]:
@@ -58,6 +59,6 @@ def test_the_producer_waits_for_space_in_the_queue() -> None:
 
     with prefetched(counted()) as taken:
         for _ in range(QUEUE_DEPTH + 1):  # those in the queue, and one that waits for space
-            assert made.acquire(timeout=10)
+            assert made.acquire(timeout=scaled(10))
         assert not made.acquire(timeout=0.2)
         assert len(list(taken)) == 100

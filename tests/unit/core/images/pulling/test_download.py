@@ -24,7 +24,7 @@ from gkm.images.pulling.disk_reservations import STEP_BYTES, DiskReservation
 from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.images.archives import blob_of, image_of_layers, tree
 from support.images.cache_registry import Site
 from support.registry import faults
@@ -123,7 +123,7 @@ def test_a_blob_that_another_pull_works_on_is_waited_for(site: Site, layout: Lay
         until(lambda: list(layout.work.iterdir()), "the other pull to begin", 20)
         held.path.write_bytes(blob_of(site.image, image.layers[0].digest))
         fcntl.flock(held.descriptor, fcntl.LOCK_UN)
-        assert other.result(timeout=20).files
+        assert other.result(timeout=scaled(20)).files
     assert site.real.seen("GET", image.layers[0].digest) == []
 
 

@@ -16,6 +16,7 @@ from gkm.images.pulling.file_list import ListedFile
 from gkm.images.pulling.file_writer import BATCH_BYTES, MAX_BATCH, MAX_WAITING, FileWriter, NewFile
 from hypothesis import given
 from hypothesis import strategies as st
+from support.host.waiting import scaled
 
 CONTENTS = st.lists(st.binary(max_size=5000), max_size=30)
 
@@ -126,7 +127,7 @@ def test_batches_that_wait_are_not_written_after_an_exception(target: Path, monk
 
     def slow(descriptor: int, part: bytes | memoryview) -> None:
         first.set()
-        go.wait(30)
+        go.wait(scaled(30))
         write_all(descriptor, part)
 
     monkeypatch.setattr(file_writer, "write_all", slow)
@@ -135,7 +136,7 @@ def test_batches_that_wait_are_not_written_after_an_exception(target: Path, monk
         with FileWriter.open(str(target), print) as writer:
             for number in range(3 * MAX_BATCH):
                 writer.add(new(str(number), b"x"))
-            assert first.wait(30)
+            assert first.wait(scaled(30))
             threading.Timer(0.5, go.set).start()
             raise ZeroDivisionError
 
@@ -164,7 +165,7 @@ def test_batches_that_wait_keep_little_memory_alive(target: Path, monkeypatch: p
     go, created = threading.Event(), threading.Semaphore(0)
 
     def slow(descriptor: int, part: bytes | memoryview) -> None:
-        go.wait(30)
+        go.wait(scaled(30))
         write_all(descriptor, part)
 
     monkeypatch.setattr(file_writer, "write_all", slow)
@@ -181,7 +182,7 @@ def test_batches_that_wait_keep_little_memory_alive(target: Path, monkeypatch: p
     while created.acquire(timeout=1):
         added += 1
     go.set()
-    adding.join(30)
+    adding.join(scaled(30))
     assert added <= 2 * (MAX_WAITING + 1)
     assert len(list(target.iterdir())) == 100
 

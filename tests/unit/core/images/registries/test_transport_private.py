@@ -13,6 +13,7 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
+from support.host.waiting import scaled
 from support.images.cache_registry import LIMITS
 from support.images.private_registry import client, fill, image_of, reason_of
 from support.registry import faults
@@ -201,7 +202,7 @@ def test_in_a_private_network_only_configured_hosts_get_a_packet() -> None:
         ["unshare", "--net", "sh", "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
         check=False,
         env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
     )

@@ -14,6 +14,7 @@ from gkm.api.errors import Reason
 from gkm.api.signers import Signer
 from gkm.images.signatures.signature_formats import parse_legacy
 from gkm.images.signatures.verify import Verdict, Verifier
+from support.host.waiting import scaled
 from support.images.cache_registry import Site
 from support.images.keyless import ALICE, DIGEST, SIGSTORE, finding_for, trust
 from support.registry.push import Target
@@ -161,7 +162,9 @@ verifier = Verifier(Verification(policies=[Policy(keys=[{key.public_pem.decode()
 answer = verifier.verify(registry, Reference.parse({str(site.ref)!r}), None)
 print(answer.verified, sorted({{'sigstore', 'pydantic', 'pydantic_core', 're2', 'requests'}} & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=scaled(60), check=True
+    )
     assert done.stdout.strip() == "True []"
 
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signing.ambient import token
+from support.host.waiting import scaled
 
 SECRET, TOKEN = "request-s3cret", "header.payload.signature"
 NOWHERE = Path("/nowhere")
@@ -43,7 +44,7 @@ def github(status: int = 200, body: bytes = json.dumps({"count": 1, "value": TOK
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(scaled(10))
 
 
 def job(url: str, secret: str = SECRET) -> dict[str, str]:

@@ -37,7 +37,7 @@ from support.grove.objects import (
     sharing_set,
 )
 from support.grove.typed import GPUS, a_pod_clique, device_classes
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.operator.workloads import DOMAINS, SETS, SYSTEM, Workloads
 
@@ -142,7 +142,7 @@ class SilentApi(FakeApi):
 
     def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:  # noqa: ANN401 -- any type
         self.calls.append(("get", resource.plural, name))
-        self.answer.wait(10)
+        self.answer.wait(scaled(10))
         return super().get(resource, name, namespace)
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.grove.objects import NAMESPACE, Json, clique, pod_clique_set
 from support.grove.tables import table
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.workloads import KINDS, Workloads, review, workloads
 
 STRICT = [path for path in KINDS if path != "/pods"]
@@ -138,7 +138,7 @@ def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long(monkeypatch: p
     def hold() -> None:
         with budget.reserve("a", 90):
             entered.set()
-            leave.wait(30)
+            leave.wait(scaled(30))
             order.append("left")
 
     def follow() -> None:
@@ -147,13 +147,13 @@ def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long(monkeypatch: p
 
     holder, follower = Thread(target=hold), Thread(target=follow)
     holder.start()
-    assert entered.wait(30)
+    assert entered.wait(scaled(30))
     with budget.reserve("b", 50):
         follower.start()
         until(lambda: budget._released._waiters, "it waits")  # type: ignore[attr-defined] # of the standard library
         leave.set()
-        holder.join(30)
-    follower.join(30)
+        holder.join(scaled(30))
+    follower.join(scaled(30))
     assert order == ["left", "entered"]
 
 
@@ -212,7 +212,7 @@ def test_a_review_that_waits_for_the_api_server_delays_its_own_namespace_only(mo
     def silent(verb: str, _: str) -> None:
         if verb == "get":
             slow.set()
-            answer.wait(30)
+            answer.wait(scaled(30))
 
     site.api.fault = silent
     claimed = [{"name": "gpus", "resourceClaimTemplateName": "t"}]
@@ -225,7 +225,7 @@ def test_a_review_that_waits_for_the_api_server_delays_its_own_namespace_only(mo
     thread = Thread(target=lambda: responses.append(reviewer.review(lambda: body, lambda: releases.append("released"))))
     thread.start()
     try:
-        assert slow.wait(30)
+        assert slow.wait(scaled(30))
         assert releases == ["released"]
         with decoding.reserve(NAMESPACE, 8 << 10, 0.0), waiting.reserve("other", 5000, 0.0):
             pass
@@ -234,5 +234,5 @@ def test_a_review_that_waits_for_the_api_server_delays_its_own_namespace_only(mo
         assert site.review("/podcliquesets/default", pod_clique_set("quick", namespace="other")).changed
     finally:
         answer.set()
-        thread.join(30)
+        thread.join(scaled(30))
     assert json.loads(responses[0])["response"]["allowed"]

@@ -12,7 +12,7 @@ from gkm_operator.admission.groups.objects import ClusterWideMetadata, ReviewedI
 from gkm_operator.admission.groups.reviewer import InTime
 from gkm_operator.admission.review import ADMITTED, ReviewBusy, ReviewResponse
 from gkm_operator.admission.singleflight import SingleFlight
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 Reviewed = DomainRequest[ReviewedIdentity]
 
@@ -27,7 +27,7 @@ class Scripted:
 
     def decide(self, request: Reviewed) -> ReviewResponse:
         self.begun.append(request.object.metadata.name)
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(scaled(30))
         return self.answer()
 
 
@@ -48,7 +48,7 @@ def test_equal_requests_are_decided_once() -> None:
         until(lambda: len(scripted.begun) == 2 and len(in_time._flights._callers._taken) == 2, "both to begin")
         until(lambda: in_time._flights._callers._free == 32 - 5, "all to wait")
         scripted.go_on.set()
-        assert {each.result(30) for each in [*same, other]} == {ADMITTED}
+        assert {each.result(scaled(30)) for each in [*same, other]} == {ADMITTED}
     assert scripted.begun == ["x", "x"]
 
 
@@ -68,7 +68,7 @@ def test_a_crowd_is_sent_away() -> None:
         with pytest.raises(ReviewBusy, match="at once"):
             in_time.decide(about("y"))
         scripted.go_on.set()
-        assert first.result(30) == ADMITTED
+        assert first.result(scaled(30)) == ADMITTED
 
 
 def test_no_renderer_is_no_fault_of_the_template() -> None:

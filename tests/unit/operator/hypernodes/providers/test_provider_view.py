@@ -14,6 +14,7 @@ from gkm_operator.hypernodes.providers.view import LiveView
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.host.waiting import scaled
 
 START = Start("test", {}, {}, "", 1 << 28)
 
@@ -103,7 +104,7 @@ def test_readers_see_changes_until_the_view_stops() -> None:
     reader = Thread(target=lambda: seen.extend(second))
     reader.start()
     view.stop()
-    reader.join(60)
+    reader.join(scaled(60))
     assert not reader.is_alive()
     assert view.get("b") is None
     assert view.list() == [hypernode("a", 1)]
