@@ -24,7 +24,7 @@ from support.operator.images import AWAY, GOOD, UNSIGNED
 from support.operator.images import FakeImages as OperatorImages
 from support.registry import faults
 
-LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0, pause=0.01)
 FORBIDDEN = "forbidden.test/team/cache:1"
 NAMESPACES = ("ml-apps", None)
 

@@ -16,7 +16,7 @@ import pytest
 from gkm.api.topology_settings import TopologyProvider
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import ClusterNode, Reply
-from gkm_operator.hypernodes.providers import registry
+from gkm_operator.hypernodes.providers import polling, registry
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet
 from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild
 from support.host.waiting import until
@@ -163,6 +163,8 @@ def running(
     request: pytest.FixtureRequest, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Running]:
     monkeypatch.setattr(sys, "path", [*sys.path])
+    # A provider in this process sends again at its next event, and not ten seconds later.
+    monkeypatch.setattr(polling, "_HEARTBEAT_SECONDS", 0.1)
     packages = tmp_path / "packages"
     install(packages, EXAMPLE.read_text(), "inventory", package="inventory_provider", attribute="Inventory")
     with source(name, tmp_path) as (config, write):

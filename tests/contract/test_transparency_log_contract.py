@@ -18,7 +18,7 @@ from support.images.signers import private_key
 from support.sigstore.http_services import SigstoreServer
 from support.sigstore.services import Sigstore
 
-LIMITS = TransportLimits(connect=0.5, stall=0.3, request=1.0)
+LIMITS = TransportLimits(connect=0.5, stall=0.3, request=1.0, pause=0.01)
 DATA = b"what is signed"
 
 

@@ -10,8 +10,8 @@ from gkm.images.registries.registry import Registry
 from gkm.images.registries.transport import TransportLimits
 from support.registry.server import Registry as RealRegistry
 
-LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
-PATIENT = TransportLimits(connect=10.0, stall=30.0, request=60.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0, pause=0.01)
+PATIENT = TransportLimits(connect=10.0, stall=30.0, request=60.0, pause=0.01)
 """For failures that no deadline ends: on a busy machine, LIMITS may pass before such a failure arrives."""
 
 

@@ -23,7 +23,7 @@ from support.registry.server import Registry as RealRegistry
 from support.sigstore.key_signatures import SigningKey, sign_legacy
 from support.sigstore.services import Sigstore
 
-LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0, pause=0.01)
 REPOSITORY = "team/cache"
 USER, SECRET = "robot", "s3cret-passw0rd"
 GOOD = tree(("io.triton.cache/K/a.cubin", b"kernel" * 3000))

@@ -97,7 +97,7 @@ def _store(registry: Registry, ref: Reference, blob: LocalBlob, counter: ByteCou
                 read_body(response, MAX_RESPONSE_BYTES, deadline)
                 return
         except GKMError as error:
-            pause = retry_delay(attempt + 1, error.retry_after)
+            pause = retry_delay(attempt + 1, error.retry_after, registry.limits.pause)
             late = error.retry_after > MAX_DELAY_SECONDS or time.monotonic() + pause >= deadline
             if error.reason is not Reason.REGISTRY_UNAVAILABLE or attempt == MAX_ATTEMPTS or late:
                 raise

@@ -15,7 +15,8 @@ MAX_DELAY_SECONDS = 5.0
 """The longest pause, before its spread, that a worker waits for; a registry that requests more is retried later."""
 MAX_RETRY_AFTER_SECONDS = 1200.0
 """A registry that requests more, by mistake or in bad faith, is retried after this time and its spread."""
-_BACKOFF = Backoff(0.4, MAX_DELAY_SECONDS)
+FIRST_DELAY_SECONDS = 0.4
+"""The pause before the first retry, before its spread; each further one is twice as long."""
 
 
 def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[bytes]:
@@ -69,9 +70,9 @@ def requested_pause(retry_after: str) -> float:
     return min(max(requested, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
-def retry_delay(attempt: int, requested: float = 0.0) -> float:
-    """Return the seconds to wait before the attempt with this number, which is at least 2.
+def retry_delay(attempt: int, requested: float = 0.0, first: float = FIRST_DELAY_SECONDS) -> float:
+    """Return the seconds to wait before the attempt with this number, which is at least 2; `first` is that of 2.
 
     Every client of a registry gets the same answer, so each waits for another time.
     """
-    return _BACKOFF.pause(attempt - 1, min(requested, MAX_DELAY_SECONDS))
+    return Backoff(first, MAX_DELAY_SECONDS).pause(attempt - 1, min(requested, MAX_DELAY_SECONDS))

@@ -30,7 +30,7 @@ from gkm.images.registries.connections import (
 )
 from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.proxies import InvalidProxy, Proxy, proxy_for
-from gkm.images.registries.responses import MAX_DELAY_SECONDS, requested_pause, retry_delay
+from gkm.images.registries.responses import FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS, requested_pause, retry_delay
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,13 +49,15 @@ _REDIRECTS_WITH_BODY = frozenset({307, 308})
 class TransportLimits:
     """The seconds that a registry may take, and the least bytes a second that it must send.
 
-    `request` bounds a whole exchange; a blob gets its size divided by `min_rate` in addition.
+    `request` bounds a whole exchange; a blob gets its size divided by `min_rate` in addition. The first retry follows
+    after `pause`.
     """
 
     connect: float = 5.0
     stall: float = 15.0
     request: float = 30.0
     min_rate: int = 64 << 10
+    pause: float = FIRST_DELAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ class Transport:
 
     def _send_with_retries(self, request: RegistryRequest, exchange: Exchange) -> BaseHTTPResponse:
         for attempt in range(1, request.attempts + 1):
-            pause = retry_delay(attempt + 1)
+            pause = retry_delay(attempt + 1, 0.0, self.limits.pause)
             try:
                 response = self._follow(request, exchange)
             except HTTPError as error:
@@ -193,7 +195,7 @@ class Transport:
                     raise self.unreachable(*describe_error(error)) from error
             else:
                 requested = requested_pause(response.headers.get("Retry-After", ""))
-                pause = retry_delay(attempt + 1, requested)
+                pause = retry_delay(attempt + 1, requested, self.limits.pause)
                 later = requested > MAX_DELAY_SECONDS and not request.has_alternative
                 late = later or time.monotonic() + pause >= exchange.deadline
                 if response.status not in request.retryable_statuses or attempt == request.attempts or late:

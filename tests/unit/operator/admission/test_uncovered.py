@@ -33,7 +33,7 @@ from support.operator.images import FakeImages
 from support.operator.reviews import an_object, request
 from support.sigstore.key_signatures import SigningKey
 
-LIMITS = TransportLimits(connect=0.3, stall=0.3, request=2.0)
+LIMITS = TransportLimits(connect=0.3, stall=0.3, request=2.0, pause=0.01)
 KEY = SigningKey().public_pem.decode()
 DIGEST = "sha256:" + "a" * 64
 

@@ -11,13 +11,12 @@ import pytest
 from gkm.api.config import Config, Policy, Registries, RegistryHost
 from gkm.api.config import Verification as Demand
 from gkm.api.errors import Reason
-from gkm.images.registries.transport import TransportLimits
 from gkm_operator.caches.verification.queue import VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.images import CheckedImages
 from msgspec import structs
 from support.images.archives import cache_image
-from support.images.cache_registry import Site, filled
+from support.images.cache_registry import LIMITS, Site, filled
 from support.operator.verdicts import PINNED, TRACKED, CheckedCache
 from support.registry.faults import Fault, status
 from support.registry.push import Target
@@ -43,7 +42,7 @@ class Scene:
     def restart(self, demand: Demand | None = None) -> None:
         self.demand = demand or self.demand
         hosts = {self.site.real.host: RegistryHost(plain_http=True)}
-        images = CheckedImages.of(Config(self.demand, Registries(hosts=hosts)), TransportLimits(1.0, 0.5, 3.0), None)
+        images = CheckedImages.of(Config(self.demand, Registries(hosts=hosts)), LIMITS, None)
         self.checked.verification = VerificationQueue(
             images,
             lambda _: self.checked.cache,

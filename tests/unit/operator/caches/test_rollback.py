@@ -56,7 +56,7 @@ class Scene:
 
     def restart(self) -> None:
         self.checked.verification = VerificationQueue(
-            CheckedImages.of(Config(self.demand, self.hosts), TransportLimits(1.0, 0.5, 3.0), None),
+            CheckedImages.of(Config(self.demand, self.hosts), TransportLimits(1.0, 0.5, 3.0, pause=0.01), None),
             lambda _: self.checked.cache,
             lambda _: None,
             schedule=RecheckSchedule.of(self.demand),

@@ -21,7 +21,7 @@ from support.operator.deployment import Shelf
 from support.registry import faults
 from support.sigstore.key_signatures import Flaw
 
-LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0)
+LIMITS = TransportLimits(connect=1.0, stall=0.5, request=3.0, pause=0.01)
 NOW = "2026-01-01T00:00:00Z"
 
 

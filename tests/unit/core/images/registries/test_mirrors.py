@@ -147,7 +147,7 @@ def test_the_mirrors_of_a_series_share_one_half_of_its_time(site: Site, mirror: 
 
 
 def test_a_series_whose_mirrors_have_no_time_reads_the_registry(site: Site, mirror: RealRegistry) -> None:
-    client = client_through(site, mirror, TransportLimits(connect=10.0, stall=120.0, request=240.0)).within(20)
+    client = client_through(site, mirror, TransportLimits(connect=10.0, stall=120.0, request=240.0)).within(10)
     mirror.behave()
     mirror.misbehave(faults.stalled(""))
     for _ in range(20):

@@ -105,4 +105,4 @@ def test_a_mirror_that_hangs_leaves_time_for_every_signature(site: Site, mirror:
         sign_bundle(target(site, site.real), site.ref.target, SECOND)
     sign_legacy(target(site, site.real), site.ref.target, KEY)
     mirror.misbehave(faults.stalled(""))
-    assert verdict(site, mirror, seconds=20.0).verified is True
+    assert verdict(site, mirror, seconds=10.0).verified is True

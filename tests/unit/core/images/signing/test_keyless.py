@@ -34,8 +34,8 @@ from support.sigstore.services import Sigstore
 
 ALICE, BOB = Person(), Person("bob@example.test")
 CERTIFICATES = "/api/v2/signingCert"
-LIMITS = TransportLimits(connect=10.0, stall=10.0, request=10.0)
-IMPATIENT = TransportLimits(connect=0.5, stall=0.3, request=0.5)
+LIMITS = TransportLimits(connect=10.0, stall=10.0, request=10.0, pause=0.01)
+IMPATIENT = TransportLimits(connect=0.5, stall=0.3, request=0.5, pause=0.01)
 
 
 class Place:
