@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from support.cli.command import CACHE, gkm
+from support.cli.command import CACHE, forked
 from support.registry.server import Registry
 
 VERSION = metadata.version("gkm")
@@ -53,7 +53,7 @@ def test_the_plugin_of_kubectl_is_called_as_people_call_it(tmp_path: Path) -> No
     ],
 )
 def test_an_encoding_without_a_character_gives_no_traceback(arguments: list[str]) -> None:
-    done = gkm(*arguments, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    done = forked(arguments, {**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode in (0, 1, 2)
     assert "Traceback" not in done.stderr
     assert (done.stdout + done.stderr).isascii()
