@@ -37,7 +37,7 @@ def test_no_section_is_about_an_alert_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_ours_exists(page: Path) -> None:
-    """The man pages are those of the command line (tests/unit/cli/test_man_pages.py)."""
+    """The man pages are those of the command line (tests/unit/cli/test_man_page_names.py)."""
     for line in COMMAND.findall(page.read_text(encoding="utf-8")):
         program, *words = line.split()
         assert program in {"gkm", "kubectl", "nvidia-smi"}, line
