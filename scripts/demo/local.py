@@ -214,3 +214,7 @@ def refused(csi: CSIClient, target: Path, pod: dict[str, str], attributes: dict[
         expect(by_namespace, f"it was refused for another reason: {words}")
         return words
     raise StoryBroken("the driver mounted it")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
