@@ -1,4 +1,4 @@
-"""The man pages have every option of their commands, and groff has no complaint. tests/unit/core/api checks freshness."""
+"""The man pages have every option of their commands; groff has no complaint. tests/unit/core/api checks freshness."""
 
 import re
 import subprocess
