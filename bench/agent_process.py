@@ -11,7 +11,6 @@ from support.agent.store_images import files_of, put_image
 from support.host.processes import Process
 from support.registry.server import Registry
 
-CACHES = 200
 FILES, FILE_BYTES = 50, 2000
 REPOSITORY = "bench/cache"
 NODE = "bench"
@@ -19,7 +18,7 @@ LONGEST_SECONDS = 600.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def put_images(registry: Registry, count: int = CACHES) -> list[str]:
+def put_images(registry: Registry, count: int) -> list[str]:
     """Store `count` different images in REPOSITORY; return their digests."""
     return [put_image(registry.store, REPOSITORY, files_of(str(n), FILES, FILE_BYTES)) for n in range(count)]
 

@@ -1,4 +1,4 @@
-"""The agent with 200 caches: all of them fetched, all of them on disk at a start, and nothing to do.
+"""The agent with many caches: all of them fetched, all of them on disk at a start, and nothing to do.
 
 Without Kubernetes, over the real registry double, as a process of its own; its GPUs are the NVML library for tests.
 Starts are from exec to the node object that reports all of them as Ready.
@@ -13,22 +13,34 @@ from pathlib import Path
 
 import agent_process
 import yaml
-from agent_process import CACHES, NODE, REPOSITORY
+from agent_process import NODE, REPOSITORY
 from figures import Result
 from support.fakes import nvml_library
 from support.host.processes import Process
 from support.registry.server import Registry
 
-RUNS = int(os.environ.get("RUNS", "5"))
-IDLE_SECONDS = 30.0
+
+@dataclass(frozen=True)
+class AgentSize:
+    """How many runs and caches there are; seconds until the agent has finished what a start causes, and of idleness."""
+
+    runs: int
+    caches: int
+    settle_seconds: float
+    idle_seconds: float
+
+
+FULL = AgentSize(runs=5, caches=200, settle_seconds=2.0, idle_seconds=30.0)
+SMALLEST = AgentSize(runs=1, caches=2, settle_seconds=0.1, idle_seconds=0.5)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine without Kubernetes below `root`."""
+    """A machine without Kubernetes below `root`, whose agent has so many caches."""
 
     root: Path
     variables: dict[str, str]
+    caches: int
 
     def start(self) -> Process:
         return agent_process.start(self.root, self.variables, "--static", self.root / "manifests")
@@ -40,28 +52,29 @@ class Machine:
     def all_ready(self) -> bool:
         """Return whether the node object reports all caches as Ready; as text, because parsing YAML takes longer."""
         try:
-            return self.said.read_text().count("state: Ready") == CACHES
+            return self.said.read_text().count("state: Ready") == self.caches
         except FileNotFoundError:
             return False
 
 
-def run() -> Result:
+def run(size: AgentSize) -> Result:
     """Measure; every run begins with an empty disk."""
     with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory, Registry.start() as registry:
         library = nvml_library.build(Path(directory))
-        digests = agent_process.put_images(registry)
-        return Result.of([_once(library, registry.host, digests) for _ in range(RUNS)])
+        digests = agent_process.put_images(registry, size.caches)
+        return Result.of([_once(size, library, registry.host, digests) for _ in range(size.runs)])
 
 
-def _once(library: Path, host: str, digests: list[str]) -> dict[str, float]:
+def _once(size: AgentSize, library: Path, host: str, digests: list[str]) -> dict[str, float]:
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-", ignore_cleanup_errors=True)))
-        machine = Machine(root, nvml_library.environment(root, library=library, gpus=(nvml_library.H100,)))
+        variables = nvml_library.environment(root, library=library, gpus=(nvml_library.H100,))
+        machine = Machine(root, variables, size.caches)
         _declare(root, host, digests)
         cold = _started(machine, stack)[1]
         warm, seconds = _started(machine, stack)
-        time.sleep(2.0)  # what follows a start is not idle
-        idle = _idle(machine, warm.pid)
+        time.sleep(size.settle_seconds)  # what follows a start is not idle
+        idle = _idle(machine, warm.pid, size.idle_seconds)
         warm.stop()
         return {"cold_start_s": cold, "warm_start_s": seconds, **idle}
 
@@ -79,14 +92,14 @@ def _started(machine: Machine, stack: ExitStack) -> tuple[Process, float]:
     return process, took
 
 
-def _idle(machine: Machine, pid: int) -> dict[str, float]:
+def _idle(machine: Machine, pid: int, seconds: float) -> dict[str, float]:
     files, writes = _files(machine.root), _written(pid)
-    found = agent_process.idle(pid, IDLE_SECONDS)
+    found = agent_process.idle(pid, seconds)
     changed = sum(1 for path, stamp in _files(machine.root).items() if files.get(path) != stamp)
     return {
         **found,
-        "files_changed_per_minute": 60 * changed / IDLE_SECONDS,
-        "bytes_written_per_minute": 60 * (_written(pid) - writes) / IDLE_SECONDS,
+        "files_changed_per_minute": 60 * changed / seconds,
+        "bytes_written_per_minute": 60 * (_written(pid) - writes) / seconds,
     }
 
 

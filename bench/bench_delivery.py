@@ -1,8 +1,8 @@
 """What pods do with a pulled cache: read it through GKM's mount, or copy it first; bench_peers measures the pulls.
 
-The cache is Triton's, 116 times (over 14,000 files, over 1 GB), on a tmpfs, so the figures are what the programs cost,
-not the disk. A copy is what an init container does that fills an emptyDir from a volume claim. Last, what a hit spares:
-Triton compiles one kernel that adds two vectors, and then finds it. Needs root.
+The cache is Triton's, at full size 116 times (over 14,000 files, over 1 GB), on a tmpfs, so the figures are what the
+programs cost, not the disk. A copy is what an init container does that fills an emptyDir from a volume claim. Last,
+what a hit spares: Triton compiles one kernel that adds two vectors, and then finds it. Needs root.
 """
 
 import json
@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pull_images
@@ -23,19 +24,30 @@ from support.host import private_mounts
 from support.registry.olareg import Olareg
 from support.triton.cache import compiled
 
-RUNS = int(os.environ.get("RUNS", "3"))
 SHARED_MEMORY = Path("/dev/shm")
 
 
-def run() -> Result:
+@dataclass(frozen=True)
+class DeliverySize:
+    """How many runs there are, and how often the image has Triton's cache."""
+
+    runs: int
+    copies: int
+
+
+FULL = DeliverySize(runs=3, copies=pull_images.COPIES)
+SMALLEST = DeliverySize(runs=1, copies=1)
+
+
+def run(size: DeliverySize) -> Result:
     """Measure all ways."""
     private_mounts.enter()
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-", dir=SHARED_MEMORY)))
         stack.callback(_unseal, place)
         host = stack.enter_context(Olareg.start(place / "registry")).host
-        digest = pull_images.built(place / "image", f"{host}/bench/cache")
-        rows = [_once(place, f"{host}/bench/cache@{digest}") for _ in range(RUNS)]
+        digest = pull_images.built(place / "image", f"{host}/bench/cache", size.copies)
+        rows = [_once(place, f"{host}/bench/cache@{digest}") for _ in range(size.runs)]
     return Result.of(rows)
 
 

@@ -1,4 +1,4 @@
-"""The controllers over NODES nodes of 20 caches each, in a real API server, and over a tenth of them.
+"""The controllers over many nodes of 20 caches each, in a real API server, and over a tenth of them.
 
 The process is `gkm-operator controllers` as deployed, with its own account. Storms change the status of node
 objects as agents do; their cost is CPU time until every status is right again. Processes beside it measure the lag by
@@ -9,11 +9,12 @@ client's watch in the smallest loop that does the same; both run beside the cont
 All processes share the machine's cores, the writers among them: the API server is the limit (`reached_per_s`).
 """
 
-import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -26,25 +27,53 @@ from fleet_place import FleetCluster
 from fleet_process import Controllers, memory_mib
 from fleet_statuses import Statuses
 from fleet_storm import Agents
+from support.operator.deployment import MAIN, SHORT_LEASE
 
-RUNS = int(os.environ.get("RUNS", "3"))
-NODES = int(os.environ.get("NODES", "10000"))
-KILLS = int(os.environ.get("KILLS", "5"))
-REPEATS = 3
-STORM_SECONDS = int(os.environ.get("STORM_SECONDS", "20"))
 RATES = (100, 300)
+"""Changes a second."""
+SUMMARY = {
+    "sync_s": "whole_synced_s",
+    "rss_mib": "whole_rss_mib",
+    "cpu_s_per_1000_events": "whole_cpu_s_per_1000",
+    "lag_p50_ms": "thin_100_lag_p50_ms",
+    "lag_p99_ms": "thin_100_lag_p99_ms",
+}
+"""The figures that stand for all of their kind."""
 
 
-def run() -> Result:
+@dataclass(frozen=True)
+class FleetSize:
+    """How many runs, nodes, storms for a cost and killed leaders there are, and how long a storm is.
+
+    `main` is the program of the controllers. With a short lease, `failover_s` is not that of the product.
+    """
+
+    runs: int
+    nodes: int
+    storms: int
+    storm_seconds: float
+    kills: int
+    main: Sequence[str] = MAIN
+
+    def changes(self, rate: int) -> int:
+        """Return the number of changes of a storm."""
+        return round(rate * self.storm_seconds)
+
+
+FULL = FleetSize(runs=3, nodes=10_000, storms=3, storm_seconds=20.0, kills=5)
+SMALLEST = FleetSize(runs=1, nodes=100, storms=1, storm_seconds=0.2, kills=1, main=SHORT_LEASE)
+
+
+def run(size: FleetSize) -> Result:
     """Measure; every run begins with an empty cluster."""
-    return Result.of([_once(number) for number in range(1, RUNS + 1)])
+    return Result.of([_once(size, number) for number in range(1, size.runs + 1)])
 
 
-def _once(number: int) -> Row:
-    row: Row = {"nodes": float(NODES)}
+def _once(size: FleetSize, number: int) -> Row:
+    row: Row = {"nodes": float(size.nodes)}
 
     def say(what: str) -> None:
-        sys.stderr.write(f"fleet: run {number} of {RUNS}: {what}\n")
+        sys.stderr.write(f"fleet: run {number} of {size.runs}: {what}\n")
 
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-", ignore_cleanup_errors=True))
@@ -53,38 +82,37 @@ def _once(number: int) -> Row:
         stack.callback(statuses.close)
         statuses.start()
         begun = 0
-        for size, nodes in (("tenth", NODES // 10), ("whole", NODES)):
+        for part, nodes in (("tenth", size.nodes // 10), ("whole", size.nodes)):
             began = time.monotonic()
             row |= fleet_load.load(place, begun, nodes)
-            row[f"{size}_load_s"] = time.monotonic() - began
+            row[f"{part}_load_s"] = time.monotonic() - began
             say(f"{nodes} nodes are in the API server")
             begun = nodes
             agents = Agents(place, nodes)
-            controllers = _start(place, statuses, size, stack, row)
-            say(f"synced after {row[f'{size}_synced_s']:.1f} s, all right after {row[f'{size}_right_s']:.1f} s")
-            rate = RATES[0]
-            costs = [cost(agents, statuses, controllers.pid, rate, rate * STORM_SECONDS) for _ in range(REPEATS)]
-            row[f"{size}_cpu_s_per_1000"] = median(one.cpu_seconds for one in costs)
-            row[f"{size}_reached_per_s"] = median(one.per_second for one in costs)
+            controllers = Controllers.start(place, part, size.main, stack)
+            row |= _settled(place, statuses, part, controllers)
+            say(f"synced after {row[f'{part}_synced_s']:.1f} s, all right after {row[f'{part}_right_s']:.1f} s")
+            rate, pid = RATES[0], controllers.pid
+            costs = [cost(agents, statuses, pid, rate, size.changes(rate)) for _ in range(size.storms)]
+            row[f"{part}_cpu_s_per_1000"] = median(one.cpu_seconds for one in costs)
+            row[f"{part}_reached_per_s"] = median(one.per_second for one in costs)
             told = ", ".join(f"{one.cpu_seconds:.3f} at {one.per_second:.0f}/s" for one in costs)
             say(f"{nodes} nodes, CPU s per 1,000 changes: {told}")
-            if size == "tenth":
+            if part == "tenth":
                 controllers.process.stop()
-        row["cost_ratio"] = row["whole_cpu_s_per_1000"] / row["tenth_cpu_s_per_1000"]
+        row["cost_growth_1k_to_10k"] = row["whole_cpu_s_per_1000"] / row["tenth_cpu_s_per_1000"]
         for name in ("thin", "official"):
-            row |= beside(name, agents, statuses, controllers, {rate: rate * STORM_SECONDS for rate in RATES})
+            row |= beside(name, agents, statuses, controllers, {rate: size.changes(rate) for rate in RATES})
             say(f"{name}: done")
         row["whole_storm_peak_rss_mib"] = memory_mib(controllers.pid, "VmHWM")
         row["whole_storm_rss_mib"] = memory_mib(controllers.pid, "VmRSS")
-        row |= failovers(agents, statuses, controllers, KILLS)
-        say(f"{KILLS} leaders were killed")
-    return row
+        row |= failovers(agents, statuses, controllers, size.kills, size.main)
+        say(f"{size.kills} leaders were killed")
+    return row | {name: row[detail] for name, detail in SUMMARY.items()}
 
 
-def _start(place: FleetCluster, statuses: Statuses, size: str, stack: ExitStack, row: Row) -> Controllers:
-    """Start the controllers; wait until they are synced and all statuses are right."""
-    controllers = Controllers.start(place, size, stack)
-    row |= started(size, controllers.pid, time.monotonic() - controllers.began)
+def _settled(place: FleetCluster, statuses: Statuses, part: str, controllers: Controllers) -> Row:
+    """Wait until all statuses are right; return the figures of the start of controllers that are synced."""
+    row = started(part, controllers.pid, time.monotonic() - controllers.began)
     settle(place, statuses)
-    row[f"{size}_right_s"] = time.monotonic() - controllers.began
-    return controllers
+    return row | {f"{part}_right_s": time.monotonic() - controllers.began}

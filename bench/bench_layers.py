@@ -1,7 +1,7 @@
 """The candidates for a private layer: a tmpfs, an ext4 image on a loop device, or a plain directory without a limit.
 
 The bench creates each, mounts it below an overlay, and removes it, as a publish and an unpublish do; then it writes
-256 MiB through the overlay. Needs root; the loop device needs mkfs.ext4 and losetup.
+through the overlay. Needs root; the loop device needs mkfs.ext4 and losetup.
 """
 
 import os
@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -17,15 +18,26 @@ from figures import Result
 from gkm.mounts import overlay, syscalls
 from support.host import private_mounts
 
-ROUNDS = int(os.environ.get("RUNS", "5")) * 20
 LIMIT = 1 << 30
-WRITTEN = 256 << 20
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
 
 Place = Path
 
 
-def run() -> Result:
+@dataclass(frozen=True)
+class LayersSize:
+    """How often each layer is made and removed, and how many MiB are written through the overlay."""
+
+    rounds: int
+    written_mib: int
+
+
+FULL = LayersSize(rounds=100, written_mib=256)
+SMALLEST = LayersSize(rounds=2, written_mib=2)
+"""Two rounds: a quantile needs two values."""
+
+
+def run(size: LayersSize) -> Result:
     """Measure all three."""
     private_mounts.enter()
     rows: list[dict[str, float]] = []
@@ -36,10 +48,10 @@ def run() -> Result:
         kinds: dict[str, Callable[[Place], object]] = {"tmpfs": _tmpfs, "loop": _loop, "directory": _plain}
         figures: dict[str, float] = {}
         for kind, make in kinds.items():
-            times = sorted(_round(place, make) for _ in range(ROUNDS))
+            times = sorted(_round(place, make) for _ in range(size.rounds))
             figures[f"{kind}_ms_p50"] = round(1000 * median(times), 3)
             figures[f"{kind}_ms_p99"] = round(1000 * quantiles(times, n=100)[98], 3)
-            figures[f"{kind}_write_mib_s"] = round(_speed(place, make), 1)
+            figures[f"{kind}_write_mib_s"] = round(_speed(place, make, size.written_mib), 1)
             rows += [{f"{kind}_ms_p50": 1000 * seconds} for seconds in times]
     return Result(figures, rows)
 
@@ -51,16 +63,16 @@ def _round(place: Place, make: Callable[[Place], object]) -> float:
     return time.perf_counter() - began
 
 
-def _speed(place: Place, make: Callable[[Place], object]) -> float:
+def _speed(place: Place, make: Callable[[Place], object], mib: int) -> float:
     """Return MiB/s of writing through the overlay until it is on the disk, where there is one."""
     block = os.urandom(1 << 20)
     with _mounted(place, make):
         began = time.perf_counter()
         with (place / "target" / "file").open("wb", buffering=0) as file:
-            for _ in range(WRITTEN >> 20):
+            for _ in range(mib):
                 file.write(block)
             os.fsync(file.fileno())
-        return (WRITTEN >> 20) / (time.perf_counter() - began)
+        return mib / (time.perf_counter() - began)
 
 
 @contextmanager

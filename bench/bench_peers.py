@@ -1,11 +1,11 @@
 """One signed cache image by GKM and by containerd, which unpacks it for an image volume: pull, first mount, deletion.
 
-The image is Triton's cache 116 times (14,848 files, 1.09 GB), as `gkm cache build` packs it, signed by key; the
-registry is olareg on loopback. GKM verifies the signature, hashes every file, and publishes the entry only when it is
-durable. containerd verifies no signature and hashes no single file, and leaves the unpacked files in the page cache;
-`settled` is the time until they are durable. Both sides run by turns in one run, on a tmpfs and on a disk, each time on
-empty directories. A mount of containerd includes the start of ctr (`ctr_s`); one of GKM includes the files that are
-rewritten for the path of the mount. Needs root, containerd and ctr.
+At full size the image is Triton's cache 116 times (14,848 files, 1.09 GB), as `gkm cache build` packs it, signed by
+key; the registry is olareg on loopback. GKM verifies the signature, hashes every file, and publishes the entry only
+when it is durable. containerd verifies no signature and hashes no single file, and leaves the unpacked files in the
+page cache; `settled` is the time until they are durable. Both sides run by turns in one run, on a tmpfs and on a disk,
+each time on empty directories. A mount of containerd includes the start of ctr (`ctr_s`); one of GKM includes the files
+that are rewritten for the path of the mount. Needs root, containerd and ctr.
 """
 
 import os
@@ -28,8 +28,20 @@ from support.registry.olareg import Olareg
 from support.registry.push import Target
 from support.sigstore.key_signatures import SigningKey, sign_bundle
 
-RUNS = int(os.environ.get("RUNS", "5"))
 PLACES = {"tmpfs": Path("/dev/shm"), "disk": Path(tempfile.gettempdir())}
+
+
+@dataclass(frozen=True)
+class PeersSize:
+    """How many runs count, how many warm up, and how often the image has Triton's cache."""
+
+    runs: int
+    warm_ups: int
+    copies: int
+
+
+FULL = PeersSize(runs=5, warm_ups=1, copies=pull_images.COPIES)
+SMALLEST = PeersSize(runs=1, warm_ups=0, copies=1)
 
 
 @dataclass(frozen=True)
@@ -41,19 +53,19 @@ class Image:
     key: Path
 
 
-def run() -> Result:
-    """Measure both on both file systems; the first turn of each warms up and is not counted."""
+def run(size: PeersSize) -> Result:
+    """Measure both on both file systems."""
     private_mounts.enter()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-", dir=PLACES["tmpfs"])))
         host = stack.enter_context(Olareg.start(directory / "registry")).host
-        digest = pull_images.built(directory / "image", f"{host}/bench/cache")
+        digest = pull_images.built(directory / "image", f"{host}/bench/cache", size.copies)
         key = SigningKey()
         sign_bundle(Target(host, "bench/cache"), digest, key)
         (directory / "cosign.pub").write_bytes(key.public_pem)
         image = Image(host, digest, directory / "cosign.pub")
         roots = {name: _spread(stack, place) for name, place in PLACES.items()}
-        rows = [_turn(image, roots, number) for number in range(RUNS + 1)][1:]
+        rows = [_turn(image, roots, number) for number in range(1 - size.warm_ups, size.runs + 1)][size.warm_ups :]
     return Result.of(rows)
 
 
@@ -77,7 +89,7 @@ def _turn(image: Image, roots: Mapping[str, Path], number: int) -> dict[str, flo
         measured["cpu_ratio"] = measured["containerd_pull_cpu_s"] / measured["gkm_pull_cpu_s"]
         row |= {f"{name}_{figure}": value for figure, value in measured.items()}
         shown = ", ".join(f"{figure} {value:.3f}" for figure, value in measured.items())
-        sys.stderr.write(f"peers: {name}, {f'run {number} of {RUNS}' if number else 'to warm up'}: {shown}\n")
+        sys.stderr.write(f"peers: {name}, {f'run {number}' if number > 0 else 'to warm up'}: {shown}\n")
     return row
 
 

@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -19,13 +20,24 @@ from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle,
 from support.sigstore.keyless import Person, Service
 from support.sigstore.services import Sigstore
 
-RUNS = 5
-TIMES = 200
 KEY, PERSON = SigningKey(), Person()
 
 
-def run() -> Result:
-    """Measure; the first of the runs warms up (sigstore-python is loaded then) and is not counted."""
+@dataclass(frozen=True)
+class VerifySize:
+    """How many runs count, how many warm up (sigstore-python is loaded then), and verifications of an image in each."""
+
+    runs: int
+    warm_ups: int
+    times: int
+
+
+FULL = VerifySize(runs=5, warm_ups=1, times=200)
+SMALLEST = VerifySize(runs=1, warm_ups=0, times=2)
+
+
+def run(size: VerifySize) -> Result:
+    """Measure."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-")))
         olareg = stack.enter_context(Olareg.start(directory))
@@ -46,7 +58,9 @@ def run() -> Result:
             digest = target.image([(name.encode(), "application/vnd.oci.image.layer.v1.tar")])
             sign(target, digest)
             prepared[name] = Verifier(Verification(policies=[policy])), Reference.parse(f"{target}@{digest}")
-        return Result.of([_once(registry, prepared) for _ in range(RUNS + 1)][1:])
+        return Result.of(
+            [_once(registry, prepared, size.times) for _ in range(size.warm_ups + size.runs)][size.warm_ups :]
+        )
 
 
 def _bundle(sigstore: Sigstore, by: SigningKey | Person) -> Callable[[Target, str], object]:
@@ -57,12 +71,12 @@ def _legacy(sigstore: Sigstore, by: SigningKey | Person) -> Callable[[Target, st
     return lambda target, digest: push_legacy(target, digest, *Service(sigstore).legacy(payload_of(target, digest), by))
 
 
-def _once(registry: Registry, prepared: dict[str, tuple[Verifier, Reference]]) -> dict[str, float]:
+def _once(registry: Registry, prepared: dict[str, tuple[Verifier, Reference]], times: int) -> dict[str, float]:
     row: dict[str, float] = {}
     every: list[float] = []
     for name, (verifier, ref) in prepared.items():
         taken = []
-        for _ in range(TIMES):
+        for _ in range(times):
             begun = time.monotonic()
             verdict = verifier.verify(registry, ref, None)
             taken.append((time.monotonic() - begun) * 1000)

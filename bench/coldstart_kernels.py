@@ -6,6 +6,7 @@
     coldstart_kernels.py launch                  launch them on the GPU of this machine, and wait for each
     coldstart_kernels.py cuda:90:32              compile them for a GPU that is not there
 
+A number after these is how many of the kernels there are.
 $TRITON_CACHE_DIR is the cache. Moments are seconds of CLOCK_MONOTONIC, which all processes of the machine share. Triton
 launches without torch; memory comes from the CUDA driver itself. Where torch is installed, Triton imports it before its
 first launch: this program does so before the moment `imported`, as a program that uses torch.
@@ -185,7 +186,7 @@ def launched(cuda, kernel) -> None:
         raise RuntimeError(f"{kernel.function.__name__} computed {found} instead of {expected}")
 
 
-def main(what: str) -> None:
+def main(what: str, count: int = len(KERNELS)) -> None:
     """Print what happened."""
     if what in ("launch", "machine"):
         with contextlib.suppress(ImportError):
@@ -200,17 +201,17 @@ def main(what: str) -> None:
     moments = []
     if what == "launch":
         cuda = Cuda()
-        for kernel in KERNELS:
+        for kernel in KERNELS[:count]:
             launched(cuda, kernel)
             moments.append(time.monotonic())
     else:
         backend, arch, warp_size = what.split(":")
         target = GPUTarget(backend, int(arch) if backend == "cuda" else arch, int(warp_size))
-        for kernel in KERNELS:
+        for kernel in KERNELS[:count]:
             triton.compile(kernel.source(), target=target, options={"num_warps": kernel.warps})
             moments.append(time.monotonic())
     json.dump({"imported": imported, "moments": moments, "hits": hits}, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -5,9 +5,6 @@ import time
 from support.cluster.audit import Audit
 from support.domains.gkm import CONTROLLERS
 
-CALM_SECONDS = 5.0
-"""The controllers have finished when they send nothing for so long."""
-
 
 def count(audit: Audit) -> int:
     """Return the number of requests of the controllers so far, without watches and the leader's lease."""
@@ -17,18 +14,18 @@ def count(audit: Audit) -> int:
     )
 
 
-def until_calm(audit: Audit, longest_seconds: float) -> None:
-    """Wait until the controllers have finished.
+def until_calm(audit: Audit, calm_seconds: float, longest_seconds: float) -> None:
+    """Wait until the controllers have finished: they send nothing for `calm_seconds`.
 
     Raises:
         TimeoutError: they still send requests after `longest_seconds`.
     """
     seen, since = count(audit), time.monotonic()
     deadline = since + longest_seconds
-    while time.monotonic() - since < CALM_SECONDS:
+    while time.monotonic() - since < calm_seconds:
         if time.monotonic() > deadline:
             raise TimeoutError(f"the controllers still send requests after {longest_seconds:g} s")
-        time.sleep(1.0)
+        time.sleep(min(1.0, calm_seconds / 2))
         if (now := count(audit)) > seen:
             since = time.monotonic()
         seen = now

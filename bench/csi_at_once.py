@@ -1,10 +1,11 @@
-"""64 calls at once, for volumes of their own and for one and the same: how many succeed, how late, and with which code.
+"""Calls at once, for volumes of their own and for one and the same: how many succeed, how late, and with which code.
 
 Kubelet never sends this many; a node that reboots with all its pods comes closest. A refused call is repeated at
 once, while kubelet would wait, so refusals are many and the rate is that of the driver.
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from queue import SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -15,25 +16,31 @@ from csi_node import Node
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-AT_ONCE = 64
-CALLS = 2000
 ALLOWED = frozenset({"OK", "ABORTED", "RESOURCE_EXHAUSTED"})
 
 Ended = tuple[int, float, str]
 """Which lane, how many seconds the call took, and its code."""
 
 
-def different_volumes(node: Node) -> dict[str, float]:
+@dataclass(frozen=True)
+class CallsAtOnce:
+    """How many calls are on their way at any time, and how many in all."""
+
+    lanes: int
+    calls: int
+
+
+def different_volumes(node: Node, size: CallsAtOnce) -> dict[str, float]:
     """Every lane publishes and unpublishes a volume of its own."""
-    return _measured(node, "at_once", [node.standing({"cacheName": "llama"}) for _ in range(AT_ONCE)])
+    return _measured(node, "at_once", [node.standing({"cacheName": "llama"}) for _ in range(size.lanes)], size.calls)
 
 
-def shared_volume(node: Node) -> dict[str, float]:
+def shared_volume(node: Node, size: CallsAtOnce) -> dict[str, float]:
     """All publish and unpublish the same volume."""
-    return _measured(node, "one_volume", [node.standing({"cacheName": "llama"})] * AT_ONCE)
+    return _measured(node, "one_volume", [node.standing({"cacheName": "llama"})] * size.lanes, size.calls)
 
 
-def _measured(node: Node, what: str, lanes: list[Volume]) -> dict[str, float]:
+def _measured(node: Node, what: str, lanes: list[Volume], calls: int) -> dict[str, float]:
     caller = node.ours.caller
     answers: Counter[str] = Counter()
     seconds: list[float] = []
@@ -42,12 +49,12 @@ def _measured(node: Node, what: str, lanes: list[Volume]) -> dict[str, float]:
     began = perf_counter()
     for lane, volume in enumerate(lanes):
         _start_call(caller, volume, lane, ended, mounted=False)
-    for number in range(CALLS):
+    for number in range(calls):
         lane, took, code = ended.get(timeout=SECONDS)
         answers[code] += 1
         seconds.append(took)
         mounted[lane] ^= code == "OK"
-        if number < CALLS - len(lanes):
+        if number < calls - len(lanes):
             _start_call(caller, lanes[lane], lane, ended, mounted=mounted[lane])
     elapsed = perf_counter() - began
     for volume in lanes:
@@ -55,7 +62,7 @@ def _measured(node: Node, what: str, lanes: list[Volume]) -> dict[str, float]:
     assert answers.keys() <= ALLOWED, f"{what}: {answers}"
     counts = {f"{what}_{code.lower()}": float(answers[code]) for code in sorted(ALLOWED)}
     return {
-        f"{what}_rate_per_s": CALLS / elapsed,
+        f"{what}_rate_per_s": calls / elapsed,
         f"{what}_ok_per_s": answers["OK"] / elapsed,
         f"{what}_p50_ms": 1000 * percentile(seconds, 50),
         f"{what}_p99_ms": 1000 * percentile(seconds, 99),

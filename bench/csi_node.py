@@ -20,7 +20,6 @@ from support.csi.nodes import NODE, NodeFiles, node_files
 from support.host.processes import Process
 from support.peers import build as peers
 
-KERNELS = 2000
 _TARGETS = 64
 _TICKS = os.sysconf("SC_CLK_TCK")
 _numbers = count()
@@ -67,14 +66,14 @@ class Node:
 
 
 @contextmanager
-def node() -> Iterator[Node]:
-    """Start both drivers on a new node."""
+def node(kernels: int) -> Iterator[Node]:
+    """Start both drivers on a new node, with a cache of so many kernels."""
     with node_files() as files, ExitStack() as stack:
         syscalls.mount("tmpfs", str(files.layout.run), "tmpfs", 0, "")
         stack.callback(syscalls.umount2, str(files.layout.run), syscalls.MNT_DETACH)
         files.layout.make_directories()
         files.ready("llama", {"kernel/one.cubin": "x" * 1000})
-        files.ready("many", _kernels(KERNELS))
+        files.ready("many", _kernels(kernels))
         where: list[str | Path] = [
             "--state",
             files.layout.state,

@@ -29,8 +29,7 @@ class Watcher:
     @classmethod
     def start(cls, place: FleetCluster, how: str, stack: ExitStack, row: Row) -> "Watcher":
         """Start it and wait until it has the fleet; return the figures of the start."""
-        log, output = place.directory / f"{how}.log", place.directory / f"{how}.json"
-        log.write_text("")
+        log, output, synced = (place.directory / f"{how}.{kind}" for kind in ("log", "json", "synced"))
         words: list[str | Path] = [
             sys.executable,
             _WATCHER,
@@ -40,9 +39,9 @@ class Watcher:
             place.directory / "digests.json",
         ]
         began = time.monotonic()
-        process = Process.start(how, [*words, output], log)
+        process = Process.start(how, [*words, output, synced], log)
         stack.callback(process.stop)
-        process.ready(lambda: "synced" in log.read_text(), "it is synced", LONGEST_SECONDS)
+        process.ready(synced.exists, "it is synced", LONGEST_SECONDS)
         row |= started(how, process.pid, time.monotonic() - began)
         return cls(process, output)
 

@@ -19,9 +19,9 @@ from support.cluster.control_plane import ControlPlane, Options
 from support.cluster.gkm_objects import namespace
 from support.operator.deployment import Shelf, cache, deployed, manifests, shelf
 
-NAMESPACE = "fleet"
+NAMESPACE, SYSTEM = "fleet", "gkm-system"
 CACHES = 20
-CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
+CONTROLLERS = f"system:serviceaccount:{SYSTEM}:gkm-controllers"
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,27 @@
-"""What a process costs, by /proc, and the controllers as a process: started as they are deployed, two if wished."""
+"""What a process costs, by /proc, and the controllers as a process: started as they are deployed, two if wished.
+
+/readyz answers whether a replica has listed everything, and the Lease names the leader.
+"""
 
 import os
+import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_place import FleetCluster
+from fleet_place import SYSTEM, FleetCluster
+from gkm.kube.client import HttpApi
+from gkm.kube.leases import LEASES
+from support.host import listening, pages
 from support.host.processes import Process
-from support.operator.deployment import operator_command
 
 LONGEST_SECONDS = 300.0
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SYNCED, _LEADS = '"event": "synced"', '"event": "leads"'
+LEASE = "gkm-controllers"
+LOOK_SECONDS = 0.2
+"""Between two looks at /readyz: the process that answers is the one that is measured."""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -34,10 +43,11 @@ class Controllers:
     name: str
     process: Process
     began: float
+    api: HttpApi
 
     @classmethod
-    def start(cls, place: FleetCluster, name: str, stack: ExitStack) -> "Controllers":
-        """Start it and wait until it is synced; the stack ends it."""
+    def start(cls, place: FleetCluster, name: str, main: Sequence[str], stack: ExitStack) -> "Controllers":
+        """Start `main` and wait until it is synced; the stack ends it."""
         words = (
             f"--config={place.directory / 'config.yaml'}",
             "--health=127.0.0.1:0",
@@ -46,10 +56,11 @@ class Controllers:
         )
         log = place.directory / f"controllers-{name}-{time.monotonic_ns()}.log"
         began = time.monotonic()
-        process = Process.start("gkm-operator controllers", operator_command("controllers", *words), log)
+        process = Process.start("gkm-operator controllers", [sys.executable, *main, "controllers", *words], log)
         stack.callback(process.stop)
-        process.ready(lambda: _SYNCED in log.read_text(encoding="utf-8"), "it is synced", LONGEST_SECONDS)
-        return cls(name, process, began)
+        health = listening.address(process)
+        process.ready(lambda: pages.is_ready(health), "it is synced", LONGEST_SECONDS, every=LOOK_SECONDS)
+        return cls(name, process, began, place.api)
 
     @property
     def pid(self) -> int:
@@ -57,6 +68,6 @@ class Controllers:
         return self.process.pid
 
     @property
-    def has_led(self) -> bool:
-        """Return whether it leads, or did."""
-        return _LEADS in self.process.log.read_text(encoding="utf-8")
+    def leads(self) -> bool:
+        """Return whether the Lease names it."""
+        return self.api.get(LEASES, LEASE, SYSTEM).spec.holder_identity == self.name

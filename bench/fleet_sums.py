@@ -1,8 +1,8 @@
 """The result of a watcher; standard library only, so that its memory is that of the measured code."""
 
-import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 Digests = dict[str, str]
 """The digest of every cache."""
@@ -10,8 +10,12 @@ Digests = dict[str, str]
 
 @dataclass
 class WatchResult:
-    """`sums` are total, ready and failed nodes by cache; `seen` is the time of each resourceVersion."""
+    """`sums` are total, ready and failed nodes by cache; `seen` is the time of each resourceVersion.
 
+    `listed` is a file that appears at the end of the first list.
+    """
+
+    listed: Path
     sums: dict[str, list[int]] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
 
@@ -21,5 +25,4 @@ class WatchResult:
 
     def synced(self) -> None:
         """Record the end of the first list."""
-        sys.stdout.write("synced\n")
-        sys.stdout.flush()
+        self.listed.touch()

@@ -1,8 +1,8 @@
 """A measured process that watches the fleet and sums it up: `python fleet_watcher.py thin|official …`.
 
 thin: the product's own reflector, types and sums, and nothing else of the operator. official: the smallest loop with
-the official client that does the same. Both print `synced` on standard output, and on SIGTERM write their result:
-the sums, and the time (monotonic nanoseconds) of each resourceVersion.
+the official client that does the same. Both make the file of the last argument when they have listed everything, and on
+SIGTERM write their result: the sums, and the time (monotonic nanoseconds) of each resourceVersion.
 """
 
 import json
@@ -55,13 +55,13 @@ def official(kubeconfig: str, namespace: str, digests: Digests, answer: WatchRes
 
 def main() -> int:
     """Run until SIGTERM."""
-    how, kubeconfig, namespace, digests, output = sys.argv[1:]
+    how, kubeconfig, namespace, digests, output, listed = sys.argv[1:]
 
     def end(*_: object) -> None:
         raise Ended
 
     signal.signal(signal.SIGTERM, end)
-    answer = WatchResult()
+    answer = WatchResult(Path(listed))
     watch = {"thin": thin, "official": official}[how]
     with suppress(Ended):
         watch(kubeconfig, namespace, json.loads(Path(digests).read_text()), answer)

@@ -19,16 +19,16 @@ from gkm.templates.rendering.process import RenderingProcess
 from groups_load import OBJECTS, task_group
 from support.templates import hostile_process
 
-WARM_UP, TIMES = 20, 1_000
+WARM_UP = 20
 HOSTILE_SECONDS = 600.0
 
 
-def render_milliseconds() -> list[float]:
-    """Return how long the objects of each of many groups took, from the templates to what is created."""
+def render_milliseconds(times: int) -> list[float]:
+    """Return how long the objects of each of so many groups took, from the templates to what is created."""
     templates = [PoolTemplate(f"bench-{number}", value) for number, value in enumerate(OBJECTS)]
     renderer, settings, took = RenderingProcess(), TaskGroups(), []
     try:
-        for number in range(WARM_UP + TIMES):
+        for number in range(WARM_UP + times):
             group = _typed(number)
             began = time.perf_counter()
             objects = planned_objects(group, templates, settings, renderer)
@@ -40,13 +40,13 @@ def render_milliseconds() -> list[float]:
     return took[WARM_UP:]
 
 
-def hostile() -> dict[str, float]:
-    """Return the longest time and the largest memory of a hostile template.
+def hostile(count: int) -> dict[str, float]:
+    """Return the longest time and the largest memory of the first `count` hostile templates.
 
     Raises:
         RuntimeError: one was rendered.
     """
-    words = [sys.executable, str(Path(hostile_process.__file__))]
+    words = [sys.executable, str(Path(hostile_process.__file__)), "--first", str(count)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, timeout=HOSTILE_SECONDS)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     if rendered := [each["name"] for each in found if each["outcome"] == "rendered"]:

@@ -21,13 +21,12 @@ from support.fakes import nvml_library
 from support.product_images import build
 from support.sigstore.cosign import Cosign
 
-RUNS = 3
 CRDS = build.ROOT / "crds"
 NAME, NAMESPACE = "llama", "default"
 
 
-def run() -> Result:
-    """Measure after a warm-up; each figure counts from the start of `helm install`.
+def measured(runs: int, warm_ups: int) -> Result:
+    """Measure; each figure counts from the start of `helm install`.
 
     Raises:
         Missing: this machine cannot run a node, or not build the images.
@@ -38,8 +37,8 @@ def run() -> Result:
             deployed.pods.equip([nvml_library.H100])
             deployed.fleet.kubectl("label", "node", deployed.fleet.cluster.node_name, GPU_NODE_LABEL)
             image = str(deployed.fleet.image(NAME))
-            rows = [_installed(deployed, image) for _ in range(RUNS + 1)]
-    return Result.of(rows[1:])
+            rows = [_installed(deployed, image) for _ in range(warm_ups + runs)]
+    return Result.of(rows[warm_ups:])
 
 
 def _installed(deployed: Deployed, image: str) -> dict[str, float]:

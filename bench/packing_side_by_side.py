@@ -2,10 +2,9 @@
 
 Every plan of ours is checked by the checker of the tests, and compared with every peer's in the order of each policy.
 Peers are Python as we are, and make up the domains from the nodes each time (5 to 20 ms for 100,000 GPUs); the planner
-has its inventory made before, as a controller has. HiGHS and CP-SAT are given SOLVER_SECONDS for each part of the cost.
+has its inventory made before, as a controller has. HiGHS and CP-SAT are given a time limit for each part of the cost.
 """
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,10 +18,16 @@ from packing_solvers import SOLVERS, shown
 from support.packing.brute import priced
 from support.packing.checker import problems
 from support.packing.costs import Cost
-from support.packing.inventories import RUNS, Run, inventory
+from support.packing.inventories import Run, inventory
 
-TIMES = int(os.environ.get("RUNS", "5"))
-SOLVER_SECONDS = float(os.environ.get("SOLVER_SECONDS", "10"))
+
+@dataclass(frozen=True)
+class CasesSize:
+    """The cases, how often each is planned for the median time, and the limit of solvers for a part of the cost."""
+
+    runs: Sequence[Run]
+    times: int
+    solver_seconds: float
 
 
 @dataclass
@@ -54,6 +59,7 @@ class SideBySide:
         return {
             "cases": float(len(self.rows)),
             "largest_gap": float(max(self.gaps)),
+            "optimal_percent": 100 * self.gaps.count(0) / len(self.gaps),
             **{f"{verdict}_than_peers": float(counts[verdict]) for verdict in ("better", "worse")},
             "equal_to_peers": float(counts["equal"]),
         }
@@ -65,21 +71,21 @@ class SideBySide:
             self.failures.append(f"{case}: {peer} is cheaper")
 
 
-def measured(runs: Sequence[Run] = RUNS) -> SideBySide:
+def measured(size: CasesSize) -> SideBySide:
     """Run every case."""
     seen = SideBySide()
-    inventories = {name: inventory(name) for name in dict.fromkeys(run.inventory for run in runs)}
-    for run in runs:
-        seen.rows.append(_case(seen, run, inventories[run.inventory]))
+    inventories = {name: inventory(name) for name in dict.fromkeys(run.inventory for run in size.runs)}
+    for run in size.runs:
+        seen.rows.append(_case(size, seen, run, inventories[run.inventory]))
     return seen
 
 
-def _case(seen: SideBySide, run: Run, nodes: Sequence[Node]) -> dict[str, Cell]:
-    ours = {policy: _ours(seen, run, nodes, policy) for policy in Policy}
+def _case(size: CasesSize, seen: SideBySide, run: Run, nodes: Sequence[Node]) -> dict[str, Cell]:
+    ours = {policy: _ours(size, seen, run, nodes, policy) for policy in Policy}
     row: dict[str, Cell] = {"case": run.inventory, "KxG": f"{run.groups}x{run.group_gpus}"}
     row["bound"] = "/".join(str(answer.metrics.lower_bound) if answer else "-" for answer, _ in ours.values())
     for name, rule in RULES.items():
-        peer, valid = effect_of_rule(nodes, run.request(), rule, TIMES)
+        peer, valid = effect_of_rule(nodes, run.request(), rule, size.times)
         row[name] = str(peer)
         for policy, (_, placed) in ours.items():
             seen.count(name, _verdict(placed, peer.cost, policy) if valid else "no plan", f"{run} in policy {policy}")
@@ -87,7 +93,7 @@ def _case(seen: SideBySide, run: Run, nodes: Sequence[Node]) -> dict[str, Cell]:
         row[f"ours, {policy}"] = str(placed) if placed else "refused"
     for name, solve in SOLVERS.items():
         for policy, (_, placed) in ours.items():
-            found = solve(nodes, run.request(policy), SOLVER_SECONDS)
+            found = solve(nodes, run.request(policy), size.solver_seconds)
             row[f"{name}, {policy}"] = shown(found, run.request())
             verdict = "no plan" if found.solved.cost is None else _verdict(placed, found.solved.cost, policy)
             seen.count(name, verdict, f"{run} in policy {policy}")
@@ -96,10 +102,12 @@ def _case(seen: SideBySide, run: Run, nodes: Sequence[Node]) -> dict[str, Cell]:
     return row
 
 
-def _ours(seen: SideBySide, run: Run, nodes: Sequence[Node], policy: Policy) -> tuple[Plan | None, PlanEffect | None]:
+def _ours(
+    size: CasesSize, seen: SideBySide, run: Run, nodes: Sequence[Node], policy: Policy
+) -> tuple[Plan | None, PlanEffect | None]:
     """Return our plan for a policy, and its effect."""
     request, made = run.request(policy), Inventory.from_nodes(nodes)
-    answer, milliseconds = timed(lambda: plan(made, request, "bench"), TIMES)
+    answer, milliseconds = timed(lambda: plan(made, request, "bench"), size.times)
     if isinstance(answer, Refusal):
         seen.failures.append(f"{run} in policy {policy}: refused, {answer.message}")
         return None, None

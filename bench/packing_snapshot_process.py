@@ -1,8 +1,8 @@
 """A process that plans one run on the lists of a cluster, as `gkm plan` does, and prints the time of each part.
 
-Arguments: files with what kubectl prints of nodes and of pods. Out: JSON with milliseconds of wall and of CPU time by
-part, and the peak of the process's memory. Twice: from the text, and once more from the objects that came of it, which
-is where a controller that watches begins.
+Arguments: files with what kubectl prints of nodes and of pods, and the groups of the run. Out: JSON with milliseconds
+of wall and of CPU time by part, and the peak of the process's memory. Twice: from the text, and once more from the
+objects that came of it, which is where a controller that watches begins.
 """
 
 import json
@@ -23,7 +23,7 @@ from gkm.topology.list_parts import BLOCK_BYTES
 from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import usage
 
-RUN = Request(gpus=1024 * 16, pod_gpus=4, group_gpus=16, spares=1)
+POD_GPUS, GROUP_GPUS = 4, 16
 FLAVOR = "NVIDIA-H100-80GB-HBM3"
 
 
@@ -50,6 +50,7 @@ def main() -> None:
         nodes = lists.parse_nodes(_blocks(Path(sys.argv[1])))
     with clock.part("read_pods"):
         pods = lists.parse_pods(_blocks(Path(sys.argv[2])))
+    request = Request(int(sys.argv[3]) * GROUP_GPUS, POD_GPUS, GROUP_GPUS, spares=1)
     planned = ""
     for prefix in ("", "again_"):
         with clock.part(f"{prefix}usage"):
@@ -61,7 +62,7 @@ def main() -> None:
         with clock.part(f"{prefix}inventory"):
             inventory = Inventory.from_nodes(usable.nodes)
         with clock.part(f"{prefix}plan"):
-            answer = plan(inventory, RUN, usable.version)
+            answer = plan(inventory, request, usable.version)
         assert isinstance(answer, Plan), answer
         planned = answer.hash
     figures = {"wall": clock.wall, "cpu": clock.cpu, "peak_rss_mib": _peak_rss_mib()}

@@ -4,84 +4,91 @@ One pool without domains rejects 0.5 % at a load of 0.80 and 5.2 % at 0.95 (the 
 holds for any holding times): the rest is the loss by domains. M2's rules reject 27 % at 0.80.
 
 `rejected_percent` are GPU-hours rejected of those offered; `domains_a_run` of the runs that were placed; `cpu_ms` is
-that of one decision. All ways get the same runs. Also by itself: `PYTHONPATH=tests python bench/packing_stream.py`,
-which writes build/bench/packing_stream.json as well.
+that of one decision. All ways get the same runs.
 """
 
 import heapq
-import json
-import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from statistics import mean, quantiles
 
-from figures import Result
 from gkm.packing.inventory import Inventory
+from gkm.packing.values import Policy
+from packing_report import Cell, Table
 from packing_stream_runs import NODES_A_DOMAIN, Arrival, arrivals, empty_cluster
 from packing_stream_ways import WAYS, Way, holds
-from run import OUTPUT, machine
-
-LOADS = tuple(float(load) for load in os.environ.get("LOADS", "0.80,0.80,0.80,0.95").split(","))
-"""One run of the bench for each, with a seed of its own."""
-COUNT = int(os.environ.get("COUNT", "5000"))
-WARM_UP = COUNT // 4
 
 Row = dict[str, float]
 FIGURES = ("rejected_percent", "domains_a_run", "cpu_ms_mean", "cpu_ms_p99")
 
 
-class Streams(Result):
-    """Means over the runs of each load, one line a way."""
+@dataclass(frozen=True)
+class StreamSize:
+    """The load of each stream, which has a seed of its own, and its runs; before these, a quarter fills the cluster."""
 
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, float]]) -> "Streams":
-        loads = sorted({row["load"] for row in rows})
-        named = {
-            f"load_{load:.2f}_{name}": round(mean(row[name] for row in rows if row["load"] == load), 3)
-            for load in loads
-            for name in rows[0]
-            if name not in ("load", "seed")
+    loads: Sequence[float]
+    count: int
+
+
+@dataclass
+class Streams:
+    """The effect of each way on each stream."""
+
+    streams: list[Row] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def loads(self) -> list[float]:
+        """Return the loads, each once."""
+        return sorted({stream["load"] for stream in self.streams})
+
+    def tables(self) -> list[Table]:
+        """Return a row for each load and way: means, and what each stream rejected."""
+        return [Table("stream", [self._row(load, way) for load in self.loads for way in WAYS])]
+
+    def figures(self) -> dict[str, float]:
+        """Return the means; `online_rejected_percent` is that of the planner at the lowest load."""
+        means = {
+            f"load_{load:.2f}_{way}_{name}": self._mean(load, way, name)
+            for load in self.loads
+            for way in WAYS
+            for name in FIGURES
         }
-        return cls(named, rows)
+        planner = f"load_{self.loads[0]:.2f}_{Policy.FEWEST_DOMAINS}"
+        return {"online_rejected_percent": means[f"{planner}_rejected_percent"], **means}
 
-    def table(self) -> str:
-        lines = [f"{'load':<6}{'way':<16}" + "".join(f"{name:>18}" for name in FIGURES) + "   rejected by seed"]
-        for load in sorted({row["load"] for row in self.rows}):
-            for way in WAYS:
-                values = "".join(f"{self.figures[f'load_{load:.2f}_{way}_{name}']:>18.3f}" for name in FIGURES)
-                seen = [f"{row[f'{way}_{FIGURES[0]}']:.2f}" for row in self.rows if row["load"] == load]
-                lines.append(f"{load:<6.2f}{way:<16}{values}   {' '.join(seen)}")
-        return "\n".join(lines)
+    def _row(self, load: float, way: str) -> dict[str, Cell]:
+        rejected = [stream[f"{way}_rejected_percent"] for stream in self.streams if stream["load"] == load]
+        means = {name: self._mean(load, way, name) for name in FIGURES}
+        return {
+            "load": f"{load:.2f}",
+            "way": way,
+            **means,
+            "rejected by seed": " ".join(f"{each:.2f}" for each in rejected),
+        }
 
-
-def run() -> Streams:
-    """Measure: one stream for each of LOADS, every way on each."""
-    return Streams.of([_stream(seed, load) for seed, load in enumerate(LOADS, 1)])
-
-
-def measured() -> list[dict[str, float | str]]:
-    """Measure, and return a row for each load and way."""
-    found = run().figures
-    rows: list[dict[str, float | str]] = []
-    for load in sorted(set(LOADS)):
-        for way in WAYS:
-            rows.append({"load": load, "way": way})
-            rows[-1].update({name: found[f"load_{load:.2f}_{way}_{name}"] for name in FIGURES})
-    return rows
+    def _mean(self, load: float, way: str, name: str) -> float:
+        return round(mean(stream[f"{way}_{name}"] for stream in self.streams if stream["load"] == load), 3)
 
 
-def _stream(seed: int, load: float) -> Row:
-    runs = arrivals(seed, load, WARM_UP, COUNT)
+def measured(size: StreamSize) -> Streams:
+    """Run every way on each stream."""
+    return Streams([_stream(seed, load, size.count) for seed, load in enumerate(size.loads, 1)])
+
+
+def _stream(seed: int, load: float, count: int) -> Row:
+    warm_up = count // 4
+    runs = arrivals(seed, load, warm_up, count)
     row: Row = {"load": load, "seed": float(seed)}
     for name, way in WAYS.items():
-        row |= {f"{name}_{figure}": value for figure, value in _effect(name, way, runs).items()}
+        row |= {f"{name}_{figure}": value for figure, value in _effect(name, way, runs, warm_up).items()}
         sys.stderr.write(f"stream: load {load}, seed {seed}, {name}: {row[f'{name}_{FIGURES[0]}']:.2f} % rejected\n")
     return row
 
 
-def _effect(name: str, way: Way, runs: Sequence[Arrival]) -> Row:
+def _effect(name: str, way: Way, runs: Sequence[Arrival], warm_up: int) -> Row:
     inventory = empty_cluster()
     ends: list[tuple[float, int, Sequence[int]]] = []
     offered = rejected = 0.0
@@ -99,7 +106,7 @@ def _effect(name: str, way: Way, runs: Sequence[Arrival]) -> Row:
             assert name == "one-pool" or holds(inventory, arrival, taken), f"{name} placed what does not hold"
             inventory = _with(inventory, taken, free=False)
             heapq.heappush(ends, (arrival.at + arrival.holding, number, taken))
-        if number >= WARM_UP:
+        if number >= warm_up:
             seconds.append(spent)
             offered += arrival.gpu_hours
             rejected += 0 if taken is not None else arrival.gpu_hours
@@ -119,16 +126,3 @@ def _with(inventory: Inventory, numbers: Sequence[int], *, free: bool) -> Invent
         gpus[number] = nodes[number].total if free else 0
         nodes[number] = replace(nodes[number], free=int(gpus[number]))
     return replace(inventory, nodes=tuple(nodes), free=gpus)
-
-
-def main() -> None:
-    """Measure, print the table and write the figures as JSON, as bench/run.py does."""
-    result = run()
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    document = {"machine": machine(), "figures": result.figures, "rows": result.rows}
-    (OUTPUT / "packing_stream.json").write_text(json.dumps(document, indent=1) + "\n")
-    print(result.table())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,10 @@
-"""The time to plan one run on 100,000 GPUs: p50 and p99 of every case, policy and kind of request.
+"""The time to plan one run, at full size on 100,000 GPUs: p50 and p99 of every case, policy and kind of request.
 
 Kinds: plain; with a spare a group; with a short last group; with both; and paid by two scopes, each with half of the
 domains and a ceiling that binds. The inventory is made before, as a controller has it; its construction
 is timed apart. Wall time and CPU time are of the same calls, and Python's garbage collector runs as usual.
 """
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,21 +17,31 @@ from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Node, Plan, Policy, Request
 from packing_report import Cell, Table
 from support.packing.checker import problems
-from support.packing.inventories import RUNS, Run, inventory
+from support.packing.inventories import Run, inventory
 
-SAMPLES = int(os.environ.get("SAMPLES", "100"))
-SLOW_MS = 100.0
-"""The bound for p99 of every kind without scopes, in CPU time: on a busy machine, wall time includes other load."""
 _EAST, _WEST = "east", "west"
 PLAIN = {"plain": (0, 0), "spares": (1, 0), "short": (0, 1), "spares, short": (1, 1)}
 """Spares a group, and pods that the last group lacks."""
 SCOPES = "two scopes"
 
 
+@dataclass(frozen=True)
+class TimesSize:
+    """The cases, the calls of each, and the bound for p99 of every kind without scopes.
+
+    It is one of CPU time: on a busy machine, wall time includes other load.
+    """
+
+    runs: Sequence[Run]
+    samples: int
+    slow_ms: float
+
+
 @dataclass
 class Times:
     """A row for each case and kind of request, with the policies side by side, and failures."""
 
+    size: TimesSize
     rows: list[dict[str, Cell]] = field(default_factory=list)
     making: list[dict[str, Cell]] = field(default_factory=list)
     worst: dict[str, float] = field(default_factory=dict)
@@ -41,7 +50,7 @@ class Times:
     def tables(self) -> list[Table]:
         """Return the times."""
         return [
-            Table(f"one run on 100,000 GPUs: ms of plan(), p50/p99 (CPU p50/p99) of {SAMPLES} calls", self.rows),
+            Table(f"one run: ms of plan(), p50/p99 (CPU p50/p99) of {self.size.samples} calls", self.rows),
             Table("ms of Inventory.from_nodes, in whatever order nodes come", self.making),
         ]
 
@@ -54,19 +63,18 @@ class Times:
         self.worst[name] = max(self.worst.get(name, 0.0), value)
 
 
-def measured(runs: Sequence[Run] = RUNS, samples: int = SAMPLES) -> Times:
-    """Time every case of 100,000 GPUs."""
-    seen = Times()
-    large = [run for run in runs if run.inventory.endswith("_100k")]
-    for name in dict.fromkeys(run.inventory for run in large):
+def measured(size: TimesSize) -> Times:
+    """Time every case."""
+    seen = Times(size)
+    for name in dict.fromkeys(run.inventory for run in size.runs):
         nodes = inventory(name)
-        seen.making.append(_making(nodes, name, samples))
+        seen.making.append(_making(nodes, name, size.samples))
         for scoped, tree in ((False, nodes), (True, _in_scopes(nodes))):
             made = Inventory.from_nodes(tree)
-            for run in large:
+            for run in size.runs:
                 if run.inventory == name:
-                    seen.rows += [_row(seen, run, made, kind, samples) for kind in _kinds(scoped=scoped)]
-    seen.rows.sort(key=lambda row: [f"{run}" for run in large].index(str(row["case"])))
+                    seen.rows += [_row(seen, run, made, kind) for kind in _kinds(scoped=scoped)]
+    seen.rows.sort(key=lambda row: [f"{run}" for run in size.runs].index(str(row["case"])))
     return seen
 
 
@@ -74,7 +82,7 @@ def _kinds(*, scoped: bool) -> Iterator[str]:
     yield from (SCOPES,) if scoped else PLAIN
 
 
-def _row(seen: Times, run: Run, made: Inventory, kind: str, samples: int) -> dict[str, Cell]:
+def _row(seen: Times, run: Run, made: Inventory, kind: str) -> dict[str, Cell]:
     row: dict[str, Cell] = {"case": f"{run}", "kind": kind}
     for policy in Policy:
         request = _request(run, policy, kind)
@@ -89,15 +97,15 @@ def _row(seen: Times, run: Run, made: Inventory, kind: str, samples: int) -> dic
             seen.failures.append(f"{run}, {kind}, {policy}: refused, {answer.message}")
             continue
         seen.failures += [f"{run}, {kind}, {policy}: {wrong}" for wrong in problems(made.nodes, request, answer)]
-        wall, used = _samples(made, request, samples)
+        wall, used = _samples(made, request, seen.size.samples)
         slowest, most = percentile(wall, 99), percentile(used, 99)
         row[f"{policy}"] = f"{median(wall):.1f}/{slowest:.1f} ({median(used):.1f}/{most:.1f})"
-        name = "scopes" if kind == SCOPES else "one_run"
+        name = "scopes" if kind == SCOPES else "plan"
         seen.note(f"{name}_p50_ms", median(wall))
         seen.note(f"{name}_p99_ms", slowest)
         seen.note(f"{name}_cpu_p99_ms", most)
-        if kind != SCOPES and most > SLOW_MS:
-            seen.failures.append(f"{run}, {kind}, {policy}: p99 is {most:.1f} ms of CPU time, above {SLOW_MS:.0f}")
+        if kind != SCOPES and most > (slow := seen.size.slow_ms):
+            seen.failures.append(f"{run}, {kind}, {policy}: p99 is {most:.1f} ms of CPU time, above {slow:.0f}")
     return row
 
 

@@ -10,6 +10,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gkm.api.config import Registries, RegistryHost
@@ -21,8 +22,8 @@ from isal import igzip
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "triton" / "triton-3.9-caches.tar.xz"
 COPIES = 116
+"""How often the images of full size have Triton's cache: over 14,000 files and over 1 GB."""
 RANDOM_FILES = 64
-RANDOM_FILE_BYTES = 16 << 20
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 TITLE = "org.opencontainers.image.title"
 
@@ -37,21 +38,22 @@ class Image:
     files: int
 
 
-def push(host: str, directory: Path) -> list[Image]:
-    """Make and push both images to `host`/bench."""
+def push(host: str, directory: Path, copies: int, random_bytes: int) -> list[Image]:
+    """Make and push both images to `host`/bench: Triton's cache so often, and so many bytes that do not compress."""
+    triton, noise = partial(_triton, copies=copies), partial(_random, file_bytes=random_bytes // RANDOM_FILES)
     return [
-        _push(host, "triton", _packed(directory / "triton.tar.gz", _triton)),
-        _push(host, "random", _packed(directory / "random.tar.gz", _random)),
+        _push(host, "triton", _packed(directory / "triton.tar.gz", triton)),
+        _push(host, "random", _packed(directory / "random.tar.gz", noise)),
     ]
 
 
-def built(work: Path, name: str) -> str:
+def built(work: Path, name: str, copies: int) -> str:
     """Push the Triton image as `gkm cache build` makes it from a directory, as `name`:1; return its digest."""
     one, many = work / "one", work / "many"
     with tarfile.open(DATA) as archive:
         archive.extractall(one, filter="data")
     for entry in {path.parent for path in one.rglob("__grp__*")}:
-        for copy in range(COPIES):
+        for copy in range(copies):
             shutil.copytree(entry, many / f"{copy:03d}{entry.name}", dirs_exist_ok=True)
     words = ["cache", "build", str(many), "--image", f"{name}:1", "--push", "--plain-http", "-o", "json"]
     done = subprocess.run([sys.executable, "-m", "gkm_cli.main", *words], capture_output=True, text=True, check=True)
@@ -66,23 +68,23 @@ def _packed(path: Path, fill: Callable[[tarfile.TarFile], tuple[int, int]]) -> t
     return path, files, size
 
 
-def _triton(archive: tarfile.TarFile) -> tuple[int, int]:
+def _triton(archive: tarfile.TarFile, copies: int) -> tuple[int, int]:
     count = size = 0
     with tarfile.open(DATA) as source:
         members = [(member, source.extractfile(member)) for member in source.getmembers() if member.isfile()]
         contents = [(member.name.split("/", 1)[1], file.read()) for member, file in members if file]
-    for copy in range(COPIES):
+    for copy in range(copies):
         for name, data in contents:
             _add(archive, f"{copy:03d}{name}", data)
             count, size = count + 1, size + len(data)
     return count, size
 
 
-def _random(archive: tarfile.TarFile) -> tuple[int, int]:
+def _random(archive: tarfile.TarFile, file_bytes: int) -> tuple[int, int]:
     source = random.Random(7)
     for number in range(RANDOM_FILES):
-        _add(archive, f"{number:03d}/blob", source.randbytes(RANDOM_FILE_BYTES))
-    return RANDOM_FILES, RANDOM_FILES * RANDOM_FILE_BYTES
+        _add(archive, f"{number:03d}/blob", source.randbytes(file_bytes))
+    return RANDOM_FILES, RANDOM_FILES * file_bytes
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -4,7 +4,6 @@ One part lets one agent go first, as a bounded rollout does, and then all others
 together with an empty cache. `origin_copies` is what the registry itself sent, in copies of the image's layers.
 """
 
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,8 +21,6 @@ from support.host.waiting import until
 from support.registry.distribution import Distribution
 from support.registry.server import Registry
 
-AGENTS = int(os.environ.get("AGENTS", "100"))
-COLD_AGENTS = max(2, AGENTS // 5)
 FILES, FILE_BYTES = 64, 64 << 10
 LONGEST_SECONDS = 1800.0
 
@@ -67,12 +64,12 @@ class StaticAgent:
             return False
 
 
-def measure() -> dict[str, float]:
-    """Return the figures of both parts."""
+def measure(agents: int, cold_agents: int) -> dict[str, float]:
+    """Return the figures of both parts, of so many agents each."""
     with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory:
         library = nvml_library.build(Path(directory))
-        figures = _part(Path(directory) / "warm", library, AGENTS, first_alone=True)
-        cold = _part(Path(directory) / "cold", library, COLD_AGENTS, first_alone=False)
+        figures = _part(Path(directory) / "warm", library, agents, first_alone=True)
+        cold = _part(Path(directory) / "cold", library, cold_agents, first_alone=False)
     return figures | {f"cold_{name}": value for name, value in cold.items()}
 
 

@@ -1,4 +1,4 @@
-"""10,000 virtual agents that pull one image, in virtual time, with the agent's own pauses, jitter and paces.
+"""Virtual agents that pull one image, in virtual time, with the agent's own pauses, jitter and paces.
 
 Real code decides every time: gkm.images.registries.responses (pauses between requests), gkm_agent.caches.decisions
 (pauses between pulls), gkm_agent.report.publisher (pace of status writes), gkm_operator.caches.rollout (open ranks).

@@ -1,4 +1,4 @@
-"""The controllers as a process beside a real API server with 12,500 Nodes as large as those of kubelets.
+"""The controllers as a process beside a real API server with many Nodes as large as those of kubelets.
 
 `controllers_first_s` is from their start to the last HyperNode of the first tree, `controllers_change_s` from the
 answer to a new label of a node to the last write of it, and `controllers_peak_mib` the most memory of the process,
@@ -6,20 +6,18 @@ without children; `controllers_peak_of_limit` is its share of its container's. T
 machine.
 """
 
-import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
-from figures import Result
 from fleet_objects import node, node_name
 from fleet_place import Alone
 from fleet_process import LONGEST_SECONDS, memory_mib
@@ -34,10 +32,11 @@ from gkm.topology.placements import placements
 from support.cluster.cluster import Cluster
 from support.cluster.control_plane import Options
 from support.host.processes import Process
+from support.operator.deployment import MAIN
 from support.topology.controllers import LOG, SYSTEM, installed
 from support.topology.definitions import install_volcano
 
-COUNT, CHANGES, WRITERS = 12_500, 10, 8
+WRITERS = 8
 SIZES = {"domain": 18, "block": 18 * 16, "cluster": 18 * 16 * 12}
 """Nodes in a domain of each level, the closest first."""
 LEVELS = list(SIZES)
@@ -45,14 +44,26 @@ TOPOLOGY = {
     "levels": [{"name": level, "keys": [f"bench.gkm.io/{level}"]} for level in LEVELS],
     "hyperNodes": {"enabled": True},
 }
-MEMORY = Path(__file__).resolve().parents[1] / "deploy" / "components" / "topology" / "memory.yaml"
+COMPONENT = Path(__file__).resolve().parents[1] / "deploy" / "components" / "topology" / "kustomization.yaml"
 Labels = Mapping[str, str]
 
 
-def run() -> Result:
+@dataclass(frozen=True)
+class ControllersSize:
+    """How many Nodes there are, and how many of them move to another domain.
+
+    `main` is the program of the controllers: one that waits less makes `controllers_first_s` meaningless.
+    """
+
+    nodes: int
+    changes: int
+    main: tuple[str, ...] = MAIN
+
+
+def measured(size: ControllersSize) -> dict[str, float]:
     """Measure once."""
     with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory, _cluster(Path(directory)) as cluster:
-        return Result.of([_measured(cluster, Path(directory))])
+        return _figures(size, cluster, Path(directory))
 
 
 @contextmanager
@@ -67,11 +78,11 @@ def _cluster(directory: Path) -> Iterator[Cluster]:
         control_plane.close()
 
 
-def _measured(cluster: Cluster, directory: Path) -> dict[str, float]:
+def _figures(size: ControllersSize, cluster: Cluster, directory: Path) -> dict[str, float]:
     api = connect(str(cluster.kubeconfig))
     with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(lambda number: api.create(NODES, _node(number)), range(COUNT)))
-    command = installed(cluster, directory / "gkm", TOPOLOGY)
+        list(pool.map(lambda number: api.create(NODES, _node(number)), range(size.nodes)))
+    command = installed(cluster, directory / "gkm", TOPOLOGY, size.main)
     written = Reflector(api, HYPERNODES, lambda _old, _new: None)
     written.start()
     began = time.monotonic()
@@ -79,23 +90,24 @@ def _measured(cluster: Cluster, directory: Path) -> dict[str, float]:
     try:
         process.ready(partial(_is_up_to_date, api), "the first tree", LONGEST_SECONDS)
         first = time.monotonic() - began
-        changes = [_change(api, process, written, number) for number in random.Random(17).sample(range(COUNT), CHANGES)]
+        chosen = random.Random(17).sample(range(size.nodes), size.changes)
+        changes = [_change(api, process, written, number, size.nodes) for number in chosen]
         return {
             "controllers_first_s": first,
-            "controllers_change_s": sorted(changes)[CHANGES // 2],
+            "controllers_change_s": sorted(changes)[size.changes // 2],
             "controllers_change_worst_s": max(changes),
             "controllers_peak_mib": memory_mib(process.pid, "VmHWM"),
             "controllers_peak_of_limit": memory_mib(process.pid, "VmHWM") / _limit_mib(),
-            "controllers_hypernodes": len(list(written.values())),
+            "controllers_hypernodes": float(len(list(written.values()))),
         }
     finally:
         process.stop()
         written.close()
 
 
-def _change(api: HttpApi, process: Process, written: Reflector[HyperNodeObject], number: int) -> float:
+def _change(api: HttpApi, process: Process, written: Reflector[HyperNodeObject], number: int, count: int) -> float:
     """Move a node to the next domain; return the seconds until the HyperNodes show that."""
-    labels = _labels(number + SIZES["domain"] if number + SIZES["domain"] < COUNT else 0)
+    labels = _labels(number + SIZES["domain"] if number + SIZES["domain"] < count else 0)
     name = node_name(number)
     wanted = tuple(labels[f"bench.gkm.io/{level}"] for level in LEVELS)
     api.merge(NODES, name, {"metadata": {"labels": labels}})
@@ -133,9 +145,10 @@ def _is_up_to_date(api: HttpApi) -> bool:
 
 
 def _limit_mib() -> float:
-    (container,) = yaml.safe_load(MEMORY.read_text())["spec"]["template"]["spec"]["containers"]
-    return float(container["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run().figures, indent=1) + "\n")
+    """Return the memory limit that the component gives the controllers."""
+    (patch,) = yaml.safe_load(COMPONENT.read_text())["patches"]
+    (container,) = yaml.safe_load(patch["patch"])["spec"]["template"]["spec"]["containers"]
+    limit: str = container["resources"]["limits"]["memory"]
+    if not limit.endswith("Gi"):
+        raise ValueError(f"{COMPONENT}: a memory limit of {limit}, not in Gi")
+    return float(limit.removesuffix("Gi")) * 1024

@@ -1,4 +1,4 @@
-"""A cluster of 100,000 GPUs as lists of Kubernetes, and the network of 10,000 hosts as ibnetdiscover prints it."""
+"""A cluster as lists of Kubernetes, and the network of its hosts as ibnetdiscover prints it."""
 
 import random
 from dataclasses import dataclass
@@ -9,35 +9,31 @@ from gkm.topology.locations import Location
 from packing_kube_lists import write_nodes, write_pods
 from support.topology.infiniband_networks import Rails, cabling, topology_file
 
-NODES, GPUS = 12_500, 8
+GPUS = 8
 DOMAIN_NODES, BLOCK_DOMAINS, CLUSTER_BLOCKS, REGION_CLUSTERS = 18, 16, 12, 2
-NETWORK = Rails(pods=10, groups=25, hosts_each=40, rails=8, spines=16, cores=8)
-HOSTS = 10_000
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files, and the size of the network's in bytes."""
+    """The files."""
 
     nodes: Path
     pods: Path
     survey: Path
-    survey_bytes: int
 
 
-def write(directory: Path, seed: int) -> Inputs:
+def write(directory: Path, count: int, network: Rails, seed: int) -> Inputs:
     """Write the files."""
     order = random.Random(seed)
     nodes = [
-        Node(f"gpu-{number:05}", _place(number), GPUS, order.choice((0, 0, 2, 4, 8, 8))) for number in range(NODES)
+        Node(f"gpu-{number:05}", _place(number), GPUS, order.choice((0, 0, 2, 4, 8, 8))) for number in range(count)
     ]
     order.shuffle(nodes)
-    paths = directory / "nodes.json", directory / "pods.json", directory / "survey.out"
-    write_nodes(paths[0], nodes)
-    write_pods(paths[1], nodes)
-    text = topology_file(cabling(NETWORK))
-    paths[2].write_bytes(text)
-    return Inputs(*paths, len(text))
+    inputs = Inputs(directory / "nodes.json", directory / "pods.json", directory / "survey.out")
+    write_nodes(inputs.nodes, nodes)
+    write_pods(inputs.pods, nodes)
+    inputs.survey.write_bytes(topology_file(cabling(network)))
+    return inputs
 
 
 def _place(number: int) -> Location:

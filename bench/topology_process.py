@@ -1,7 +1,7 @@
 """A process that builds the tree and the snapshot of a large cluster, changes nodes of it, and prints figures as JSON.
 
-Arguments: the lists of nodes and pods, the output of ibnetdiscover, and a seed. Times are in seconds, of the wall and
-of the CPU; the CPU time of a busy machine is the part that is ours.
+Arguments: the lists of nodes and pods, the output of ibnetdiscover, a seed, and the number of changes. Times are in
+seconds, of the wall and of the CPU; the CPU time of a busy machine is the part that is ours.
 """
 
 import gc
@@ -29,7 +29,6 @@ from gkm.topology.usage import usage
 from gkm.topology.write_order import ordered_writes
 from msgspec import structs
 
-CHANGES = 400
 T = TypeVar("T")
 SETTINGS = Topology()
 BLOCK = "topology.gkm.io/block"
@@ -57,7 +56,7 @@ class Clock:
 
 def main() -> None:
     """Measure, and print the figures."""
-    nodes_file, pods_file, survey_file, seed = sys.argv[1:]
+    nodes_file, pods_file, survey_file, seed, changes = sys.argv[1:]
     clock, order = Clock(), random.Random(int(seed))
     before = _resident_mib()
     nodes = list(lists.parse_nodes(_blocks(Path(nodes_file))).nodes)
@@ -70,7 +69,7 @@ def main() -> None:
     clock.timed("apart", lambda: _snapshot(apart, used))
     hypernodes = clock.timed("tree", lambda: _hypernodes(nodes))
     rebuilt = _hypernodes(order.sample(nodes, len(nodes)))
-    updates, after, same = _updates(nodes, used, built, order)
+    updates, after, same = _updates(nodes, used, built, order, int(changes))
     moved = clock.timed("writes", lambda: ordered_writes(hypernodes, _hypernodes(after)))
     text = Path(survey_file).read_bytes()
     subnet = clock.timed("ibnetdiscover", lambda: ibnetdiscover.parse(text))
@@ -113,7 +112,7 @@ def _read(found: Snapshot) -> None:
 
 
 def _updates(
-    nodes: list[Node], used: dict[str, int], built: Snapshot, order: random.Random
+    nodes: list[Node], used: dict[str, int], built: Snapshot, order: random.Random, changes: int
 ) -> tuple[list[list[float]], list[Node], bool]:
     """Return the CPU seconds of changes by kind, the nodes after all, and whether a new snapshot of these is the same.
 
@@ -126,7 +125,7 @@ def _updates(
     now: Snapshot = built
     wrong: list[Node] = []
     times: list[list[float]] = [[] for _ in range(_CONTRADICTING + 1)]
-    for number in range(CHANGES):
+    for number in range(changes):
         node, other = order.sample(list(by_name.values()), 2)
         match number % len(times):
             case 0:

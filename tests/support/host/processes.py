@@ -55,8 +55,8 @@ class Process:
     def pid(self) -> int:
         return self.popen.pid
 
-    def ready(self, probe: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-        """Wait for `probe`, but no longer than the process lives.
+    def ready(self, probe: Callable[[], object], what: str, seconds: float = 60.0, *, every: float = 0.0) -> None:
+        """Wait for `probe`, but no longer than the process lives; `every` is that of `until`.
 
         Raises:
             ProcessFailed: it ended, or `what` was not the case within `seconds`.
@@ -68,7 +68,7 @@ class Process:
             return bool(probe())
 
         try:
-            until(check, what, seconds)
+            until(check, what, seconds, every=every)
         except TimeoutError as late:
             raise ProcessFailed(f"{self.name}: {late}\n{self.tail()}") from late
 

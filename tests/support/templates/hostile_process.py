@@ -1,13 +1,15 @@
-"""Renders every bomb of `support.templates.hostile` and prints how it ended: a line of JSON each.
+"""Renders the bombs of `support.templates.hostile` and prints how each ended: a line of JSON each.
 
 A process of its own: the kernel's count of the memory of ended children is that of the children that render. An
-argument replaces the deadline of requests in seconds, so that only the limits that the kernel enforces end them.
+argument replaces the deadline of requests in seconds, so that only the limits that the kernel enforces end them. With
+`--first` there are so many bombs, without it all.
 """
 
+import argparse
 import json
 import resource
-import sys
 import time
+from itertools import islice
 
 from gkm.templates.groups import SAMPLE_GROUP, variables
 from gkm.templates.rendering import child_process
@@ -18,10 +20,13 @@ from support.templates.objects import config_map
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        child_process.REQUEST_SECONDS = float(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("deadline", nargs="?", type=float, default=child_process.REQUEST_SECONDS)
+    parser.add_argument("--first", type=int, default=len(BOMBS))
+    options = parser.parse_args()
+    child_process.REQUEST_SECONDS = options.deadline
     values = variables(SAMPLE_GROUP)
-    for name, text in BOMBS.items():
+    for name, text in islice(BOMBS.items(), options.first):
         renderer = RenderingProcess()
         renderer.render([config_map()], values)
         began = time.monotonic()
