@@ -104,7 +104,7 @@ test: machine toolchain ## set-up, check, our processes and a real API server, w
 	GKM_TIER=test $(PYTEST) $(CLUSTER_XDIST) -m "(processes or apiserver) and not heavy" tests/contract tests/processes tests/apiserver
 
 test-partners: ## kubelet, containerd, cosign, registries, Triton, our images; attacks and kills (root): half an hour
-	@$(AS_ROOT) scripts/debian-packages
+	@$(AS_ROOT) scripts/debian-packages skopeo
 	$(MAKE) --no-print-directory peers TIER=partners
 	$(AS_ROOT) $(TESTBED) GKM_TIER=partners $(BIN)/python -m support.product_images.build --if-possible
 	$(AS_ROOT) $(TESTBED) GKM_TIER=partners $(PYTEST) $(CLUSTER_XDIST) -m "partners and not heavy" tests
@@ -128,9 +128,9 @@ e2e: peers ## only the tests that need a real node (root)
 	$(BIN)/python -m support.product_images.build --if-possible
 	$(PYTEST) -m "not heavy" tests/e2e
 
-bench: peers ## figures into build/bench/*.json; one of them with BENCH=name
+bench: peers ## figures into build/bench/*.json; one of them with BENCH=name; SMALLEST=1 only shows that it runs
 	@scripts/debian-packages skopeo
-	$(BIN)/python bench/run.py $(BENCH)
+	$(BIN)/python bench/run.py $(if $(SMALLEST),--smallest) $(BENCH)
 
 gpu: ## GKM's caches on this machine's NVIDIA GPU; PYTHON has torch and Triton; downloads nothing: build/gpu/report.md
 	@scripts/gpu-proof $(PYTHON)

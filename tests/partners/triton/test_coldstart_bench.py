@@ -3,10 +3,10 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.benches.smallest import smallest, unusable
 from support.fakes import cuda_library
 from support.peers import require
 from support.triton import installation as triton
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.mounts
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "bench" / "coldstart_kernels.py"
+SUMMARY = ("real_gpu", "first_kernel_cold_s", "first_kernel_mounted_s", "ratio")
 FIGURES = [f"{moment}_{what}" for moment in ("first", "all", "call") for what in ("empty_s", "mounted_s", "ratio")]
 
 
@@ -31,27 +32,21 @@ def on_a_machine(cache: Path, what: str, **variables: str) -> subprocess.Complet
     )
 
 
+@pytest.mark.timeout(600)
 def test_the_report_has_both_ways_and_says_how_the_kernels_ran(tmp_path: Path) -> None:
     require.root()
     machine = on_a_machine(tmp_path, "machine")
     device = json.loads(machine.stdout)["device"]
-    done = subprocess.run(
-        [sys.executable, ROOT / "bench" / "run.py", "coldstart"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "RUNS": "1", "COLDSTART_TARGETS": "cuda:90:32"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "build" / "bench" / "coldstart.json").read_text())
-    target = "gpu" if device else "cuda_90_32"
-    assert set(found["figures"]) == {"launched", "publish_mounted_s", *(f"{target}_{name}" for name in FIGURES)}
-    assert found["figures"]["launched"] == bool(device)
+    found, table = smallest("coldstart", tmp_path)
+    targets = ["gpu"] if device else ["cuda_90_32", "cuda_100_32", "hip_gfx942_64"]
+    figures = {f"{target}_{name}" for target in targets for name in FIGURES}
+    assert set(found["figures"]) == {*SUMMARY, "publish_mounted_s", *figures}
+    assert unusable(found["figures"], ()) == []
+    assert found["figures"]["real_gpu"] == bool(device)
     assert len(found["rows"]) == 1
-    assert (f"launched on {device}" if device else "nothing launched") in done.stdout
-    assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith(target)] == [target] * 3
+    assert (f"launched on {device}" if device else "nothing launched") in table
+    lines = [line.split()[0] for line in table.splitlines() if line.startswith(tuple(targets))]
+    assert lines == [target for target in targets for _ in range(3)]
 
 
 def test_a_cuda_driver_whose_gpu_computes_nothing_is_found_out_after_a_launch(tmp_path: Path) -> None:
