@@ -54,6 +54,7 @@ def test_the_file_is_there_and_good_from_the_start_on(bare: tuple[NodeFiles, Mou
     path.with_name(".counters.json.0badcafe.tmp").write_text("half")
 
     with driver(*bare) as running:
+        running.wait_for("ready")
         assert "counters.json" in running.logged[0]["reason"]
         until(lambda: b"a lie" not in path.read_bytes(), "the file is written anew")
         assert counted(files.layout) == {}

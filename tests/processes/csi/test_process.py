@@ -197,7 +197,11 @@ def test_one_socket_can_serve_for_both(bare: tuple[NodeFiles, MountNamespace]) -
     files, namespace = bare
     path = files.kubelet / "plugins_registry" / "csi.gkm.io-reg.sock"
     flags = ("--endpoint", f"unix://{path}", "--kubelet-endpoint", "/host/one.sock")
-    with driver(files, namespace, *(("-m", "gkm_csi.main"), *flags)), Client(path) as client:
+    with (
+        driver(files, namespace, *(("-m", "gkm_csi.main"), *flags), ready=False) as running,
+        Client(path) as client,
+    ):
+        running.wait_for("ready")
         client.call("Probe", csi_pb2.ProbeRequest())
         assert client.call("GetInfo", registration_pb2.InfoRequest()).endpoint == "/host/one.sock"
 

@@ -18,13 +18,14 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from support.csi.namespaces import MountNamespace
 from support.csi.nodes import NODE, NodeFiles, publish_message
-from support.host.waiting import scaled
+from support.host.waiting import scaled, until
 
 _SERVICES: tuple[ServiceDescriptor, ...] = (
     *csi_pb2.DESCRIPTOR.services_by_name.values(),
     *registration_pb2.DESCRIPTOR.services_by_name.values(),
 )
-DEADLINE = scaled(60)
+DEADLINE_SECONDS = 60.0
+DEADLINE = scaled(DEADLINE_SECONDS)
 MAIN = ("-m", "gkm_csi.main")
 
 
@@ -94,6 +95,23 @@ class Driver:
     def registration(self) -> Path:
         return self.files.kubelet / "plugins_registry" / "csi.gkm.io-reg.sock"
 
+    def answers(self) -> bool:
+        """Return whether the driver answers its Probe, as kubelet's startup probe asks.
+
+        Raises:
+            AssertionError: the driver has ended; the message holds what it said.
+        """
+        if self.process.poll() is not None:
+            self.wait_for("end")
+            raise AssertionError(f"gkm-csi ended; it said: {self.logged}")
+        # A client of its own for each look: one that was refused waits a second before it connects again.
+        with Client(self.socket) as client:
+            try:
+                client.call("Probe", csi_pb2.ProbeRequest())
+            except grpc.RpcError:
+                return False
+            return True
+
     def wait_for(self, event: str) -> dict[str, Any]:
         """Return the first event of that name that is logged from now on."""
         while True:
@@ -139,7 +157,7 @@ def driver(
     reader.start()
     try:
         if ready:
-            running.wait_for("ready")
+            until(running.answers, "gkm-csi answers its Probe", DEADLINE_SECONDS)
         yield running
     finally:
         running.kill()

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.grove.objects import pod_clique_set
-from support.host import ports
+from support.host import pages, ports
 from support.host.processes import Process
 from support.kube import our_kinds
 from support.operator.deployment import MAIN, ROOT
@@ -90,7 +90,7 @@ class Gkm:
     def controllers(self, identity: str = "controllers") -> Process:
         """Start a replica of the controllers and wait until it leads or stands by."""
         process = self._run(identity, "controllers", CONTROLLERS, f"--identity={identity}")
-        process.ready(lambda: '"event": "synced"' in process.log.read_text(), "it is synced")
+        pages.wait_until_ready(process)
         return process
 
     def admission(self) -> Process:

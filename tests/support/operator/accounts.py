@@ -23,7 +23,7 @@ from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.gkm_objects import cache, namespace
 from support.fakes import nvml_library
-from support.host import ports
+from support.host import pages, ports
 from support.host.processes import Process
 from support.operator.deployment import HURRIED, MAIN, ROOT, called_here, component, manifests
 from support.operator.domain_cluster import any_kind, install_kinds
@@ -128,7 +128,7 @@ class Accounts:
         health = f"--health={self.address(identity)}"
         words = ("controllers", "--kubeconfig", account, health, f"--identity={identity}")
         process = self._run(identity, MAIN, *words)
-        process.ready(lambda: '"event": "synced"' in process.log.read_text(), "it is synced")
+        pages.wait_until_ready(process)
         return process
 
     def admission(self) -> Process:

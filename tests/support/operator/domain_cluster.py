@@ -20,7 +20,7 @@ from support.cluster.gkm_objects import namespace
 from support.cluster.policies import until_policies_hold
 from support.grove import kinds
 from support.grove.objects import GPU, claim_template
-from support.host import listening
+from support.host import listening, pages
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS, status_writer
 from support.operator.deployment import HURRIED, ROOT, deployed, operator
@@ -30,6 +30,8 @@ FILES = ("controllers.yaml", "policies.yaml")
 NVIDIA = "system:serviceaccount:nvidia-dra:compute-domain-controller"
 LABEL, UID_LABEL, MARK = "gkm.io/compute-domain", "resource.nvidia.com/computeDomain", "gkm.io/pods-using"
 CHANNEL = "compute-domain-default-channel.nvidia.com"
+TASKS = ("computedomains", "domain-status", "domain-capacity")
+"""What the controller of ComputeDomains does once it has listed everything, as metrics name it."""
 Json = dict[str, Any]
 OTHERS = (("jobset.x-k8s.io", "v1alpha2", "JobSet"), ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"))
 
@@ -65,8 +67,8 @@ class DomainCluster:
         words = [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--identity=controllers-{number}"]
         words += ["--health=127.0.0.1:0", *(["--lease=second"] if second else [])]
         process = self.stack.enter_context(operator(directory, "controllers", *words, main=HURRIED))
-        process.ready(lambda: "computedomains synced" in process.log.read_text(), "it knows the domains")
-        self.health[number] = listening.address(process)
+        address = self.health[number] = listening.address(process)
+        process.ready(lambda: pages.has_succeeded(address, *TASKS), "it knows the domains")
         return process
 
     def names(self, space: str) -> list[str]:

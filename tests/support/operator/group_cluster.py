@@ -20,6 +20,7 @@ from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
 from support.grove import kinds
+from support.host import listening, pages
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS, status_writer
 from support.operator.deployment import HURRIED, SHORT_LEASE, component, deployed, operator
@@ -91,7 +92,10 @@ class GroupCluster:
         words += ["--health=127.0.0.1:0", *(["--lease=second"] if second else [])]
         process = self.stack.enter_context(operator(directory, "controllers", *words, main=main))
         self.processes.append(process)
-        process.ready(lambda: "task groups synced" in process.log.read_text(), "it knows the groups")
+        address = listening.address(process)
+        process.ready(lambda: pages.leads(address), "it leads")
+        if self.cluster.objects.every("pools"):
+            process.ready(lambda: pages.has_succeeded(address, "pools"), "it knows the pools and the groups")
         return process
 
     def restarted(self) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster.cluster import Cluster
-from support.host import ports
-from support.host.processes import Process
+from support.host import pages, ports
 from support.host.waiting import scaled, until
 from support.operator.deployment import Shelf, cache, manifests, operator
 from support.peers import build as peers
@@ -67,7 +66,7 @@ def judged(cluster: Cluster, images: Shelf, directory: Path, prefix: str, config
     _configure(cluster, configuration, port, prefix)
     try:
         with operator(directory, *arguments) as process:
-            process.ready(lambda: _serving(process), "it serves")
+            pages.wait_until_ready(process, besides=port)
             running = Judged(cluster, images, directory)
             # An API server takes a moment to see a changed configuration. The schema lets this one pass.
             probe = cache(f"{prefix}-probe", "registry.test/No/Reference", NAMESPACE)
@@ -77,10 +76,6 @@ def judged(cluster: Cluster, images: Shelf, directory: Path, prefix: str, config
             assert process.popen.returncode == 0, process.tail()
     finally:
         cluster.kubectl("delete", "validatingwebhookconfiguration", configuration)
-
-
-def _serving(process: Process) -> bool:
-    return '"event": "serving"' in process.log.read_text(encoding="utf-8")
 
 
 def _configure(cluster: Cluster, name: str, port: int, prefix: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from support.host import ports
+from support.host import pages, ports
 from support.host.memory import MemoryGroup, memory_of
 from support.host.processes import Process
 from support.host.waiting import scaled
@@ -91,7 +91,7 @@ def admission(directory: Path, shelves: Sequence[Shelf]) -> Iterator[Admission]:
     with MemoryGroup.of(container_limit("gkm-admission")) as group:
         process = Process.start("admission", group.command(words), directory / "log", ARENAS)
         try:
-            process.ready(lambda: '"serving"' in process.log.read_text(encoding="utf-8"), "it serves")
+            pages.wait_until_ready(process, besides=port)
             context = ssl.create_default_context(cadata=issued.ca_bundle.decode())
             yield Admission(process, port, context)
             assert process.popen.poll() is None, process.tail()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster.cluster import Cluster
+from support.host import listening, pages
 from support.host.processes import Process
 from support.kube import our_kinds
 from support.operator.accounts import NOT_RUN_HERE
@@ -26,7 +27,8 @@ def controllers(cluster: Cluster, directory: Path, topology: Json) -> Iterator[P
     """Install GKM, and run them with this section `topology` of the configuration until the block ends."""
     process = Process.start("gkm-controllers", installed(cluster, directory, topology), directory / LOG)
     try:
-        process.ready(lambda: '"event": "topology synced"' in process.log.read_text(), "the topology is synced")
+        address = listening.address(process)
+        process.ready(lambda: pages.has_succeeded(address, "topology"), "it knows the nodes")
         yield process
     finally:
         process.stop()
