@@ -8,6 +8,7 @@ from gkm.kube.client import connect
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
 from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
 from support.cluster.cluster import Cluster
+from support.host import pages
 from support.operator.deployment import SIZE, Shelf, cache, node, operator, refused_requests
 from support.operator.nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
 from support.registry.faults import status as answering
@@ -75,12 +76,11 @@ def running(gkm_cluster: Cluster, images: Shelf, tmp_path_factory: pytest.TempPa
         f"--kubeconfig={gkm_cluster.kubeconfig_for('system:serviceaccount:gkm-system:gkm-controllers')}",
     )
     with operator(directory, *arguments) as process:
-        log = process.log
-        process.ready(lambda: '"event": "synced"' in log.read_text(encoding="utf-8"), "it is synced")
+        pages.wait_until_ready(process)
         yield Controlled(gkm_cluster, images)
         process.stop()
         assert process.popen.returncode == 0, process.tail()
-        assert refused_requests(log.read_text(encoding="utf-8")) == []
+        assert refused_requests(process.log.read_text(encoding="utf-8")) == []
 
 
 def test_a_signed_image_is_resolved_and_verified(running: Controlled) -> None:

@@ -44,7 +44,7 @@ class Replicas:
             f"--lease={self.lease}",
         )
         process = self._stack.enter_context(operator(directory, *arguments))
-        process.ready(lambda: bool(log_text(process, "synced")), "it is synced")
+        pages.wait_until_ready(process)
         self._pages[name] = listening.address(process)
         return process
 
@@ -60,7 +60,7 @@ class Replicas:
         try:
             return self.spec().holder_identity or ""
         except ApiError as error:
-            # Nobody has led yet: "synced" is said just before the Lease is made.
+            # Nobody has led yet: a replica is ready just before it makes the Lease.
             if error.not_found:
                 return ""
             raise

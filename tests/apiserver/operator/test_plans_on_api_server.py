@@ -64,7 +64,7 @@ class Site:
             "--log-level=debug",
         )
         process = self._stack.enter_context(operator(directory, *arguments, main=main))
-        process.ready(lambda: "synced" in process.log.read_text(encoding="utf-8"), "it is synced")
+        pages.wait_until_ready(process)
         self.health[name] = listening.address(process)
         return process
 

@@ -22,6 +22,7 @@ from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHENODES, NODES, Json
 from support.agent.capturing import CaptureNode
 from support.cluster.cluster import Cluster, KubectlFailed
+from support.host import pages
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import operator, refused_requests
@@ -87,7 +88,7 @@ class CapturedScene:
             f"--kubeconfig={self.cluster.kubeconfig_for(CONTROLLERS)}",
         )
         with operator(self.root / str(next(_numbers)), *words) as process:
-            process.ready(lambda: '"event": "synced"' in process.log.read_text(encoding="utf-8"), "it is synced")
+            pages.wait_until_ready(process)
             yield process
             process.stop()
             assert process.popen.returncode == 0, process.tail()
