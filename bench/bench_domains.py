@@ -27,7 +27,7 @@ from domains_place import DomainsPlace
 from domains_reviews import review_milliseconds
 from domains_templates import TEMPLATES, templates_made
 from figures import Result
-from fleet_process import memory_mib
+from process_cost import memory_mib
 from support.host.waiting import until
 
 LONGEST_SECONDS = 600.0

@@ -24,9 +24,10 @@ from figures import Result
 from fleet_failover import failovers
 from fleet_figures import Row, beside, cost, settle, started
 from fleet_place import FleetCluster
-from fleet_process import Controllers, memory_mib
+from fleet_process import Controllers
 from fleet_statuses import Statuses
 from fleet_storm import Agents
+from process_cost import memory_mib
 from support.operator.deployment import MAIN, SHORT_LEASE
 
 RATES = (100, 300)

@@ -23,9 +23,9 @@ import groups_load
 import groups_place
 import groups_rendering
 from figures import Result
-from fleet_process import memory_mib
 from groups_load import OBJECTS
 from groups_place import GroupsPlace
+from process_cost import memory_mib
 from support.host.waiting import until
 from support.templates.hostile import BOMBS
 

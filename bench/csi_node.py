@@ -5,7 +5,6 @@ driver leaves goes with the bench.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +15,12 @@ from pathlib import Path
 
 from csi_calls import Caller, Volume
 from gkm.mounts import syscalls
+from process_cost import cpu_seconds, memory_mib
 from support.csi.nodes import NODE, NodeFiles, node_files
 from support.host.processes import Process
 from support.peers import build as peers
 
 _TARGETS = 64
-_TICKS = os.sysconf("SC_CLK_TCK")
 _numbers = count()
 
 
@@ -34,13 +33,11 @@ class Driver:
     ready_s: float
 
     def rss_mib(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+        return memory_mib(self.process.pid, "VmRSS")
 
     def cpu_s(self) -> float:
         """Return its CPU seconds: other load on the machine affects them less than wall time."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(int(value) for value in fields[11:13]) / _TICKS
+        return cpu_seconds(self.process.pid)
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))

@@ -9,9 +9,10 @@ from pathlib import Path
 from statistics import median
 
 from fleet_place import NAMESPACE, FleetCluster
-from fleet_process import LONGEST_SECONDS, Controllers, cpu_seconds, memory_mib
+from fleet_process import LONGEST_SECONDS, Controllers
 from fleet_statuses import Probe, Statuses, Sums, truth
 from fleet_storm import Agents, Storm, percentile_ms, storm
+from process_cost import cpu_seconds, memory_mib
 from support.host.processes import Process
 from support.host.waiting import until
 

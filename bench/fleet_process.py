@@ -1,15 +1,13 @@
-"""What a process costs, by /proc, and the controllers as a process: started as they are deployed, two if wished.
+"""The controllers as a process: started as they are deployed, two if wished.
 
 /readyz answers whether a replica has listed everything, and the Lease names the leader.
 """
 
-import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from fleet_place import SYSTEM, FleetCluster
 from gkm.kube.client import HttpApi
@@ -18,22 +16,9 @@ from support.host import listening, pages
 from support.host.processes import Process
 
 LONGEST_SECONDS = 300.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 LEASE = "gkm-controllers"
 LOOK_SECONDS = 0.2
 """Between two looks at /readyz: the process that answers is the one that is measured."""
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the user and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def memory_mib(pid: int, what: str) -> float:
-    """Return VmRSS (now) or VmHWM (the most so far) of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 from fleet_objects import node, node_name
 from fleet_place import Alone
-from fleet_process import LONGEST_SECONDS, memory_mib
+from fleet_process import LONGEST_SECONDS
 from gkm.api.hypernodes import HyperNodeObject
 from gkm.api.topology_status import TopologyReason, parse_status
 from gkm.kube.client import HttpApi, connect
@@ -29,6 +29,7 @@ from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CONFIGMAPS, HYPERNODES, NODES
 from gkm.topology.hypernode_objects import own
 from gkm.topology.placements import placements
+from process_cost import memory_mib
 from support.cluster.cluster import Cluster
 from support.cluster.control_plane import Options
 from support.host.processes import Process
