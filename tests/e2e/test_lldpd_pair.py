@@ -12,7 +12,7 @@ import pytest
 from gkm.api.fabrics import EthernetLink
 from gkm_agent.fabric.lldp import decode
 from gkm_agent.fabric.neighbors import ARGUMENTS, Neighbors
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.peers import require
 
 
@@ -51,7 +51,7 @@ def ends(sockets: Path) -> Iterator[tuple[End, End]]:
             socket = sockets / side
             command = ["ip", "netns", "exec", name, str(lldpd), "-d", "-u", str(socket), "-p", "", "-k"]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            stack.callback(process.wait, 20)
+            stack.callback(process.wait, scaled(60))
             stack.callback(process.terminate)
             shown = _ip("-n", name, "-brief", "link", "show", f"veth-{side}").split()
             found.append(End(f"veth-{side}", shown[2], socket))

@@ -13,7 +13,7 @@ from gkm.packing.written import groups_of
 
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
-from gkm_cli.output import CommandFailed, Output, line, show
+from gkm_cli.output import CommandFailed, Output, UsageError, line, show
 from gkm_cli.plan import plan_files
 from gkm_cli.plan.options import UnfoldOutput
 
@@ -28,13 +28,18 @@ def print_nodes(plan: str, cluster: ClusterOptions, namespace: str, output: Unfo
     Raises:
         CommandFailed: the cluster has no such plan, or cannot be read.
         OSError: the file cannot be read.
-        UsageError: the file holds no plan, or an invalid one.
+        UsageError: the file holds no plan, an invalid one, or one without groups.
     """
     in_cluster = _PLAN_NAME.fullmatch(plan) is not None
     where = f"PlacementPlan {plan}" if in_cluster else files.name(Path(plan))
     spec = _from_cluster(plan, cluster, namespace) if in_cluster else plan_files.read_spec(Path(plan), where)
     with plan_files.readable(where):
         groups = groups_of(spec)
+    if not groups:
+        raise UsageError(
+            f"{where} has no groups: a host file of no nodes would start nothing",
+            "plan the run again: gkm plan --run FILE",
+        )
     if output is UnfoldOutput.LIST:
         for text in _lines(groups):
             line(text)

@@ -80,6 +80,14 @@ def test_a_plan_whose_names_do_not_match_its_groups_is_refused(workspace: PlanWo
     assert (done.returncode, done.stdout) == (2, "")
 
 
+@pytest.mark.parametrize("form", ["list", "json", "hostfile"])
+def test_a_plan_without_groups_is_refused_and_no_empty_hostfile(workspace: PlanWorkspace, form: str) -> None:
+    _, plan = workspace.plan()
+    done = run_plan("unfold", workspace.write("empty.json", plan | {"groups": []}), "-o", form)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "empty.json has no groups: a host file of no nodes would start nothing" in done.stderr
+
+
 def test_options_before_the_command_are_refused(plan_file: Path) -> None:
     done = run_plan("--gpus", 8, "unfold", plan_file)
     assert (done.returncode, "there are options before unfold" in done.stderr) == (2, True)
