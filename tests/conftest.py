@@ -68,7 +68,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def root() -> None:
+def as_root() -> None:
     """What a test asks for that only root can do; without root it is left out."""
     require.root()
 

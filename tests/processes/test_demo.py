@@ -21,7 +21,7 @@ def test_every_step_comes_true() -> None:
     assert "All of it came true" in done.stdout
 
 
-@pytest.mark.usefixtures("root")  # to become another user
+@pytest.mark.usefixtures("as_root")  # to become another user
 def test_an_unprivileged_user_sees_every_step_with_publish_and_unpublish() -> None:
     require.gcc()
     done = _demo(NOBODY)

@@ -151,10 +151,13 @@ def test_a_definition_of_another_release_is_found(place: Site) -> None:
 
 
 def test_without_the_kinds_only_the_switch_makes_a_problem(place: Site) -> None:
-    crds = ("crd/computedomains.resource.nvidia.com", "crd/podcliquesets.grove.io")
+    kind = "customresourcedefinition"
+    crds = (f"{kind}/computedomains.resource.nvidia.com", f"{kind}/podcliquesets.grove.io")
     definitions = [json.loads(place.cluster.kubectl("get", crd, "-o", "json")) for crd in crds]
     try:
-        place.cluster.kubectl("delete", *crds)
+        place.cluster.kubectl("delete", "--wait=false", *crds)
+        for crd in crds:
+            place.cluster.until(lambda: not place.cluster.exists(*crd.split("/")), f"{crd} to be gone", 120)  # noqa: B023
         place.cluster.until(lambda: place.findings()[0] == 0, "nothing to be a problem")
         with place.planted(config("network: {autoMNNVLEnabled: true}")):
             code, found = place.findings()

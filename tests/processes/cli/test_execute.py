@@ -20,7 +20,7 @@ from support.registry import faults
 from support.registry.server import Registry
 
 # They mount, and run as another user.
-pytestmark = [pytest.mark.mounts, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.mounts, pytest.mark.usefixtures("as_root")]
 GROUPS = sorted(path.relative_to(CACHE) for path in CACHE.rglob("__grp__*.json"))
 COPY = 'cp -r "$TRITON_CACHE_DIR" "$0/seen" && chmod -R u+w "$0/seen" && echo "$TRITON_CACHE_DIR"'
 

@@ -16,7 +16,7 @@ from support.cli.execution import CONTAINER, USERS, Machine
 from support.registry.server import Registry
 
 # They mount, and run as another user.
-pytestmark = [pytest.mark.mounts, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.mounts, pytest.mark.usefixtures("as_root")]
 GROUP = next(path.relative_to(CACHE) for path in CACHE.rglob("__grp__*.json"))
 PATHS = f'cat "$TRITON_CACHE_DIR"/{GROUP}; echo "$TRITON_CACHE_DIR"'
 

@@ -193,7 +193,7 @@ def test_a_configured_registry_may_have_any_address() -> None:
         assert Client(named, limits=LIMITS).resolve(image_of(registry)).startswith("sha256:")
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("as_root")
 @pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
 def test_in_a_private_network_only_configured_hosts_get_a_packet() -> None:
     """Run in a separate network namespace, where packets reach 10.9.8.7."""
