@@ -50,7 +50,7 @@ static: setup ## format, lint, types and layers
 	$(BIN)/mypy core agent csi operator cli scripts hack tests bench
 	$(BIN)/lint-imports --config pyproject.toml | tail -1
 
-check: static ## static checks, unit and contract tests: three minutes
+check: static ## static checks, unit and contract tests: four minutes
 	@GKM_TIER=check $(PYTEST) $(XDIST) -m "not processes and not apiserver and not partners and not heavy" tests/unit tests/contract
 
 format: setup ## rewrite sources in the one format
@@ -94,7 +94,7 @@ publish: setup ## store the images of dist/release in REGISTRY=registry.example/
 github-release: setup ## the files of dist/release as a release of the tag on GitHub (its own gh; GH_TOKEN)
 	@$(RELEASE) github --platforms "$${PLATFORMS:-}" --key "$${KEY:-}"
 
-test: machine toolchain ## set-up, check, our processes and a real API server, which it builds meanwhile: ten minutes, then five
+test: machine toolchain ## set-up, check, our processes and a real API server, which it builds meanwhile: some ten minutes
 	@$(BIN)/python -m support.peers.build --tier test &
 	building=$$!
 	trap 'kill "$$building" 2>/dev/null || true' EXIT
