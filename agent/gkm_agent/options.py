@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     if not found.node and static is None and not found.remove_state:
         parser.error("--node (or GKM_NODE) is required in Kubernetes: pass spec.nodeName to the pod")
     try:
-        node = names.cache_name(found.node or socket.gethostname().lower())
+        node = names.node_name(found.node or socket.gethostname().lower())
     except InvalidName as error:
         parser.error(f"--node: {error}")
     return Options(

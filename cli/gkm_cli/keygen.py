@@ -58,11 +58,15 @@ def _password() -> bytes:
 
 def _write(path: Path, data: bytes, mode: int) -> None:
     """Write a new file, or none: the next run must not find a part of a key."""
-    with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+    try:
+        with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        error.filename = str(path)  # the kernel names no file when a write fails
+        raise

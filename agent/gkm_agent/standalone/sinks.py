@@ -33,7 +33,7 @@ class FileStatusSink:
 
     def __init__(self, directory: Path, node: str) -> None:
         self._directory = directory
-        self._node = names.cache_name(node)
+        self._node = names.node_name(node)
 
     def scopes(self) -> set[str | None]:
         """See StatusSink."""
@@ -70,7 +70,7 @@ class FileFabricSink:
     """The FabricSink of a directory."""
 
     def __init__(self, directory: Path, node: str) -> None:
-        self._node = names.cache_name(node)
+        self._node = names.node_name(node)
         self._path = directory / f"{self._node}.fabric.yaml"
         self._survey = directory / f"{self._node}.ibnetdiscover.gz"
 

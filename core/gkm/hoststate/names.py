@@ -30,9 +30,12 @@ def cache_name(value: str) -> str:
     Raises:
         InvalidName: it is not, or it holds "..", which the subdomain pattern alone would pass.
     """
-    if ".." in value:
-        raise InvalidName(f"{quoted(value)} cannot be the name of a cache")
-    return _checked(_DNS_SUBDOMAIN, value, "a cache")
+    return _subdomain(value, "a cache")
+
+
+def node_name(value: str) -> str:
+    """Return `value` if it is a valid name of a node; raise InvalidName if it is not."""
+    return _subdomain(value, "a node")
 
 
 def volume_id(value: str) -> str:
@@ -79,6 +82,12 @@ class CacheRef:
     def __str__(self) -> str:
         """Return the reference for messages: `GKMCache ml-apps/llama`."""
         return f"{self.kind} {self.name}" if self.namespace is None else f"{self.kind} {self.namespace}/{self.name}"
+
+
+def _subdomain(value: str, kind: str) -> str:
+    if ".." in value:
+        raise InvalidName(f"{quoted(value)} cannot be the name of {kind}")
+    return _checked(_DNS_SUBDOMAIN, value, kind)
 
 
 def _checked(pattern: re.Pattern[str], value: str, kind: str) -> str:

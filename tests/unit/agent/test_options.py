@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,9 +41,10 @@ def test_several_files_in_kubeconfig_are_left_to_the_client_that_reads_them() ->
 
 
 def test_the_help_names_every_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         options.parse(["--help"], {})
 
+    assert ended.value.code == 0
     shown = capsys.readouterr().out
     for twin in ("STATIC", "STATUS", "ONCE", "CONFIG", "STATE", "RUN", "NODE", "GPU_SECONDS", "LOG_LEVEL", "HEALTH"):
         assert f"GKM_{twin}" in shown
@@ -113,17 +115,20 @@ def test_node_objects_go_beside_the_manifests(tmp_path: Path) -> None:
     assert options.parse(["--static", str(tmp_path / "m"), "--node", "n"], {}).status == tmp_path / "nodes"
 
 
-def test_the_machine_is_named_after_itself_only_without_kubernetes() -> None:
+def test_the_machine_is_named_after_itself_only_without_kubernetes(capsys: pytest.CaptureFixture[str]) -> None:
     assert options.parse(["--static", "m"], {}).node
     with pytest.raises(SystemExit) as ended:
         options.parse([], {})
     assert ended.value.code == 2
+    assert "--node (or GKM_NODE) is required in Kubernetes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../x", "Node", "a b", "x" * 300])
-def test_a_name_that_no_node_can_have_is_refused(name: str) -> None:
-    with pytest.raises(SystemExit):
+def test_a_name_that_no_node_can_have_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
         options.parse(["--static", "m", "--node", name], {})
+    assert ended.value.code == 2
+    assert re.search("--node: '.*' cannot be the name of a node", capsys.readouterr().err)
 
 
 @pytest.fixture

@@ -64,6 +64,7 @@ def test_a_full_disk_leaves_no_part_of_a_key(tmp_path: Path) -> None:
     environment = {**os.environ, "COSIGN_PASSWORD": PASSWORD, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=scaled(60), check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert f"{tmp_path}/team.key: File too large" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,6 +100,7 @@ def test_on_a_terminal_the_password_is_typed_twice_and_not_shown(tmp_path: Path,
         pass  # the end of a terminal
     assert process.wait(scaled(60)) == code
     assert b"secret" not in shown
+    assert (b"the two passwords differ" in shown, code) in ((False, 0), (True, 2))
     assert (tmp_path / "team.key").exists() == (code == 0)
 
 
