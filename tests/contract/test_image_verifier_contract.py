@@ -128,8 +128,9 @@ def test_an_image_that_does_not_exist_is_not_found(place: Place) -> None:
 
 @pytest.mark.parametrize("image", ["", "no reference", "registry.test/UPPER:1"])
 def test_an_invalid_reference_is_an_error(place: Place, image: str) -> None:
-    with pytest.raises(GKMError):
+    with pytest.raises(GKMError) as caught:
         place.images.resolve(image)
+    assert caught.value.reason is Reason.INVALID_REFERENCE
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
@@ -169,7 +170,8 @@ def test_a_registry_that_does_not_answer_gives_an_error_and_no_verdict(place: Pl
     for image, digest in ((place.signed, place.signed_digest), (place.unsigned, place.unsigned_digest)):
         try:
             verdict = place.images.verify(image, digest, None)
-        except GKMError:
+        except GKMError as error:
+            assert error.reason is Reason.REGISTRY_UNAVAILABLE
             continue
         assert (verdict.verified, verdict.allowed) == (None, False)
 

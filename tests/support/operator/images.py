@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
+from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.images import ImageClaims
 
@@ -56,7 +57,10 @@ class FakeImages:
 
     def resolve(self, image: str) -> str:
         self.asked.append(("resolve", image))
-        return _or_raise(self.digests.get(image, GKMError(Reason.NOT_FOUND, f"{image} is not there")))
+        if image not in self.digests:
+            Reference.parse(image)
+            raise GKMError(Reason.NOT_FOUND, f"{image} is not there")
+        return _or_raise(self.digests[image])
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         self.asked.append(("verify", image, digest, str(namespace)))
