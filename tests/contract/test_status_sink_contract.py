@@ -39,6 +39,8 @@ class Outside:
     sink: Callable[[], StatusSink]
     read: Callable[[str | None], NodeStatus | None]
     refuse: Callable[[], None]
+    cause: str
+    """Why a write fails after `refuse`, a pattern."""
 
 
 def in_memory() -> Outside:
@@ -53,7 +55,7 @@ def in_memory() -> Outside:
         for one in made:
             one.away = True
 
-    return Outside(sink, held.get, refuse)
+    return Outside(sink, held.get, refuse, "away")
 
 
 def in_files(directory: Path) -> Outside:
@@ -64,7 +66,7 @@ def in_files(directory: Path) -> Outside:
     def refuse() -> None:
         (directory / REFUSED).write_text("in the way")
 
-    return Outside(lambda: FileStatusSink(directory, NODE), read, refuse)
+    return Outside(lambda: FileStatusSink(directory, NODE), read, refuse, f"{REFUSED}/.*: File exists")
 
 
 def in_kubernetes(api: Api) -> Outside:
@@ -85,7 +87,8 @@ def in_kubernetes(api: Api) -> Outside:
         if isinstance(api, FakeApi):
             api.fault = lambda verb, _: ApiError(404, "NotFound", "no such namespace") if verb == "apply" else None
 
-    return Outside(lambda: KubernetesStatusSink(api, NODE, lambda: owner), read, refuse)
+    cause = "no such namespace" if isinstance(api, FakeApi) else f'namespaces "{REFUSED}" not found'
+    return Outside(lambda: KubernetesStatusSink(api, NODE, lambda: owner), read, refuse, cause)
 
 
 @pytest.fixture(params=["memory", "files", "fake API", pytest.param("real API", marks=pytest.mark.apiserver)])
@@ -171,7 +174,7 @@ def test_a_status_that_cannot_be_written_is_an_error_with_its_cause(outside: Out
     sink = outside.sink()
     outside.refuse()
     for _ in range(2):
-        with pytest.raises(NotWritten, match=r"\w") as caught:
+        with pytest.raises(NotWritten, match=outside.cause) as caught:
             sink.publish(REFUSED, READY)
         assert caught.value.retry_after >= 0
     assert outside.read(REFUSED) is None
