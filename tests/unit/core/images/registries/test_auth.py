@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import MAX_LOGINS, Challenge, Login
-from support.images.private_registry import SECRET, as_user, client, image_of, keyring, private
+from support.images.private_registry import SECRET, as_user, client, everything_by_proxy, image_of, keyring, private
 from support.registry import faults
 from support.registry.auth import Auth
 from support.registry.server import Registry
@@ -84,7 +84,7 @@ def test_only_so_many_logins_are_tried() -> None:
 def test_the_same_login_twice_is_tried_once() -> None:
     with private() as registry:
         wrong = {registry.host: {"username": "robot", "password": "wrong"}}
-        with pytest.raises(GKMError):
+        with pytest.raises(GKMError, match="denies access to team/x"):
             client(keyring(wrong, wrong), registry).resolve(image_of(registry))
         assert len(registry.seen("GET", "/token")) == 1
 
@@ -106,18 +106,28 @@ def test_a_refresh_token_that_is_spent_is_unauthorized() -> None:
         assert "0ld" not in str(caught.value)
 
 
-@pytest.mark.parametrize("status", [301, 307, 308])
-def test_a_refresh_token_does_not_follow_a_redirect_to_another_host(status: int) -> None:
-    with Registry.start() as thief, private(Auth("robot", SECRET, identity_token="refresh")) as registry:
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (301, "its token server answers 301"),
+        (307, "redirects an upload to thief.example"),
+        (308, "redirects an upload to thief.example"),
+    ],
+)
+def test_a_refresh_token_does_not_follow_a_redirect_to_another_host(
+    monkeypatch: pytest.MonkeyPatch, status: int, why: str
+) -> None:
+    secret = Auth("robot", SECRET, identity_token="refresh")
+    with everything_by_proxy(monkeypatch) as (thief, _), private(secret) as registry:
         registry.misbehave(
             faults.Fault(
                 "/token",
-                lambda _: faults.Answer(status, {"Location": f"{thief.url}/token"}, b""),
+                lambda _: faults.Answer(status, {"Location": "http://thief.example/token"}, b""),
                 methods=frozenset({"POST"}),
             )
         )
-        with pytest.raises(GKMError):
-            client(keyring({registry.host: {"identitytoken": "refresh"}}), registry, thief).resolve(image_of(registry))
+        with pytest.raises(GKMError, match=why):
+            client(keyring({registry.host: {"identitytoken": "refresh"}}), registry).resolve(image_of(registry))
         assert thief.requests == []
 
 
