@@ -16,7 +16,7 @@ def test_cosign_queries_the_log_too(place: Place, tmp_path: Path) -> None:
     environment = place.server.environment(tmp_path)
     who = ["--certificate-identity", ALICE.subject, "--certificate-oidc-issuer", ALICE.issuer]
     place.sign(logged=False)
-    with pytest.raises(CosignFailed):
+    with pytest.raises(CosignFailed, match="no matching signatures: signature not found in transparency log"):
         cosign.run("verify", *who, "--rekor-url", place.server.url, *PLAIN, str(place.ref), environment=environment)
     assert place.verdict().verified is False
     place.sign()

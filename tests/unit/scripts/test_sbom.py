@@ -113,17 +113,17 @@ def test_what_the_lock_and_our_wheel_give_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("found", "problem"),
     [
-        [OWN, Distribution("urllib3", "2.8.1")],
-        [OWN, Distribution("evil", "2.8.0")],
-        [Distribution("gkm", "1.2.4")],
-        [Distribution("urllib3", "2.8.0")],
+        ([OWN, Distribution("urllib3", "2.8.1")], "installed and not locked: urllib3 2.8.1"),
+        ([OWN, Distribution("evil", "2.8.0")], "installed and not locked: evil 2.8.0"),
+        ([Distribution("gkm", "1.2.4")], "installed and not locked: gkm 1.2.4"),
+        ([Distribution("urllib3", "2.8.0")], "our own wheel is not installed"),
     ],
     ids=["version", "name", "ours", "none of ours"],
 )
-def test_anything_else_is_refused(found: list[Distribution]) -> None:
-    with pytest.raises(contents.NotLocked):
+def test_anything_else_is_refused(found: list[Distribution], problem: str) -> None:
+    with pytest.raises(contents.NotLocked, match=problem):
         contents.check_locked(found, LOCK, "1.2.3")
 
 

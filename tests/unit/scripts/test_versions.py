@@ -34,7 +34,7 @@ def test_stating_it_again_changes_nothing(root: Path) -> None:
     "version", ["", "1", "1.2", "v1.2.3", "01.2.3", "1.2.3+x", "1.2.3-", "1.2.3\n", "1.2.3 ", "1.0.0-rc.1"]
 )
 def test_a_version_that_helm_and_pip_do_not_write_alike_is_none(root: Path, version: str) -> None:
-    with pytest.raises(versions.WrongVersion):
+    with pytest.raises(versions.WrongVersion, match=r"is no version such as 1\.2\.3"):
         versions.state(root, version, "2026-01-02")
     assert versions.current(root) == "0.9.0"
 

@@ -24,33 +24,33 @@ def test_resources_are_qualified_names_with_any_rest(resource: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "section",
+    ("section", "problem"),
     [
-        {"gpuResources": ["gpu"]},
-        {"gpuResources": ["nvidia.com/*"]},
-        {"gpuResources": ["*/gpu"]},
-        {"gpuResources": ["nvidia.com/g*u"]},
-        {"gpuResources": ["nvidia.com/[a-z]"]},
-        {"gpuResources": ["nvidia.com/gpu-"]},
-        {"gpuResources": ["nvidia.com/gpu\n"]},
-        {"gpuResources": ["nvidia.com/" + "a" * 64]},
-        {"gpuResources": ["a/b"] * 33},
-        {"gpuResources": "nvidia.com/gpu"},
-        {"gpuDeviceClasses": ["GPU"]},
-        {"gpuDeviceClasses": ["a*"]},
-        {"gpuDeviceClasses": ["a"] * 33},
-        {"gpuResources": [], "gpuDeviceClasses": []},
-        {"mnnvlDialect": "enabled"},
-        {"placement": "always"},
-        {"placementLabel": "a b"},
-        {"groveClusterRole": ""},
-        {"groveClusterRole": "a/b"},
-        {"groveClusterRole": ".."},
-        {"autoMNNVLEnabled": "yes"},
+        ({"gpuResources": ["gpu"]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["nvidia.com/*"]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["*/gpu"]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["nvidia.com/g*u"]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["nvidia.com/[a-z]"]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["nvidia.com/gpu-"]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["nvidia.com/gpu\n"]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["nvidia.com/" + "a" * 64]}, r"matching regex .* at `\$\.gpuResources\[0\]`"),
+        ({"gpuResources": ["a/b"] * 33}, r"length <= 32 - at `\$\.gpuResources`"),
+        ({"gpuResources": "nvidia.com/gpu"}, r"got `str` - at `\$\.gpuResources`"),
+        ({"gpuDeviceClasses": ["GPU"]}, r"matching regex .* at `\$\.gpuDeviceClasses\[0\]`"),
+        ({"gpuDeviceClasses": ["a*"]}, r"matching regex .* at `\$\.gpuDeviceClasses\[0\]`"),
+        ({"gpuDeviceClasses": ["a"] * 33}, r"length <= 32 - at `\$\.gpuDeviceClasses`"),
+        ({"gpuResources": [], "gpuDeviceClasses": []}, "are both empty"),
+        ({"mnnvlDialect": "enabled"}, r"enum value 'enabled' - at `\$\.mnnvlDialect`"),
+        ({"placement": "always"}, r"enum value 'always' - at `\$\.placement`"),
+        ({"placementLabel": "a b"}, r"matching regex .* at `\$\.placementLabel`"),
+        ({"groveClusterRole": ""}, r"matching regex .* at `\$\.groveClusterRole`"),
+        ({"groveClusterRole": "a/b"}, r"matching regex .* at `\$\.groveClusterRole`"),
+        ({"groveClusterRole": ".."}, r"matching regex .* at `\$\.groveClusterRole`"),
+        ({"autoMNNVLEnabled": "yes"}, r"got `str` - at `\$\.autoMNNVLEnabled`"),
     ],
 )
-def test_invalid_settings_are_refused(section: object) -> None:
-    with pytest.raises(ValidationError):
+def test_invalid_settings_are_refused(section: object, problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         convert(section, Network)
 
 

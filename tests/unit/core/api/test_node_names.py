@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from gkm.api.node_names import NamesUnreadable, fold, fold_sorted, unfold
 from hypothesis import given
@@ -32,17 +34,44 @@ def test_ten_thousand_numbered_nodes_fit_on_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", ",", "a,,b", "a[", "a[]", "a[1-", "a[2-1]", "a[0-999999999]", "A", "a b", "a[1][2]", "a]", "a[1-2-3]", "x,"],
+    ("text", "problem"),
+    [
+        ("", "no names of nodes at ''"),
+        (",", "no names of nodes at ','"),
+        ("a,,b", "no names of nodes at ',b'"),
+        ("a[", "no names of nodes at 'a['"),
+        ("a[]", "no names of nodes at 'a[]'"),
+        ("a[1-", "no names of nodes at 'a[1-'"),
+        ("a[2-1]", "the range 2-1 has 0 names"),
+        ("a[0-999999999]", "the range 0-999999999 has 1000000000 names"),
+        ("A", "no names of nodes at 'A'"),
+        ("a b", "no names of nodes at 'a b'"),
+        ("a[1][2]", "no names of nodes at 'a[1][2]'"),
+        ("a]", "no names of nodes at 'a]'"),
+        ("a[1-2-3]", "no range of numbers: '1-2-3'"),
+        ("x,", "no names of nodes at ''"),
+    ],
 )
-def test_a_text_that_is_not_a_list_is_refused(text: str) -> None:
-    with pytest.raises(NamesUnreadable):
+def test_a_text_that_is_not_a_list_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(NamesUnreadable, match=re.escape(problem)):
         unfold(text)
 
 
-@pytest.mark.parametrize("text", ["a*0", "a*", "a*-1", "*2", "a*2*2", "a*9999999", "a[1-1000]*9999", "a*b"])
-def test_a_text_with_an_invalid_repetition_is_refused(text: str) -> None:
-    with pytest.raises(NamesUnreadable):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a*0", "no names of nodes at 'a*0'"),
+        ("a*", "no names of nodes at 'a*'"),
+        ("a*-1", "no names of nodes at 'a*-1'"),
+        ("*2", "no names of nodes at '*2'"),
+        ("a*2*2", "no names of nodes at 'a*2*2'"),
+        ("a*9999999", "more than 1000000 names"),
+        ("a[1-1000]*9999", "the range 1-1000 has 1000 names: 1 to 100 are possible here"),
+        ("a*b", "no names of nodes at 'a*b'"),
+    ],
+)
+def test_a_text_with_an_invalid_repetition_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(NamesUnreadable, match=re.escape(problem)):
         unfold(text)
 
 
@@ -54,7 +83,7 @@ def test_an_invalid_node_name_is_not_folded() -> None:
 @pytest.mark.parametrize("text", ["n[1-4]", "n*4", "a,b,n[1-2]", "a,b,c,d"])
 def test_unfolding_stops_at_the_limit_of_names(text: str) -> None:
     assert len(unfold(text, 4)) == 4
-    with pytest.raises(NamesUnreadable):
+    with pytest.raises(NamesUnreadable, match=r"more than 3 names|the range .* has [24] names: 1 to [13] "):
         unfold(text, 3)
 
 

@@ -144,18 +144,18 @@ def test_a_link_or_a_directory_instead_of_the_file_is_refused(layout: Layout, tm
     path.parent.mkdir(parents=True)
     (tmp_path / "elsewhere").write_text(json.dumps(good()))
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match="symbolic links"):
         counters.load(layout)
     path.unlink()
     path.mkdir()
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match="not a regular file"):
         counters.load(layout)
 
 
 def test_a_file_instead_of_its_directory_is_refused(layout: Layout) -> None:
     layout.run.mkdir()
     layout.counters.parent.write_text("")
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match="Not a directory"):
         counters.load(layout)
 
 

@@ -69,13 +69,13 @@ def test_json_that_is_not_an_object_is_refused_with_its_path(tmp_path: Path, con
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("{}")
     (tmp_path / "state.json").symlink_to(tmp_path / "secret")
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match="symbolic links"):
         files.read_object(tmp_path / "state.json")
 
 
 def test_a_named_pipe_does_not_hang_the_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "state.json")
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match="not a regular file"):
         files.read_object(tmp_path / "state.json")
 
 
@@ -123,7 +123,7 @@ def test_removing_a_missing_directory_or_a_file_is_not_an_error(tmp_path: Path) 
 
 def test_an_unreadable_directory_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for name in ("gone", "file"):
-        with pytest.raises(OSError, match=name):
+    for name, problem in (("gone", "No such file or directory"), ("file", "Not a directory")):
+        with pytest.raises(OSError, match=f"{problem}.*{name}"):
             files.names_in(tmp_path / name)
     assert files.names_in(tmp_path) == ["file"]

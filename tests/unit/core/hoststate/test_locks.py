@@ -66,8 +66,8 @@ def test_a_link_or_a_directory_instead_of_the_lock_file_is_an_error_and_leaks_no
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "directory").mkdir()
     before = os.listdir("/proc/self/fd")  # noqa: PTH208 -- a count
-    for name in ("link", "directory"):
-        with pytest.raises(OSError, match=name), locks.process_lock(tmp_path / name, 0):
+    for name, problem in (("link", "symbolic links"), ("directory", "Is a directory")):
+        with pytest.raises(OSError, match=f"{problem}.*{name}"), locks.process_lock(tmp_path / name, 0):
             pass
     assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
     assert not (tmp_path / "elsewhere").exists()

@@ -45,20 +45,20 @@ def test_a_pointer_that_was_removed_leaves_no_directory(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "problem"),
     [
-        {"state": "Fine"},
-        {"digest": "../../etc"},
-        {"digest": None},
-        {"progress": "much"},
-        {"image": None, "state": None},
+        ({"state": "Fine"}, "'Fine' is not a valid CacheState"),
+        ({"digest": "../../etc"}, "'../../etc' cannot be the name of a digest"),
+        ({"digest": None}, "'None' cannot be the name of a digest"),
+        ({"progress": "much"}, "int.*'much'"),
+        ({"image": None, "state": None}, "None is not a valid CacheState"),
     ],
 )
-def test_an_invalid_pointer_is_refused(layout: Layout, change: dict[str, object]) -> None:
+def test_an_invalid_pointer_is_refused(layout: Layout, change: dict[str, object], problem: str) -> None:
     pointers.save(layout, POINTER)
     path = layout.pointer(REF)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match=problem):
         pointers.load(layout, REF)
 
 
@@ -116,7 +116,7 @@ def test_unlistable_pointers_are_an_error(layout: Layout) -> None:
 def test_one_unreadable_record_stops_the_listing(layout: Layout) -> None:
     records.save(layout, RECORD)
     layout.volume_record("csi-1").write_text("{")
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match="not JSON"):
         list(records.load_all(layout))
 
 

@@ -123,14 +123,23 @@ def test_json_that_cannot_be_decoded_is_an_error_of_the_api(text: bytes) -> None
     assert from_body(500, text).status == 500
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b'{"type":"NEW","object":{}}', b'{"type":"BOOKMARK","object":7}', b"[]"])
-def test_a_line_that_is_no_event_is_an_api_error(line: bytes) -> None:
-    with pytest.raises(ApiError):
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"", "was truncated"),
+        (b"{", "was truncated"),
+        (b'{"type":"NEW","object":{}}', "'NEW' is not a valid Change"),
+        (b'{"type":"BOOKMARK","object":7}', "Expected `object`, got `int`"),
+        (b"[]", "Expected `object`, got `array`"),
+    ],
+)
+def test_a_line_that_is_no_event_is_an_api_error(line: bytes, problem: str) -> None:
+    with pytest.raises(ApiError, match=f"GKMCache cannot be read: .*{problem}"):
         decoding.event(GKMCACHES, line)
 
 
 def test_a_body_that_is_no_list_is_an_api_error() -> None:
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match=r"GKMCache cannot be read: .*got `int` - at `\$\.items`"):
         decoding.page(GKMCACHES, b'{"items": 7}')
     empty = b'{"items": null, "metadata": {"resourceVersion": "7"}}'
     assert decoding.page(GKMCACHES, empty) == (ListPage((), "7"), "")

@@ -10,7 +10,7 @@ def test_the_collector_is_away_and_comes_back_also_after_an_error() -> None:
     with uncollected():
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(TooLargeError), uncollected():
+    with pytest.raises(TooLargeError, match="too large"), uncollected():
         raise TooLargeError("too large")
     assert gc.isenabled()
 

@@ -98,7 +98,7 @@ def test_a_text_that_is_no_list_is_refused_with_the_expected_input(data: bytes) 
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
-    with pytest.raises(ListUnreadable):
+    with pytest.raises(ListUnreadable, match="no list of nodes can be read: 'utf-8' codec can't decode"):
         lists.parse_nodes([listed(node_json("n1", {"a": "X"})).replace(b"X", b"\xff")])
 
 

@@ -118,7 +118,7 @@ def test_blocks_may_be_empty() -> None:
 def test_a_list_that_ends_too_early_is_refused_wherever_it_ends(cut: float) -> None:
     data = pretty([node_json(f"n{number}") for number in range(50)])
 
-    with pytest.raises(ListUnreadable):
+    with pytest.raises(ListUnreadable, match="no list of nodes can be read: Input data was truncated"):
         lists.parse_nodes(blocks(data[: int(len(data) * cut)], [1000, 2000]))
 
 

@@ -16,20 +16,20 @@ def test_every_policy_of_the_planner_can_be_the_default(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize(
-    "section",
+    ("section", "problem"),
     [
-        {"missingFabric": "merge"},
-        {"labels": {"rack": ["a b"]}},
-        {"labels": {"rack": ["a/b/c"]}},
-        {"labels": {"rack": [""]}},
-        {"labels": {"rack": ["r"] * 17}},
-        {"labels": {"zone": ["z"]}},
-        {"defaults": {"region": ""}},
-        {"defaults": {"cluster": "a/b"}},
+        ({"missingFabric": "merge"}, "Invalid enum value 'merge'"),
+        ({"labels": {"rack": ["a b"]}}, r"matching regex .* at `\$\.labels\.rack\[0\]`"),
+        ({"labels": {"rack": ["a/b/c"]}}, r"matching regex .* at `\$\.labels\.rack\[0\]`"),
+        ({"labels": {"rack": [""]}}, r"matching regex .* at `\$\.labels\.rack\[0\]`"),
+        ({"labels": {"rack": ["r"] * 17}}, r"length <= 16 - at `\$\.labels\.rack`"),
+        ({"labels": {"zone": ["z"]}}, "unknown field `zone`"),
+        ({"defaults": {"region": ""}}, r"matching regex .* at `\$\.defaults\.region`"),
+        ({"defaults": {"cluster": "a/b"}}, r"matching regex .* at `\$\.defaults\.cluster`"),
     ],
 )
-def test_invalid_settings_are_refused(section: object) -> None:
-    with pytest.raises(ValidationError):
+def test_invalid_settings_are_refused(section: object, problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         convert(section, Topology)
 
 
@@ -75,7 +75,16 @@ def test_providers_without_io_of_their_own_refuse_an_unknown_config(name: str, c
         convert({"providers": [{"name": name, "config": config}]}, Topology)
 
 
-@pytest.mark.parametrize("section", [{"policy": "best"}, {"planTTL": 0}, {"planTTL": -1}, {"planTTL": 1e9}, {"ttl": 1}])
-def test_the_lifetime_of_a_plan_is_bounded(section: object) -> None:
-    with pytest.raises(ValidationError):
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"policy": "best"}, "Invalid enum value 'best'"),
+        ({"planTTL": 0}, r"> 0\.0 - at `\$\.planTTL`"),
+        ({"planTTL": -1}, r"> 0\.0 - at `\$\.planTTL`"),
+        ({"planTTL": 1e9}, r"<= 604800\.0 - at `\$\.planTTL`"),
+        ({"ttl": 1}, "unknown field `ttl`"),
+    ],
+)
+def test_the_lifetime_of_a_plan_is_bounded(section: object, problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         convert(section, Packing)

@@ -72,13 +72,21 @@ def test_a_changed_byte_is_found_by_the_checksum() -> None:
 
 
 def test_bytes_behind_the_last_group_are_damage() -> None:
-    with pytest.raises(DamagedArtifactFile):
+    with pytest.raises(DamagedArtifactFile, match="cut off"):  # they would begin another group
         artifact_keys([with_checksum(framed(GROUPS)[4:] + b"more")])
 
 
-@pytest.mark.parametrize("key", ["", "a\nb", "\x1b[2J", "x" * MAX_TEXT_BYTES])
-def test_names_that_nobody_can_read_are_refused(key: str) -> None:
-    with pytest.raises(DamagedArtifactFile):
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("", "cannot be printed"),
+        ("a\nb", "cannot be printed"),
+        ("\x1b[2J", "cannot be printed"),
+        ("x" * MAX_TEXT_BYTES, f"at most {MAX_TEXT_BYTES} is possible"),
+    ],
+)
+def test_names_that_nobody_can_read_are_refused(key: str, problem: str) -> None:
+    with pytest.raises(DamagedArtifactFile, match=problem):
         artifact_keys([framed({"inductor": [(key, b"")]})])
 
 

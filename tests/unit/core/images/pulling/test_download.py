@@ -63,7 +63,7 @@ def test_a_failed_pull_leaves_its_partial_blob_and_the_next_one_resumes(site: Si
     image = described(site)
     layer = image.layers[0]
     site.real.misbehave(faults.truncated(f"blobs/{layer.digest}", 3000, times=1), faults.status(layer.digest, 500))
-    with pytest.raises(GKMError):
+    with pytest.raises(GKMError, match="the registry answers 500"):
         pull.fetch(site.client, image, layout, max_bytes=MAX)
     (part,) = layout.blobs.iterdir()
     assert (part.suffix, part.stat().st_size) == (blob_files.PART, 3000)
@@ -78,8 +78,9 @@ def test_a_failed_pull_leaves_its_partial_blob_and_the_next_one_resumes(site: Si
 def test_changed_bytes_leave_no_part(site: Site, layout: Layout) -> None:
     image = described(site)
     site.real.misbehave(faults.tampered(f"blobs/{image.layers[0].digest}"))
-    with pytest.raises(GKMError):
+    with pytest.raises(GKMError, match="is of digest") as caught:
         pull.fetch(site.client, image, layout, max_bytes=MAX)
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert not list(layout.blobs.iterdir())
 
 
@@ -159,8 +160,9 @@ def test_one_bad_layer_ends_the_others(site: Site, layout: Layout) -> None:
     built = image_of_layers(*layers)
     ref = pushed(site, built)
     site.real.misbehave(faults.tampered(f"blobs/{json.loads(built.manifest)['layers'][0]['digest']}"))
-    with pytest.raises(GKMError):
+    with pytest.raises(GKMError, match="is of digest") as caught:
         pull.fetch(site.client, cache.describe(site.client, ref), layout, max_bytes=MAX)
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert not list(layout.work.iterdir())
     assert not list(layout.store.iterdir())
 

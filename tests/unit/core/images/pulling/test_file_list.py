@@ -67,8 +67,8 @@ def test_a_list_that_was_changed_is_damage(tmp_path: Path, change: object) -> No
 def test_a_list_that_is_no_regular_file_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "l").symlink_to("/etc/passwd")
     (tmp_path / "d").mkdir()
-    for name in ("l", "d"):
-        with pytest.raises(UnreadableState, match=name):
+    for name, problem in (("l", "symbolic links"), ("d", "not a regular file")):
+        with pytest.raises(UnreadableState, match=f"/{name}: .*{problem}"):
             listing.read(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         listing.read(tmp_path / "nothing")

@@ -71,7 +71,7 @@ def test_an_answer_without_a_token_is_one_error_without_its_body(status: int, bo
 
 
 def test_an_endless_answer_is_bounded() -> None:
-    with github(200, b"x" * (3 << 20)) as url, pytest.raises(GKMError):
+    with github(200, b"x" * (3 << 20)) as url, pytest.raises(GKMError, match="more than the 1048576 bytes"):
         token(job(url), NOWHERE)
 
 

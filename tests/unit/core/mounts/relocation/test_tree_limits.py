@@ -73,7 +73,7 @@ def test_a_failed_writer_releases_its_slot(content: int, tmp_path: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(tree_writer, "write", refuse)
         for _ in range(tree_store.MAX_CONCURRENT + 1):
-            with pytest.raises(Unrelocatable):
+            with pytest.raises(Unrelocatable, match=r"^no$"):
                 tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "place")
     tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "place")
 

@@ -228,7 +228,7 @@ def test_a_closed_renderer_has_no_children(monkeypatch: pytest.MonkeyPatch) -> N
     (pid,) = children(renderer)
     renderer.close()
     assert not Path(f"/proc/{pid}").exists()
-    with pytest.raises(RenderingUnavailable):
+    with pytest.raises(RenderingUnavailable, match="no rendering process was free"):
         value_of(renderer)
 
 

@@ -131,11 +131,19 @@ def test_other_protocols_and_empty_chassis_do_not_count_and_one_interface_counts
 
 
 @pytest.mark.parametrize(
-    "text",
-    [b"", b"[]", b"{}", b'{"lldp": 7}', b'{"lldp": "\xff"}', b"[" * 99_999, b'{"lldp": [' + b"1," * 9_999 + b"1]}"],
+    ("text", "problem"),
+    [
+        (b"", "was truncated"),
+        (b"[]", "it has no object or list `lldp`"),
+        (b"{}", "it has no object or list `lldp`"),
+        (b'{"lldp": 7}', "it has no object or list `lldp`"),
+        (b'{"lldp": "\xff"}', "'utf-8' codec can't decode"),
+        (b"[" * 99_999, "holds more than the 8297 values"),
+        (b'{"lldp": [' + b"1," * 9_999 + b"1]}", "holds more than the 3298 values"),
+    ],
 )
-def test_what_is_not_the_output_of_lldpcli_is_refused(text: bytes) -> None:
-    with pytest.raises(OutputUnreadable):
+def test_what_is_not_the_output_of_lldpcli_is_refused(text: bytes, problem: str) -> None:
+    with pytest.raises(OutputUnreadable, match=problem):
         lldpd.decode(text)
 
 

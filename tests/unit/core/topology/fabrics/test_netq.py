@@ -1,6 +1,7 @@
 """Rows of `netq show lldp json`: hosts, leaves and spines by names, without the network for management."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -90,10 +91,19 @@ def test_a_list_of_rows_is_read_and_a_cut_one_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{}", b'{"lldp": {}}', b'[{"hostname": 1}]', b"[" * 99_999, b"[" + b"{}," * 9_999 + b"{}]"]
+    ("text", "problem"),
+    [
+        (b"", "was truncated"),
+        (b"{}", "missing required field `lldp`"),
+        (b'{"lldp": {}}', "Expected `array`, got `object`"),
+        (b'[{"hostname": 1}]', "Expected `str | null`, got `int`"),
+        (b"[" * 99_999, "Expected `object`, got `array`"),
+        (b'[{"x": ' + b"[" * 99_999, "maximum recursion depth exceeded"),
+        (b"[" + b"{}," * 9_999 + b"{}]", "holds more than the 2985 objects"),
+    ],
 )
-def test_what_netq_does_not_print_is_refused(text: bytes) -> None:
-    with pytest.raises(OutputUnreadable):
+def test_what_netq_does_not_print_is_refused(text: bytes, problem: str) -> None:
+    with pytest.raises(OutputUnreadable, match=re.escape(problem)):
         netq.decode(text)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +154,22 @@ def test_a_network_from_ufm_has_the_groups_that_ibnetdiscover_gives() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [b"", b"<html>", b"{}", b'{"data": {}}', b"[[]]", b'[{"guid": 7}]', b'[{"guid": "\xff"}]', b"[" * 99_999, b"[{},"],
+    ("text", "problem"),
+    [
+        (b"", "was truncated"),
+        (b"<html>", "JSON is malformed"),
+        (b"{}", "missing required field `data`"),
+        (b'{"data": {}}', "Expected `array`, got `object`"),
+        (b"[[]]", "Expected `object`, got `array`"),
+        (b'[{"guid": 7}]', "Expected `str | null`, got `int`"),
+        (b'[{"guid": "\xff"}]', "'utf-8' codec can't decode"),
+        (b"[" * 99_999, "Expected `object`, got `array`"),
+        (b'[{"x": ' + b"[" * 99_999, "maximum recursion depth exceeded"),
+        (b"[{},", "was truncated"),
+    ],
 )
-def test_what_is_no_list_of_ports_is_refused(text: bytes) -> None:
-    with pytest.raises(OutputUnreadable):
+def test_what_is_no_list_of_ports_is_refused(text: bytes, problem: str) -> None:
+    with pytest.raises(OutputUnreadable, match=re.escape(problem)):
         ufm.decode(text)
 
 

@@ -20,6 +20,7 @@ from support.grove.tables import table
 from support.host.waiting import scaled, until
 from support.operator.workloads import KINDS, Workloads, review, workloads
 
+OF_V1 = r"not an AdmissionReview of admission\.k8s\.io/v1"
 STRICT = [path for path in KINDS if path != "/pods"]
 
 
@@ -31,21 +32,26 @@ def asked(path: str, body: bytes) -> Json:
 
 @pytest.mark.parametrize("path", KINDS)
 @table(
-    "body",
+    "body, why",
     [
-        ("empty", b""),
-        ("no JSON", b"{"),
-        ("a list", b"[]"),
-        ("no request", b"{}"),
-        ("bytes that are no text", b"\xff"),
-        ("deeply nested", b'{"request":' + b"[" * 100_000),
-        ("another version", review("/pods", {}).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1")),
-        ("another kind", review("/pods", {}).replace(b'"Pod"', b'"Node"')),
-        ("without a uid", review("/pods", {}).replace(b'"u-1"', b'""')),
+        ("empty", b"", "Input data was truncated"),
+        ("no JSON", b"{", "Input data was truncated"),
+        ("a list", b"[]", "Expected `object`, got `array`"),
+        ("no version", b"{}", "missing required field `apiVersion`"),
+        (
+            "no request",
+            b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}',
+            "missing required field `request`",
+        ),
+        ("bytes that are no text", b"\xff", "JSON is malformed"),
+        ("deeply nested", b'{"request":{"uid":"u","x":' + b"[" * 100_000, "maximum recursion depth exceeded"),
+        ("another version", review("/pods", {}).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"), OF_V1),
+        ("another kind", review("/pods", {}).replace(b'"Pod"', b'"Node"'), r"this path reviews \w+ only"),
+        ("without a uid", review("/pods", {}).replace(b'"u-1"', b'""'), r"length >= 1 - at `\$\.request\.uid`"),
     ],
 )
-def test_a_body_that_is_no_review_is_refused_with_a_reason(path: str, body: bytes) -> None:
-    with pytest.raises(ReviewInvalid, match=r"."):
+def test_a_body_that_is_no_review_is_refused_with_a_reason(path: str, body: bytes, why: str) -> None:
+    with pytest.raises(ReviewInvalid, match=why):
         asked(path, body)
 
 
@@ -229,7 +235,7 @@ def test_a_review_that_waits_for_the_api_server_delays_its_own_namespace_only(mo
         assert releases == ["released"]
         with decoding.reserve(NAMESPACE, 8 << 10, 0.0), waiting.reserve("other", 5000, 0.0):
             pass
-        with pytest.raises(ReviewBusy):
+        with pytest.raises(ReviewBusy, match="too many large requests about workloads"):
             waiting.reserve(NAMESPACE, 5000, 0.0).__enter__()
         assert site.review("/podcliquesets/default", pod_clique_set("quick", namespace="other")).changed
     finally:
