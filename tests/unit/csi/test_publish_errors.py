@@ -14,6 +14,7 @@ from gkm_csi.volumes.request import PodInfo, PublishRequest, VolumeTarget
 REF = CacheRef("ml-apps", "llama")
 DIGEST = "sha256:" + "0" * 64
 NODE = "node-7"
+OTHERWISE = "is already published for another pod, another cache or with other attributes"
 
 
 def pointer(state: CacheState, **values: str | int) -> Pointer:
@@ -102,19 +103,23 @@ def test_the_same_again_is_a_repeat() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("asked", "code", "why"),
     [
-        (replace(ASKED, ref=CacheRef("ml-apps", "other")), Code.ALREADY_EXISTS),
-        (replace(ASKED, ref=CacheRef(None, "llama")), Code.ALREADY_EXISTS),
-        (replace(ASKED, pod=PodInfo("trainer-1", "ml-apps", "uid")), Code.ALREADY_EXISTS),
-        (replace(ASKED, pod=PodInfo("trainer-0", "other", "uid")), Code.ALREADY_EXISTS),
-        (replace(ASKED, pod=PodInfo("trainer-0", "ml-apps", "uid-2")), Code.ALREADY_EXISTS),
-        (replace(ASKED, options=VolumeOptions(private=True, size_limit=1 << 30)), Code.ALREADY_EXISTS),
-        (replace(ASKED, options=VolumeOptions(mount_path="/cache")), Code.ALREADY_EXISTS),
-        (replace(ASKED, volume=VolumeTarget("csi-1", Path("/k/pods/v/mount"))), Code.FAILED_PRECONDITION),
+        (replace(ASKED, ref=CacheRef("ml-apps", "other")), Code.ALREADY_EXISTS, OTHERWISE),
+        (replace(ASKED, ref=CacheRef(None, "llama")), Code.ALREADY_EXISTS, OTHERWISE),
+        (replace(ASKED, pod=PodInfo("trainer-1", "ml-apps", "uid")), Code.ALREADY_EXISTS, OTHERWISE),
+        (replace(ASKED, pod=PodInfo("trainer-0", "other", "uid")), Code.ALREADY_EXISTS, OTHERWISE),
+        (replace(ASKED, pod=PodInfo("trainer-0", "ml-apps", "uid-2")), Code.ALREADY_EXISTS, OTHERWISE),
+        (replace(ASKED, options=VolumeOptions(private=True, size_limit=1 << 30)), Code.ALREADY_EXISTS, OTHERWISE),
+        (replace(ASKED, options=VolumeOptions(mount_path="/cache")), Code.ALREADY_EXISTS, OTHERWISE),
+        (
+            replace(ASKED, volume=VolumeTarget("csi-1", Path("/k/pods/v/mount"))),
+            Code.FAILED_PRECONDITION,
+            "is already published at another target",
+        ),
     ],
 )
-def test_a_published_volume_is_not_published_differently(asked: PublishRequest, code: Code) -> None:
+def test_a_published_volume_is_not_published_differently(asked: PublishRequest, code: Code, why: str) -> None:
     with pytest.raises(StatusError) as caught:
         publish_errors.check_repeat(KNOWN, asked)
-    assert caught.value.code is code
+    assert (caught.value.code, why in str(caught.value)) == (code, True)

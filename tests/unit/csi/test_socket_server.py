@@ -172,7 +172,7 @@ def test_failing_again_and_again_leaves_no_descriptors(directory: Path) -> None:
     running = make((directory / "csi.sock", directory / "reg.sock"))
     counts = []
     for _ in range(60):
-        with pytest.raises(ListenError):
+        with pytest.raises(ListenError, match=r"reg\.sock: cannot listen there"):
             running.start()
         counts.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
     assert counts[-1] <= counts[9] + 8

@@ -12,7 +12,7 @@ from support.csi.desk import InMemoryNode
 def test_a_step_on_the_machine_that_fails_is_undone(memory_node: InMemoryNode, step: str) -> None:
     memory_node.mounts.fails = step
 
-    with pytest.raises((OSError, StatusError)):
+    with pytest.raises((OSError, StatusError), match="No space left on device"):
         memory_node.publisher.publish(memory_node.request())
 
     assert memory_node.is_clean()
@@ -76,6 +76,7 @@ def test_a_repeat_that_must_wait_retains_record_and_digest(memory_node: InMemory
         memory_node.publisher.publish(asked)
 
     assert caught.value.code is Code.UNAVAILABLE
+    assert "its files are missing from the store" in str(caught.value)
     assert memory_node.record() == before
 
 
@@ -100,6 +101,7 @@ def test_a_repeat_below_a_foreign_mount_is_refused_and_retains_its_record(memory
         memory_node.publisher.publish(asked)
 
     assert caught.value.code is Code.FAILED_PRECONDITION
+    assert "foreign" in str(caught.value)
     assert memory_node.record() is not None
     assert memory_node.mounts.mounted[asked.volume.target] == [memory_node.mark(), None]
 

@@ -38,19 +38,19 @@ def test_a_step_of_a_private_volume_that_fails_is_undone(
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "why"),
     [
-        (RelocationInProgress("now"), Code.ABORTED),
-        (TooMany("8 paths"), Code.FAILED_PRECONDITION),
-        (AllInUse("16 paths of others"), Code.UNAVAILABLE),
-        (Unrelocatable("a link"), Code.FAILED_PRECONDITION),
-        (OSError(28, "No space left on device"), Code.UNAVAILABLE),
-        (FileNotFoundError(2, "No such file or directory"), Code.UNAVAILABLE),
+        (RelocationInProgress("now"), Code.ABORTED, "its paths are being rewritten for another pod"),
+        (TooMany("8 paths"), Code.FAILED_PRECONDITION, ": 8 paths"),
+        (AllInUse("16 paths of others"), Code.UNAVAILABLE, ": 16 paths of others"),
+        (Unrelocatable("a link"), Code.FAILED_PRECONDITION, "with a private layer: a link"),
+        (OSError(28, "No space left on device"), Code.UNAVAILABLE, "(No space left on device)"),
+        (FileNotFoundError(2, "No such file or directory"), Code.UNAVAILABLE, "(No such file or directory)"),
     ],
 )
 @pytest.mark.parametrize("or_empty", [False, True])
 def test_a_failed_preparation_has_its_code_or_gives_an_empty_volume(
-    memory_node: InMemoryNode, error: Exception, code: Code, *, or_empty: bool
+    memory_node: InMemoryNode, error: Exception, code: Code, why: str, *, or_empty: bool
 ) -> None:
     memory_node.mounts.fails, memory_node.mounts.error = "prepared", error
     more = {"ifUnavailable": "empty"} if or_empty else {}
@@ -65,7 +65,7 @@ def test_a_failed_preparation_has_its_code_or_gives_an_empty_volume(
         return
     with pytest.raises(StatusError) as caught:
         memory_node.publisher.publish(asked)
-    assert caught.value.code is code
+    assert (caught.value.code, why in str(caught.value)) == (code, True), str(caught.value)
     assert memory_node.is_clean()
 
 
@@ -100,7 +100,7 @@ def test_a_repeat_of_a_private_volume_that_must_wait_retains_record_and_mount(me
     memory_node.mounts.fails, memory_node.mounts.error = "prepared", RelocationInProgress("now")
     with pytest.raises(StatusError) as caught:
         memory_node.publisher.publish(private(memory_node))
-    assert caught.value.code is Code.ABORTED
+    assert (caught.value.code, "its paths are being rewritten" in str(caught.value)) == (Code.ABORTED, True)
     assert memory_node.record() == before
 
 

@@ -94,9 +94,18 @@ def test_a_repeated_configuration_is_added_and_replaces_those_of_the_twin(monkey
     assert parser.parse_args(flags).webhook_configuration == (both[1], WebhookConfiguration("z"))
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000"])
-def test_an_invalid_address_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "'' is not host:port"),
+        ("host", "'host' is not host:port"),
+        ("host:", "'host:' is not host:port"),
+        ("host:x", "'host:x' is not host:port"),
+        ("host:70000", "the last port is 65535"),
+    ],
+)
+def test_an_invalid_address_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=problem):
         addresses.parse(text)
 
 
@@ -142,5 +151,5 @@ def test_health_is_served_until_it_is_closed() -> None:
     ready.append("yes")
     assert status("/readyz") == 200
     server.close()
-    with pytest.raises(urllib.error.URLError):
+    with pytest.raises(urllib.error.URLError, match="Connection refused"):
         status("/healthz")

@@ -121,6 +121,6 @@ def test_what_cannot_be_read_changes_no_metric() -> None:
     place = Place()
     place.report.look()
     place.api.fault = lambda _verb, plural: ApiError(403, "Forbidden", "no") if plural == "csidrivers" else None
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="Forbidden: no"):
         place.report.look()
     assert place.installed() == {"csidriver": 1, "agent": 1, "csi": 1}

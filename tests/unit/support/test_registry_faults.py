@@ -71,7 +71,7 @@ def test_a_stall_before_the_answer_is_silence(
     registry.misbehave(faults.stalled("/blobs/"))
     connection.timeout = 0.2
     connection.request("GET", path)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="timed out"):
         connection.getresponse()
 
 
@@ -83,7 +83,7 @@ def test_a_stall_in_the_middle_sends_the_first_bytes(
     connection.request("GET", path)
     answer = connection.getresponse()
     assert answer.read(10) == DATA[:10]
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="timed out"):
         answer.read(1)
 
 
@@ -109,7 +109,7 @@ def test_dripping_pauses_before_a_piece(registry: Registry, path: str, connectio
     connection.request("GET", path)
     answer = connection.getresponse()
     assert answer.status == 200
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="timed out"):
         answer.read(1)
 
 

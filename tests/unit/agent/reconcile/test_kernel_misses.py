@@ -1,5 +1,7 @@
 """Compiled kernels that the CSI process found are in the status of the pod; a damaged file costs nothing else."""
 
+import re
+
 import pytest
 from gkm.hoststate import kernel_misses
 from gkm.hoststate.files import UnreadableState
@@ -24,21 +26,21 @@ def test_a_pod_has_its_misses(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "problem"),
     [
-        "",
-        "[]",
-        '{"volumes": []}',
-        '{"volumes": {"../x": {"reasons": {}, "mounted": 0, "complete": true}}}',
-        '{"volumes": {"v": {"reasons": {"Invented": 1}, "mounted": 0, "complete": true}}}',
-        '{"volumes": {"v": {"reasons": {"Unknown": -1}, "mounted": 0, "complete": true}}}',
-        '{"volumes": {"v": {"reasons": {}, "mounted": true, "complete": true}}}',
+        ("", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"volumes": []}', "volumes: not misses by volume"),
+        ('{"volumes": {"../x": {"reasons": {}, "mounted": 0, "complete": true}}}', "'../x' cannot be the name of"),
+        ('{"volumes": {"v": {"reasons": {"Invented": 1}, "mounted": 0, "complete": true}}}', "'Invented' is not"),
+        ('{"volumes": {"v": {"reasons": {"Unknown": -1}, "mounted": 0, "complete": true}}}', "reasons: not numbers"),
+        ('{"volumes": {"v": {"reasons": {}, "mounted": true, "complete": true}}}', "mounted: not a number"),
     ],
 )
-def test_a_damaged_file_is_refused_as_a_whole(node: Node, text: str) -> None:
+def test_a_damaged_file_is_refused_as_a_whole(node: Node, text: str, problem: str) -> None:
     node.layout.kernel_misses.parent.mkdir(parents=True, exist_ok=True)
     node.layout.kernel_misses.write_text(text)
-    with pytest.raises(UnreadableState):
+    with pytest.raises(UnreadableState, match=re.escape(problem)):
         kernel_misses.load(node.layout)
     node.want("llama")
     assert node.settle()

@@ -201,7 +201,7 @@ def test_verification_that_fails_counts_as_an_error() -> None:
     def fail() -> Verdict:
         raise GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
 
-    with pytest.raises(GKMError):
+    with pytest.raises(GKMError, match="away"):
         timed_verification(fail)
     assert counted() == 1
 
@@ -229,7 +229,7 @@ def test_a_fetch_that_finds_its_entry_there_or_is_called_off_counts_what_it_did(
     def called_off(_stage: PullStage, _percent: int) -> None:
         raise GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
 
-    with timed_stages(called_off) as record, pytest.raises(GKMError):
+    with timed_stages(called_off) as record, pytest.raises(GKMError, match="away"):
         record(PullStage.DOWNLOADING, 3)
     assert (download(), extract()) == (1, 0)
 

@@ -76,11 +76,20 @@ def too_late() -> int:
     raise TimeoutError("the registry's own")
 
 
-@pytest.mark.parametrize("work", [lambda: 1 // 0, lambda: int("x"), too_late])
-def test_an_error_of_bounded_work_reaches_its_caller(work: Callable[[], int]) -> None:
+@pytest.mark.parametrize(
+    ("work", "error", "message"),
+    [
+        (lambda: 1 // 0, ZeroDivisionError, "by zero"),
+        (lambda: int("x"), ValueError, "invalid literal"),
+        (too_late, TimeoutError, "the registry's own"),
+    ],
+)
+def test_an_error_of_bounded_work_reaches_its_caller(
+    work: Callable[[], int], error: type[Exception], message: str
+) -> None:
     bounded: SingleFlight[int] = SingleFlight(1, PATIENT, 1)
     for _ in range(3):
-        with pytest.raises((ZeroDivisionError, ValueError, TimeoutError)):
+        with pytest.raises(error, match=message):
             bounded.run("x", A, work)
     assert bounded.run("x", A, lambda: 7) == 7
 

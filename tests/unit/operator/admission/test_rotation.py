@@ -114,7 +114,7 @@ def test_during_an_api_outage_the_old_pair_serves_and_one_new_pair_is_issued(
     site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
     site.now += 60 * DAY
     for _ in range(20):
-        with pytest.raises(ApiError):
+        with pytest.raises(ApiError, match="away"):
             site.look(DAY, seconds=86400)
     assert (site.served, made) == (first, [1])
     site.api.fault = lambda _verb, _plural: None
@@ -128,7 +128,7 @@ def test_during_an_api_outage_the_old_pair_serves_and_one_new_pair_is_issued(
 def test_an_expired_certificate_is_replaced_by_the_first_check_after_an_api_outage(site: Site) -> None:
     site.look()
     site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="away"):
         site.look(91 * DAY)
     site.api.fault = lambda _verb, _plural: None
     site.look()

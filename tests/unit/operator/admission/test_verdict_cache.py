@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from gkm.api.config import parse
-from gkm.api.errors import Reason
+from gkm.api.errors import GKMError, Reason
 from gkm_operator.admission.verdict_cache import VerdictCache
 from gkm_operator.images import CheckedImages
 from support.operator.deployment import Shelf
@@ -78,7 +78,7 @@ def test_only_a_positive_verdict_is_cached(verdict: object) -> None:
 
 def test_an_error_is_raised_and_not_cached() -> None:
     site = Site(FakeImages({}, {DIGEST: AWAY}))
-    with pytest.raises(type(AWAY)):
+    with pytest.raises(GKMError, match=AWAY.message):
         site.verified()
     site.images.verdicts[DIGEST] = GOOD
     assert site.verified()

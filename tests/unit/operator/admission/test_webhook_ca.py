@@ -33,7 +33,7 @@ def test_a_conflict_is_tried_again_and_not_for_ever() -> None:
     trust(api, CONFIGURATION, [authority], NOW)
     assert len(trusted(api)) == 1
     api.fault = lambda verb, _: ApiError(409, "Conflict", "") if verb == "merge" else None
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="Conflict"):
         trust(api, CONFIGURATION, [make(["x"], NOW).authority], NOW)
     with pytest.raises(ApiError) as caught:
         trust(api, WebhookConfiguration("none"), [authority], NOW)

@@ -81,7 +81,7 @@ def test_a_name_that_no_claim_can_have_is_absent(scene: Scene, name: str) -> Non
 def test_an_error_that_passes_is_raised_and_not_remembered(scene: Scene) -> None:
     scene.create("gpus")
     scene.api.fault = lambda _verb, _plural: ApiError(503, "", "away")
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="503: away"):
         scene.classes("gpus")
     scene.api.fault = lambda _verb, _plural: None
     assert scene.classes("gpus") == GPUS

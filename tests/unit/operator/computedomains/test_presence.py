@@ -162,5 +162,5 @@ def test_a_look_that_finds_nothing_new_keeps_the_time() -> None:
 def test_an_api_server_that_is_away_changes_nothing() -> None:
     api = api_with()
     api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="Unreachable: away"):
         observe(api, "grove:system:grove-operator", Presence())

@@ -33,7 +33,7 @@ def test_a_tree_that_failed_to_render_is_rendered_by_the_next_pass(monkeypatch: 
     process.observe()
     with monkeypatch.context() as broken:
         broken.setattr(tree_reconciler, "volcano", None)
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="'NoneType' object is not callable"):
             process.work()
     process.settle()
     assert world.place("node-1-0-2") == {"rack": "rack-r0-0", "block": "block-b0"}

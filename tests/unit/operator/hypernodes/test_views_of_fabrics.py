@@ -47,7 +47,7 @@ def test_a_survey_that_cannot_be_fetched_is_tried_again_and_holds_up_no_other() 
     process.observe()
     faults = [ApiError(503, "", "away"), None]
     world.api.fault = lambda verb, plural: faults.pop(0) if (verb, plural) == ("get", "configmaps") else None
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="503: away"):
         process.controller.surveys.publish()
     assert [*published(process)] == [OTHER]
     world.api.fault = lambda _verb, _plural: None
@@ -81,7 +81,7 @@ def test_a_provider_waits_for_its_own_watches_only() -> None:
     assert watcher.synced
     assert watcher.awaited("labels") == ""
     assert watcher.awaited("infiniband").startswith("waits for the list of configmaps")
-    with pytest.raises(Retry):
+    with pytest.raises(Retry, match="the surveys are not listed yet"):
         process.controller.surveys.publish()
     watcher.surveys._list()
     assert watcher.awaited("infiniband") == ""
@@ -119,7 +119,7 @@ def test_infiniband_starts_when_every_chosen_survey_was_fetched_or_is_gone() -> 
     assert watcher.awaited("infiniband").startswith("waits for 3 surveys")
     faults = [ApiError(503, "", "away"), None, ApiError(404, "NotFound", "gone")]
     world.api.fault = lambda verb, plural: faults.pop(0) if (verb, plural) == ("get", "configmaps") else None
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="NotFound: gone"):  # the last of the two failures
         feed.publish()
     assert watcher.awaited("infiniband").startswith("waits for 1 survey,")
     world.api.fault = lambda _verb, _plural: None
@@ -136,7 +136,7 @@ def test_a_survey_that_was_gone_when_it_was_fetched_holds_up_nothing() -> None:
     process = world.process()
     process.observe()
     world.api.delete(CONFIGMAPS, survey(SURVEYOR, b"x")["metadata"]["name"], SYSTEM)
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match=r"configmaps .* not found"):
         process.controller.surveys.publish()
     assert process.controller.watcher.awaited("infiniband") == ""
     world.api.create(CONFIGMAPS, survey(SURVEYOR, b"x"))

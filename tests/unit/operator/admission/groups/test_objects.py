@@ -36,9 +36,9 @@ def test_a_template_that_would_take_much_memory_is_refused(value: object, said: 
         decoded(template(value=config_map(data=value)), ReviewedTemplate)
 
 
-@pytest.mark.parametrize("value", ["text", 7, [], True])
-def test_a_template_is_an_object(value: object) -> None:
-    with pytest.raises(msgspec.ValidationError):
+@pytest.mark.parametrize(("value", "kind"), [("text", "str"), (7, "int"), ([], "array"), (True, "bool")])
+def test_a_template_is_an_object(value: object, kind: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=f"Expected `object`, got `{kind}`"):
         decoded({"metadata": {"name": "x"}, "spec": {"template": value}}, ReviewedTemplate)
 
 

@@ -195,7 +195,7 @@ def test_a_write_that_failed_is_repeated_without_another_change() -> None:
     api = FakeApi()
     clocked = Clocked(api)
     api.fault = lambda verb, _: ApiError(503, "ServiceUnavailable", "away") if verb == "apply" else None
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="ServiceUnavailable: away"):
         clocked.report.write("gkm-domains")
     api.fault = lambda _verb, _plural: None
     clocked.report.write("gkm-domains")

@@ -177,7 +177,7 @@ def test_a_refused_write_is_retried_and_then_says_what_is_true_by_then() -> None
     scene = StatusScene()
     scene.put(used("a"))
     scene.api.fault = lambda verb, _: ApiError(500, "InternalError", "etcd is away") if verb == "merge" else None
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="etcd is away"):
         scene.reconcile()
     scene.put(used("b"))
     scene.api.fault = lambda _verb, _plural: None
