@@ -47,7 +47,7 @@ def test_extract_writes_all_original_files_or_nothing(
     registry_server: Registry, image: str, key: Path, tmp_path: Path
 ) -> None:
     refused = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http")
-    assert refused.returncode == 3
+    assert (refused.returncode, "no signature was found" in refused.stdout) == (3, True), refused
     assert not (tmp_path / "out").exists()
     sign_bundle(Target(registry_server.host, "team/vector-add"), image.partition("@")[2], KEY)
     done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")

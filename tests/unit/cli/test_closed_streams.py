@@ -26,6 +26,8 @@ def test_other_streams_may_be_closed(streams: str) -> None:
 
 
 def test_an_error_without_a_place_to_print_it_is_an_exit_code() -> None:
+    done = shell(f"{GKM} crds --no-such-option >&- <&-")
+    assert (done.returncode, "No such option: --no-such-option" in done.stderr) == (2, True), done
     done = shell(f"{GKM} crds --no-such-option >&- 2>&- <&-")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 

@@ -221,7 +221,7 @@ def test_a_helper_that_fails_is_no_error_where_a_file_has_a_login(home: Path, he
 
 def test_no_helper_is_left_running(helpers: Path) -> None:
     helper(helpers, "hangs", f"echo $$ > {helpers}/pid; exec sleep 60")
-    with pytest.raises(GKMError):
+    with pytest.raises(GKMError, match=r"docker-credential-hangs failed: it gives no answer within 0\.5 s"):
         get_login("hangs", "registry.example", seconds=0.5)
     with pytest.raises(ProcessLookupError):
         os.kill(int((helpers / "pid").read_text()), 0)

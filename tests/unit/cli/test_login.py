@@ -154,14 +154,23 @@ def test_wrong_usage_is_one_line(tmp_path: Path, arguments: list[str], password:
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 @pytest.mark.parametrize(
-    "password", [b"pass\xffword\n", b"pass\nword", b"pass\rword\n", b"a" * (64 << 10) + b"\xc3\xa4"]
+    ("password", "why"),
+    [
+        (b"pass\xffword\n", "is not text in UTF-8"),
+        (b"pass\nword", "has more than one line"),
+        (b"pass\rword\n", "has more than one line"),
+        (b"a" * (64 << 10) + b"\xc3\xa4", "too long"),
+    ],
 )
-def test_a_password_that_is_not_one_line_of_text_is_wrong_usage(tmp_path: Path, password: bytes, locale: str) -> None:
+def test_a_password_that_is_not_one_line_of_text_is_wrong_usage(
+    tmp_path: Path, password: bytes, why: str, locale: str
+) -> None:
     variables = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = login(
         tmp_path, "registry.example", "-u", "robot", "--password-stdin", password=password, variables=variables
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert why in done.stderr, done
     assert "pass\\" not in done.stderr
     assert not (tmp_path / ".docker").exists()
 
@@ -169,6 +178,7 @@ def test_a_password_that_is_not_one_line_of_text_is_wrong_usage(tmp_path: Path, 
 def test_a_user_that_is_not_text_is_wrong_usage(tmp_path: Path) -> None:
     done = login(tmp_path, "registry.example", "-u", os.fsdecode(b"rob\xffot"), "--password-stdin")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "the user or the password is not text in UTF-8" in done.stderr
 
 
 def test_a_password_may_have_any_character(registry: Registry, tmp_path: Path) -> None:

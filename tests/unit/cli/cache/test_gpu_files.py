@@ -147,7 +147,7 @@ def test_anything_else_is_an_error_and_never_a_no(tmp_path: Path, text: str, wor
     assert stderr.strip().isprintable()
 
 
-@pytest.mark.parametrize("name", ["nowhere", "."])
-def test_a_file_that_is_none_is_a_wrong_command_line(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "why"), [("nowhere", "does not exist"), (".", "is a directory")])
+def test_a_file_that_is_none_is_a_wrong_command_line(tmp_path: Path, name: str, why: str) -> None:
     done = gkm("cache", "check", "127.0.0.1:1/x", "--gpus", tmp_path / name)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert (done.returncode, done.stderr.count("\n"), why in done.stderr) == (2, 1, True), done

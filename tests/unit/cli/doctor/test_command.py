@@ -54,10 +54,18 @@ def test_a_kubeconfig_or_context_that_does_not_exist_is_one_line(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--grace", "-1"], ["--check", "nonsense"], ["--grace", "x"], ["-o", "xml"], ["extra"]]
+    ("arguments", "why"),
+    [
+        (["--grace", "-1"], "'--grace': Input should be greater than or equal to 0"),
+        (["--check", "nonsense"], "there is no check nonsense"),
+        (["--grace", "x"], "'--grace': Input should be a valid number"),
+        (["-o", "xml"], "'xml' is not one of"),
+        (["extra"], "unexpected extra argument(s) (extra)"),
+    ],
 )
-def test_wrong_options_are_wrong_usage(arguments: list[str]) -> None:
-    assert gkm("doctor", *arguments).returncode == 2
+def test_wrong_options_are_wrong_usage(arguments: list[str], why: str) -> None:
+    done = gkm("doctor", *arguments)
+    assert (done.returncode, why in done.stderr) == (2, True), done
 
 
 def test_help_has_an_example() -> None:

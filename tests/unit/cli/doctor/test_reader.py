@@ -63,7 +63,7 @@ def test_a_list_and_its_failure_are_requested_once(api: FakeApi) -> None:
     assert reading.list(ALL_DOMAINS) == reading.list(ALL_DOMAINS)
     api.fault = forbidden
     for _ in range(2):
-        with pytest.raises(Unreadable):
+        with pytest.raises(Unreadable, match="missing right: list nodes"):
             reading.list(ALL_NODES)
     assert [plural for _, plural, _ in api.calls if plural in ("computedomains", "nodes")][2:] == [
         "computedomains",
@@ -118,7 +118,7 @@ def test_a_kind_that_is_installed_and_not_served_is_no_empty_list(api: FakeApi) 
     api.create(DEFINITIONS, COMPUTE_DOMAIN)
     with pytest.raises(NotServed, match=r"does not serve computedomains of resource.nvidia.com/v1beta1"):
         reader(api).list(ALL_DOMAINS)
-    with pytest.raises(NotServed):
+    with pytest.raises(NotServed, match=r"does not serve computedomains of resource.nvidia.com/v1beta1"):
         reader(api).list(Collection(DOMAINS))
 
 

@@ -92,7 +92,8 @@ def test_no_two_runs_have_jobs_of_one_name(workspace: PlanWorkspace) -> None:
 
 
 def test_an_image_without_a_name_is_refused(workspace: PlanWorkspace) -> None:
-    assert workspace.run_plan("-o", "manifests", "--image", " ").returncode == 2
+    done = workspace.run_plan("-o", "manifests", "--image", " ")
+    assert (done.returncode, "--image is empty" in done.stderr) == (2, True), done
 
 
 def test_a_spread_constraint_applies_if_a_node_could_take_more_pods(workspace: PlanWorkspace) -> None:

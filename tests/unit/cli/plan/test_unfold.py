@@ -78,6 +78,7 @@ def test_a_plan_whose_names_do_not_match_its_groups_is_refused(workspace: PlanWo
     plan["groups"][0]["nodes"][0]["name"] = "gpu-[0-999999]"
     done = run_plan("unfold", workspace.write("bomb.json", plan))
     assert (done.returncode, done.stdout) == (2, "")
+    assert "group 0: the range 0-999999 has 1000000 names: 1 to 2 are possible here" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["list", "json", "hostfile"])

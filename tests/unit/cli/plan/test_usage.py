@@ -135,7 +135,8 @@ def test_a_missing_file_is_named(workspace: PlanWorkspace) -> None:
 
 
 def test_without_a_run_nothing_is_planned(workspace: PlanWorkspace) -> None:
-    assert run_plan("--nodes", workspace.nodes).returncode == 2
+    done = run_plan("--nodes", workspace.nodes)
+    assert (done.returncode, "no run is given" in done.stderr) == (2, True), done
 
 
 def test_eight_scopes_with_ceilings_are_planned_exactly(workspace: PlanWorkspace) -> None:

@@ -181,7 +181,8 @@ def test_what_gkm_would_refuse_is_printed_and_named(workspace: TemplateWorkspace
 def test_the_configuration_decides_which_kinds_are_refused(workspace: TemplateWorkspace) -> None:
     osmo = workspace.write("osmo.json", of_pool({**config_map(), "kind": "Secret"}))
     allowed = workspace.write("config.yaml", "taskGroups: {allowedKinds: [{kind: Secret}]}")
-    assert gkm("template", "import", osmo).returncode == 3
+    done = gkm("template", "import", osmo)
+    assert (done.returncode, "the kind 'Secret' is not allowed" in done.stderr) == (3, True), done
     assert gkm("template", "import", osmo, "--config", allowed).returncode == 0
 
 

@@ -17,7 +17,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """Return an environment with `gkm`, and with a kubectl that must not be run."""
     (tmp_path / "gkm").symlink_to(Path(sys.executable).with_name("gkm"))
     kubectl = tmp_path / "kubectl"
-    kubectl.write_text("#!/bin/sh\nexit 99\n")
+    kubectl.write_text('#!/bin/sh\necho "kubectl $*" >&2\nexit 99\n')
     kubectl.chmod(0o755)
     return {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
@@ -37,8 +37,9 @@ def test_it_prints_findings_and_commands_and_runs_none(tmp_path: Path, environme
 
 def test_a_command_that_fails_ends_it(tmp_path: Path, environment: dict[str, str]) -> None:
     nodes = written(tmp_path / "nodes.json", labeled("gpu-0", block="unknown"))
-    assert labeler(environment, "--nodes", nodes, "--apply").returncode == 99
-    assert labeler(environment).returncode == 99
+    applied, read = labeler(environment, "--nodes", nodes, "--apply"), labeler(environment)
+    assert (applied.returncode, applied.stderr) == (99, "kubectl label nodes gpu-0 block-\n")
+    assert (read.returncode, read.stderr) == (99, "kubectl get nodes -o json\n")
 
 
 def test_labels_that_are_right_need_no_command(tmp_path: Path, environment: dict[str, str]) -> None:
