@@ -93,6 +93,7 @@ class Ring:
         self.counts["leaders that were followed while they stood still"] += 1
         self.cluster.until(lambda: process.popen.poll() is not None, "who was followed to end")
         assert process.popen.returncode == 1, process.tail()
+        assert "the lease was not renewed in time" in process.tail()
 
     def stall_etcd(self) -> None:
         control_plane = self.cluster.control_plane

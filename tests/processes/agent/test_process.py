@@ -106,7 +106,7 @@ def test_without_kubernetes_health_and_metrics_are_served_as_with_it(machine: Ma
         assert agent.metric("process_resident_memory_bytes")
         assert "vector-add" not in agent.get("/metrics")[1]
         assert agent.end() == 0
-        with pytest.raises(urllib.error.URLError):
+        with pytest.raises(urllib.error.URLError, match="Connection refused"):
             agent.get("/healthz")
 
 

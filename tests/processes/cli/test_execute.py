@@ -22,6 +22,9 @@ from support.registry.server import Registry
 # They mount, and run as another user.
 pytestmark = [pytest.mark.mounts, pytest.mark.usefixtures("as_root")]
 GROUPS = sorted(path.relative_to(CACHE) for path in CACHE.rglob("__grp__*.json"))
+WRITES = """touch new; mkdir below
+for directory in */; do touch "${directory}new"; done
+for file in */__grp__*.json; do cp /dev/null "$file"; done"""
 COPY = 'cp -r "$TRITON_CACHE_DIR" "$0/seen" && chmod -R u+w "$0/seen" && echo "$TRITON_CACHE_DIR"'
 
 
@@ -75,8 +78,11 @@ def test_a_program_that_cannot_run_has_the_exit_code_of_a_shell(root: Machine, n
 
 
 def test_without_rw_nothing_can_be_written(machine: Machine) -> None:
-    done = machine.shell('cd "$TRITON_CACHE_DIR" && touch new; touch */new; mkdir below; echo x >> */__grp__*.json')
-    assert done.returncode != 0
+    done = machine.shell(f'cd "$TRITON_CACHE_DIR"; {WRITES}')
+    directories = {name.parent for name in content(CACHE)}
+    assert (done.returncode, done.stderr.count("\n")) == (1, 2 + len(directories) + len(GROUPS)), done
+    refused = ("Read-only file system", "Permission denied")
+    assert all(line.endswith(refused) for line in done.stderr.splitlines()), done
     assert machine.run("--", "sh", "-c", COPY, machine.directory).returncode == 0
     assert content(machine.directory / "seen").keys() == content(CACHE).keys()
 
@@ -112,7 +118,11 @@ def test_the_second_run_needs_no_content_from_the_registry(machine: Machine, reg
 def test_a_key_that_is_none_and_no_signer_start_nothing(root: Machine, image: str) -> None:
     (root.directory / "key.pub").write_bytes(b"-----BEGIN PUBLIC KEY-----\n")
     unusable = root.shell("echo ran")
-    assert (unusable.returncode, unusable.stdout) == (1, "")
+    assert (unusable.returncode, unusable.stdout, "key.pub' is no PEM public key" in unusable.stderr) == (
+        1,
+        "",
+        True,
+    ), unusable
     done = gkm("exec", "--cache", image, "--plain-http", "--store", root.store, "--", "echo", "ran")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no signer is named" in done.stderr
@@ -140,7 +150,7 @@ def test_content_that_is_not_that_of_its_digest_runs_nothing(machine: Machine, r
     manifest = json.loads(registry_server.store.repository("team/vector-add").manifests[machine.image[-71:]].data)
     registry_server.misbehave(faults.tampered(f"blobs/{manifest['layers'][0]['digest']}"))
     done = machine.shell("echo ran")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout, "it was changed or is damaged" in done.stderr) == (1, "", True), done
     registry_server.behave()
     make = "import sys; from pathlib import Path; from gkm_cli.cache.execution.run_store import RunStore\n"
     run = [*machine.user, sys.executable, "-c", f"{make}RunStore(Path(sys.argv[1])).make()", str(machine.store)]

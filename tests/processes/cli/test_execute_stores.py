@@ -80,6 +80,7 @@ def test_no_link_in_a_store_is_followed(root: Machine, part: str) -> None:
     (root.store / part).symlink_to(victim)
     done = root.shell("echo ran")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert f"{root.store / part}: Not a directory" in done.stderr
     assert [path.name for path in victim.iterdir()] == ["file"]
 
 
@@ -169,9 +170,17 @@ def test_on_a_full_disk_unused_caches_go(root: Machine, *, is_used: bool) -> Non
         assert (done.returncode, done.stdout) == (0, f"{root.image[-64:]}\n"), done.stderr
 
 
-@pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("/etc/passwd", 126), ("", 2)])
-def test_for_a_program_that_cannot_run_nothing_is_fetched(root: Machine, program: str, code: int) -> None:
-    assert root.run("--", program).returncode == code
+@pytest.mark.parametrize(
+    ("program", "code", "why"),
+    [
+        ("no-such-program", 127, "no-such-program: No such file or directory"),
+        ("/etc/passwd", 126, "/etc/passwd: Permission denied"),
+        ("", 2, "the program has no name"),
+    ],
+)
+def test_for_a_program_that_cannot_run_nothing_is_fetched(root: Machine, program: str, code: int, why: str) -> None:
+    done = root.run("--", program)
+    assert (done.returncode, done.stdout, why in done.stderr) == (code, "", True), done
     assert not root.store.exists()
 
 

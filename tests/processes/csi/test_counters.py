@@ -30,10 +30,10 @@ def test_publishes_are_counted_by_code_and_a_restart_continues(bare: tuple[NodeF
     nowhere = publish_message("csi-2", files.target("csi-2"), {"cacheName": "nowhere"})
     with driver(*bare) as first, Client(first.socket) as client:
         client.publish("csi-1", target, {"cacheName": ref.name})
-        client.refused("NodePublishVolume", nowhere)
+        assert client.refused("NodePublishVolume", nowhere)[1].startswith("GKMCache ml-apps/nowhere is not known")
         client.unpublish("csi-1", target)
         until(lambda: counted(files.layout) == {"OK": 1, "UNAVAILABLE": 1}, "both publishes are in the file")
-        client.refused("NodePublishVolume", nowhere)
+        assert client.refused("NodePublishVolume", nowhere)[1].startswith("GKMCache ml-apps/nowhere is not known")
         assert first.stop() == 0
         # What came after the last write is written at the end.
         assert counted(files.layout) == {"OK": 1, "UNAVAILABLE": 2}

@@ -51,7 +51,9 @@ def test_the_agent_learns_that_a_pod_waits(
     if attributes == EMPTY:
         rig.client.publish(volume, target, {"cacheName": ref.name, **attributes})
     else:
-        rig.refused(volume, target, {"cacheName": ref.name})
+        refusal = "UNAVAILABLE" if state is CacheState.PENDING else "FAILED_PRECONDITION"
+        code, text = rig.refused(volume, target, {"cacheName": ref.name})
+        assert (code, f"GKMCache {ref.namespace}/{ref.name} is {state.value}" in text) == (refusal, True), text
     assert waiting_pods.is_pod_waiting(rig.files.layout, ref) is waits
 
 

@@ -86,8 +86,8 @@ def test_a_repeated_publish_preserves_the_files_of_the_pod(rig: Rig) -> None:
     rig.client.publish(volume, target, asked)
 
     assert (rig.namespace.inside(target) / "mine").read_text() == "mine"
-    code, _ = rig.refused(volume, target, {"cacheName": ref.name})
-    assert code == "ALREADY_EXISTS"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+    assert (code, "with other attributes" in text) == ("ALREADY_EXISTS", True), text
 
 
 @pytest.mark.parametrize("more", [{}, {"readOnly": "false"}])
@@ -169,7 +169,8 @@ def test_if_unavailable_empty_gives_the_cache_when_it_is_ready(rig: Rig) -> None
 def test_anothers_cache_is_no_reason_for_an_empty_volume(rig: Rig) -> None:
     volume, target = rig.volume()
     asked = {"cacheName": "llama", "cacheNamespace": "other", "ifUnavailable": "empty"}
-    assert rig.refused(volume, target, asked)[0] == "PERMISSION_DENIED"
+    code, text = rig.refused(volume, target, asked)
+    assert (code, "belongs to another namespace than the pod" in text) == ("PERMISSION_DENIED", True), text
     assert rig.nothing_left(volume, target)
 
 

@@ -92,7 +92,8 @@ def test_a_refusal_is_one_log_line_without_secrets_of_the_pod(rig: Rig) -> None:
     message = publish_message(volume, target, {"cacheName": "nowhere"})
     # Field 7 holds secrets: an unknown field to us.
     message.MergeFromString(b"\x3a\x0e\x0a\x03key\x12\x07hunter2")
-    rig.client.refused("NodePublishVolume", message)
+    code, text = rig.client.refused("NodePublishVolume", message)
+    assert (code, "GKMCache ml-apps/nowhere is not known" in text) == ("UNAVAILABLE", True), text
     line = rig.driver.wait_for("call refused")
     assert (line["level"], line["call"], line["code"]) == ("warning", "NodePublishVolume", "UNAVAILABLE")
     assert "hunter2" not in str(rig.driver.logged)

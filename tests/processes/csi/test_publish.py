@@ -173,9 +173,9 @@ def test_the_same_volume_for_another_cache_is_refused_and_stays_as_it_is(rig: Ri
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})
 
-    code, _ = rig.refused(volume, target, {"cacheName": other.name})
+    code, text = rig.refused(volume, target, {"cacheName": other.name})
 
-    assert code == "ALREADY_EXISTS"
+    assert (code, "for another pod, another cache" in text) == ("ALREADY_EXISTS", True), text
     assert rig.namespace.inside(target / "one").read_text() == "first"
 
 
@@ -185,9 +185,9 @@ def test_the_same_volume_at_another_target_is_refused(rig: Rig) -> None:
     _, elsewhere = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})
 
-    code, _ = rig.refused(volume, elsewhere, {"cacheName": ref.name})
+    code, text = rig.refused(volume, elsewhere, {"cacheName": ref.name})
 
-    assert code == "FAILED_PRECONDITION"
+    assert (code, "is already published at another target" in text) == ("FAILED_PRECONDITION", True), text
     assert not elsewhere.exists()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.hoststate import locks
-from gkm.hoststate.names import CacheRef
+from gkm.hoststate.names import CacheRef, quoted
 from gkm.hoststate.pointers import CacheState
 from gkm_csi.proto import csi_pb2
 from support.csi.nodes import NAMESPACE
@@ -32,7 +32,8 @@ def test_a_link_on_the_way_to_the_target_is_refused(rig: Rig) -> None:
     real = target.parent.rename(target.parent.with_name("real"))
     target.parent.symlink_to(real)
 
-    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+    assert (code, "(Too many levels of symbolic links)" in text) == ("INVALID_ARGUMENT", True), text
     assert not (real / "mount").exists()
 
 
@@ -41,7 +42,8 @@ def test_a_target_that_is_a_file_is_refused(rig: Rig) -> None:
     volume, target = rig.volume()
     target.write_text("mine")
 
-    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+    assert (code, "(Not a directory)" in text) == ("INVALID_ARGUMENT", True), text
     assert target.read_text() == "mine"
 
 
@@ -49,7 +51,8 @@ def test_a_target_without_a_parent_is_refused(rig: Rig) -> None:
     ref = rig.ready()
     target = rig.files.kubelet / "pods" / "nobody" / "volumes" / "mount"
 
-    assert rig.refused("csi-nobody", target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    code, text = rig.refused("csi-nobody", target, {"cacheName": ref.name})
+    assert (code, "its parent must exist" in text) == ("INVALID_ARGUMENT", True), text
     assert not target.parent.exists()
 
 
@@ -59,7 +62,8 @@ def test_a_target_with_files_in_it_is_refused(rig: Rig) -> None:
     target.mkdir()
     (target / "mine").touch()
 
-    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "FAILED_PRECONDITION"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+    assert (code, "is not empty" in text) == ("FAILED_PRECONDITION", True), text
     assert rig.mounts(target) == []
     assert (target / "mine").exists()
 
@@ -70,7 +74,8 @@ def test_a_target_on_which_something_else_is_mounted_is_refused(rig: Rig) -> Non
     target.mkdir()
     assert rig.namespace.run("mount", "-t", "tmpfs", "foreign", target).returncode == 0
 
-    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "FAILED_PRECONDITION"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+    assert (code, "a foreign mount is at the target" in text) == ("FAILED_PRECONDITION", True), text
     assert len(rig.mounts(target)) == 1
     assert not rig.files.layout.volume_record(volume).exists()
 
@@ -80,7 +85,8 @@ def test_the_target_of_another_volume_is_refused(rig: Rig) -> None:
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})
 
-    assert rig.refused("csi-intruder", target, {"cacheName": ref.name})[0] == "FAILED_PRECONDITION"
+    code, text = rig.refused("csi-intruder", target, {"cacheName": ref.name})
+    assert (code, "a foreign mount is at the target" in text) == ("FAILED_PRECONDITION", True), text
     assert len(rig.mounts(target)) == 1
     assert not rig.files.layout.volume_record("csi-intruder").exists()
 
@@ -104,7 +110,8 @@ def test_a_missing_entry_is_unavailable(rig: Rig) -> None:
     rig.files.pointer(ref, digest=f"sha256:{0:064}")
     volume, target = rig.volume()
 
-    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "UNAVAILABLE"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+    assert (code, "its files are missing from the store" in text) == ("UNAVAILABLE", True), text
     assert rig.nothing_left(volume, target)
 
 
@@ -118,7 +125,8 @@ def test_an_entry_that_is_a_link_is_never_followed(rig: Rig) -> None:
 
     code, text = rig.refused(volume, target, {"cacheName": ref.name})
 
-    assert code == "INTERNAL"
+    assert (code, "its log on the node has the cause" in text) == ("INTERNAL", True), text
+    assert "Too many levels of symbolic links" in str(rig.driver.wait_for("call failed"))
     assert str(rig.files.root) not in text
     assert rig.nothing_left(volume, target)
 
@@ -156,7 +164,7 @@ def test_a_damaged_pointer_is_unavailable_without_a_path(rig: Rig) -> None:
 
     code, text = rig.refused(volume, target, {"cacheName": ref.name})
 
-    assert code == "UNAVAILABLE"
+    assert (code, "its state file is damaged" in text) == ("UNAVAILABLE", True), text
     assert str(rig.files.root) not in text
 
 
@@ -195,7 +203,8 @@ def test_a_pod_of_another_namespace_does_not_find_the_cache(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
 
-    assert rig.refused(volume, target, {"cacheName": ref.name}, namespace="somebody-else")[0] == "UNAVAILABLE"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name}, namespace="somebody-else")
+    assert (code, f"GKMCache somebody-else/{ref.name} is not known" in text) == ("UNAVAILABLE", True), text
 
 
 def test_a_cluster_cache_is_for_every_namespace(rig: Rig) -> None:
@@ -213,7 +222,11 @@ def test_a_cluster_cache_is_for_every_namespace(rig: Rig) -> None:
 def test_names_that_could_become_a_path_are_refused(rig: Rig, name: str) -> None:
     volume, target = rig.volume()
 
-    assert rig.refused(volume, target, {"cacheName": name})[0] == "INVALID_ARGUMENT"
+    code, text = rig.refused(volume, target, {"cacheName": name})
+    assert (code, f"cacheName or its namespace: {quoted(name)} cannot be the name of a cache" in text) == (
+        "INVALID_ARGUMENT",
+        True,
+    ), text
     assert rig.nothing_left(volume, target)
 
 
@@ -221,8 +234,11 @@ def test_names_that_could_become_a_path_are_refused(rig: Rig, name: str) -> None
 def test_volume_ids_that_could_become_a_path_are_refused(rig: Rig, volume: str) -> None:
     ref = rig.ready()
     _, target = rig.volume()
+    why = f"volume_id: {quoted(volume)} cannot be the name of a volume" if volume else "volume_id is missing"
 
-    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+    assert (code, why in text) == ("INVALID_ARGUMENT", True), text
     request = csi_pb2.NodeUnpublishVolumeRequest(volume_id=volume, target_path=str(target))
-    assert rig.client.refused("NodeUnpublishVolume", request)[0] == "INVALID_ARGUMENT"
+    code, text = rig.client.refused("NodeUnpublishVolume", request)
+    assert (code, why in text) == ("INVALID_ARGUMENT", True), text
     assert not target.exists()

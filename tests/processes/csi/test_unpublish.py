@@ -86,4 +86,5 @@ def test_stats_of_a_missing_volume_are_not_found(rig: Rig, path: str) -> None:
 
     request = csi_pb2.NodeGetVolumeStatsRequest(volume_id=volume, volume_path=str(target))
 
-    assert rig.client.refused("NodeGetVolumeStats", request)[0] == "NOT_FOUND"
+    code, text = rig.client.refused("NodeGetVolumeStats", request)
+    assert (code, "is not published at that path" in text) == ("NOT_FOUND", True), text

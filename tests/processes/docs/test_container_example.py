@@ -34,4 +34,5 @@ def test_docker_as_root_is_refused_with_the_reason(machine: ExampleMachine) -> N
 
 
 def test_another_program_is_refused(machine: ExampleMachine) -> None:
-    assert machine.run(script(machine, "registry.example/a:1", {}), "rkt").returncode == 2
+    done = machine.run(script(machine, "registry.example/a:1", {}), "rkt")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "usage: run.sh [podman|docker]\n")
