@@ -111,30 +111,31 @@ def test_every_bomb_is_refused_by_name(workspace: TemplateWorkspace) -> None:
         assert f"refused: group template '{name}': " in done.stderr
 
 
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]\n" for before, key in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "why"),
     [
-        "a: &a [x, x, x, x, x, x, x, x, x]\n"
-        + "".join(
-            f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]\n"
-            for before, key in zip("abcdefgh", "bcdefghi", strict=True)
-        ),
-        "a: &a '" + "x" * 100_000 + "'\nb: [" + "*a, " * 100_000 + "]",
-        '{"group_templates": ' + "[" * 100_000,
-        '{"group_templates": {"a": ' + '{"a": ' * 1_000 + "1" + "}" * 1_002,
-        "[" + "{}," * 1_000_000 + "{}]",
-        "x" * (5 << 20),
+        (LAUGHS, "larger or deeper than any valid file"),
+        ("a: &a '" + "x" * 100_000 + "'\nb: [" + "*a, " * 100_000 + "]", "larger or deeper than any valid file"),
+        ('{"group_templates": ' + "[" * 100_000, "more than 64 levels"),
+        ('{"group_templates": {"a": ' + '{"a": ' * 1_000 + "1" + "}" * 1_002, "more than 64 levels"),
+        ("[" + "{}," * 1_000_000 + "{}]", "more than 262144 values"),
+        ("x" * (5 << 20), "has more than 4194304 bytes"),
     ],
     ids=["laughs", "a long text repeated", "brackets", "levels", "many values", "too long"],
 )
-def test_a_file_that_would_take_all_memory_is_refused(workspace: TemplateWorkspace, text: str) -> None:
+def test_a_file_that_would_take_all_memory_is_refused(workspace: TemplateWorkspace, text: str, why: str) -> None:
     path = str(workspace.write("bomb.yaml", text))
     for command in (["import", path], ["render", "--templates", path, "--pool", path]):
         with MemoryGroup.of(MEMORY) as group:
             words = group.command([sys.executable, "-m", "gkm_cli.main", "template", *command])
             done = subprocess.run(words, capture_output=True, text=True, timeout=scaled(60), check=False)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.count("\n") == 1
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert why in done.stderr, done.stderr
 
 
 def test_a_pool_of_repeated_names_ends(workspace: TemplateWorkspace) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from gkm.api.errors import GKMError
+from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.pulling import blob_files, pull
@@ -33,7 +33,7 @@ def test_all_blobs_of_a_refused_image_go_its_parts_too(tmp_path: Path, layout: L
         site.real.misbehave(faults.status(site.layers[0], 503))
         with pytest.raises(GKMError) as caught:
             fetched(site, layout)
-        assert caught.value.transient
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
         assert names(layout)
         site.real.behave()
         with pytest.raises(GKMError, match="leads elsewhere"):
@@ -61,10 +61,10 @@ def test_blobs_of_an_image_that_was_killed_while_it_was_refused_go_with_its_next
         site.put(GOOD, BAD)
         with monkeypatch.context() as killed:
             killed.setattr(BlobFiles, "drop", lambda *_: None)
-            with pytest.raises(GKMError):
+            with pytest.raises(GKMError, match="leads elsewhere"):
                 fetched(site, layout)
         assert len(names(layout)) == 2
-        with pytest.raises(GKMError):
+        with pytest.raises(GKMError, match="leads elsewhere"):
             fetched(site, layout)
     assert names(layout) == set()
 

@@ -20,6 +20,8 @@ __all__ = ["renderer"]
 MEMORY_BYTES = 128 << 20
 DEADLINE_SECONDS = "120"
 """Of requests in the measurement: only the kernel's limits end them, however busy the machine is."""
+REFUSED = "need more than|the result has more than|did not end within|'ConfigMap my-cm': value: "
+"""A limit ended the expressions, or the value of the bomb is refused."""
 SAMPLE = variables(SAMPLE_GROUP)
 
 
@@ -48,7 +50,7 @@ def test_compiling_is_bounded_too(renderer: RenderingProcess, text: str) -> None
 
 @pytest.mark.parametrize("text", BOMBS.values(), ids=list(BOMBS))
 def test_a_bomb_leaves_nothing_behind(renderer: RenderingProcess, text: str) -> None:
-    with pytest.raises((RenderingFailed, RenderingUnavailable)):
+    with pytest.raises((RenderingFailed, RenderingUnavailable), match=REFUSED):
         renderer.render([config_map(value=text)], SAMPLE)
     assert renderer.render([config_map(value="{{ WF_ID }}")], SAMPLE).objects[0]["value"] == "sample-workflow"
 
@@ -60,25 +62,34 @@ def _nested(levels: int) -> Json:
     return config_map(value=value)
 
 
-@pytest.mark.parametrize("levels", [100, 1_000, 20_000])
-def test_a_nested_template_is_refused_and_not_recursed_into(renderer: RenderingProcess, levels: int) -> None:
-    with pytest.raises(TemplateInvalid):
+@pytest.mark.parametrize(
+    ("levels", "why"),
+    [
+        (100, "it is nested more than 64 levels deep"),
+        (1_000, "cannot be written as JSON: RecursionError"),
+        (20_000, "cannot be written as JSON: RecursionError"),
+    ],
+)
+def test_a_nested_template_is_refused_and_not_recursed_into(renderer: RenderingProcess, levels: int, why: str) -> None:
+    with pytest.raises(TemplateInvalid, match="it is nested more than 64 levels deep"):
         merged(named(_nested(levels)))
-    with pytest.raises(RenderingFailed):
+    with pytest.raises(RenderingFailed, match=why):
         renderer.render([_nested(levels)], SAMPLE)
 
 
 def test_many_values_are_refused(renderer: RenderingProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine must not end the requests before a limit does.
     monkeypatch.setattr(child_process, "REQUEST_SECONDS", float(DEADLINE_SECONDS))
-    # By the size of the request.
-    with pytest.raises(RenderingFailed):
+    with pytest.raises(RenderingFailed, match=r"have [0-9]+ bytes as JSON; the limit is 4194304"):
+        renderer.render([config_map(value=[[]] * 1_500_000)], SAMPLE)
+    with pytest.raises(RenderingFailed, match="need more than 80 MiB of memory"):
         renderer.render([config_map(value=[[]] * 1_000_000)], SAMPLE)
-    # By the CPU time that they take.
-    with pytest.raises(RenderingFailed):
+    with pytest.raises(RenderingFailed, match="need more than 1 s of CPU time"):
+        renderer.render([config_map(value=[f"{{{{ {number} }}}}" for number in range(40_000)])], SAMPLE)
+    with pytest.raises(RenderingFailed, match="the result has more than 524288 bytes"):
         renderer.render([config_map(value=["{{ WF_ID }}"] * 200_000)], SAMPLE)
 
 
 def test_the_parts_of_a_group_add_up(renderer: RenderingProcess) -> None:
-    with pytest.raises(RenderingFailed):
+    with pytest.raises(RenderingFailed, match="the result has more than 524288 bytes"):
         renderer.render([config_map(value="{{ 'x' * 100000 }}")] * 64, SAMPLE)

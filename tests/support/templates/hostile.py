@@ -122,7 +122,7 @@ BOMBS: Mapping[str, str] = {
     "a long sum": "{{ " + "1 + " * 50_000 + "1 }}",
     "a long chain": "{{ WF_ID" + ".x" * 50_000 + " }}",
     "many filters": "{{ WF_ID" + " | upper" * 20_000 + " }}",
-    "many tests": "{{ 1" + " is odd" * 20_000 + " }}",
+    "many tests": "{{ " + "1 is odd and " * 20_000 + "1 }}",
     "conditions": "{% if 1 %}" * 10_000 + "{% endif %}" * 10_000,
     "alternatives": "{% if 0 %}" + "{% elif 0 %}" * 50_000 + "{% endif %}",
     "inline conditions": "{{ " + "1 if 1 else " * 20_000 + "1 }}",
