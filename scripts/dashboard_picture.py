@@ -136,7 +136,7 @@ def _busy(place: Accounts, mounted: Mounted) -> None:
     image = f"{place.machine.registry.host}/{REPOSITORY}:1"
     for name in (f"llama-{number}" for number in range(12)):
         place.cluster.apply(cache(name, TEAM, image))
-        mounted.refused(f"early-{name}", f"not-{name}")
+        mounted.misses(f"early-{name}", f"not-{name}", "is not known")
         place.cluster.until(lambda name=name: place.seen.is_ready(name, TEAM), "it is ready")  # type: ignore[misc]
         for number in range(3):
             mounted.publish(f"{name}-{number}", name)

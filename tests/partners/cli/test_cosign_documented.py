@@ -67,7 +67,9 @@ def test_the_lines_of_the_page_work(olareg: Olareg, cosign: Cosign) -> None:
         assert done.returncode == 0, (line, done.stderr)
     # No line accepts an unsigned image.
     unsigned = pushed(olareg, f"unsigned-{cosign.command}")
-    assert [run(cosign, LINES[at], unsigned).returncode != 0 for at in (3, 5)] == [True, True]
+    for line, code, why in ((LINES[3], 10, "no signatures found"), (LINES[5], 3, "no signature was found")):
+        done = run(cosign, line, unsigned)
+        assert (done.returncode, why in done.stdout + done.stderr) == (code, True), done
 
 
 def test_cosign_2_without_a_trusted_root_fails_as_documented(olareg: Olareg, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_provenance_of_ours_is_verified_by_cosign_with_its_rules(
     offline = ("--insecure-ignore-tlog=true", "--trusted-root", str(cosign.trusted_root), *PLAIN)
     assert '"payload"' in cosign.run(*words, *offline, "--policy", str(rego), str(ref))
     rego.write_text(rego.read_text().replace(BUILDER, "https://other.test"))
-    with pytest.raises(CosignFailed):
+    with pytest.raises(CosignFailed, match="expression value, false, is not true"):
         cosign.run(*words, *offline, "--policy", str(rego), str(ref))
     cosign.sign(str(ref))
     found = verdict(ref, cosign, f"predicate.runDetails.builder.id == '{BUILDER}'")

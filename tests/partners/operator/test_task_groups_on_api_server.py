@@ -167,5 +167,6 @@ def test_a_namespace_that_is_deleted_takes_its_groups_with_it(place: GroupCluste
     except KubectlFailed as error:
         raise AssertionError(error.stderr) from error
     place.cluster.until(lambda: not place.cluster.exists("namespace", "passing"), "the namespace to go", 120)
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError) as caught:
         api.get(GROUPS, "g", "passing")
+    assert caught.value.not_found

@@ -148,8 +148,8 @@ def _work(place: Accounts, stack: ExitStack) -> "Mounted":
     mounted = Mounted(place.machine, stack)
     for number in range(20):
         mounted.publish(f"csi-{number}", "llama")
-    for missing in ("rocm", "unknown"):
-        mounted.refused(f"csi-{missing}", missing)
+    for missing, why in (("rocm", "is Incompatible"), ("unknown", "is not known")):
+        mounted.misses(f"csi-{missing}", missing, why)
     cluster.apply([template("settings", config_map()), pool("pool", "settings")])
     made = group("g", of="pool")
     made["metadata"] = {"name": "g", "namespace": TEAM}
@@ -185,7 +185,8 @@ class Mounted:
         """Mount a cache for a pod."""
         self._client.publish(volume, self._files.target(volume), {"cacheName": cache_name}, namespace=TEAM)
 
-    def refused(self, volume: str, cache_name: str) -> None:
-        """Fail to mount a cache that is not ready."""
+    def misses(self, volume: str, cache_name: str, why: str) -> None:
+        """Fail to mount a cache, for this reason."""
         message = publish_message(volume, self._files.target(volume), {"cacheName": cache_name}, namespace=TEAM)
-        self._client.refused("NodePublishVolume", message)
+        _, text = self._client.refused("NodePublishVolume", message)
+        assert f"{cache_name} {why}" in text, text

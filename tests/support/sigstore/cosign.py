@@ -1,6 +1,7 @@
 """The real cosign 3 and 2, without any network but the registry (and the double of Sigstore) on this machine."""
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from support.host.waiting import scaled
 from support.peers import build as peers
 
 PLAIN = ("--allow-http-registry", "--allow-insecure-registry")
+VERDICT = re.compile("no matching (signatures|attestations)|no signatures found|no valid bundles exist in registry")
+"""How cosign refuses an image. Other errors, of a flag, a file or a registry, are no verdict."""
 
 
 class CosignFailed(RuntimeError):
@@ -71,10 +74,16 @@ class Cosign:
         return self.run("verify", *arguments, image)
 
     def accepts(self, image: str, arguments: Sequence[str], *, bundle: bool) -> bool:
-        """Return whether `verify` with these arguments accepts repository@digest, in one of the two forms."""
+        """Return whether `verify` with these arguments accepts repository@digest, in one of the two forms.
+
+        Raises:
+            CosignFailed: it did not reach a verdict.
+        """
         try:
             self.run("verify", *arguments, f"--new-bundle-format={str(bundle).lower()}", *PLAIN, image)
-        except CosignFailed:
+        except CosignFailed as refusal:
+            if not VERDICT.search(str(refusal)):
+                raise
             return False
         return True
 
