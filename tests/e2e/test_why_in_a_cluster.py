@@ -20,8 +20,8 @@ def steps(fleet: Fleet, pod: str, namespace: str) -> tuple[int, dict[str, dict[s
 
 def broken(fleet: Fleet, pod: str, namespace: str) -> str:
     code, found = steps(fleet, pod, namespace)
-    assert code == 3
     (link,) = (name for name, step in found.items() if step["state"] == "broken")
+    assert code == 3, found[link]
     return link
 
 
@@ -42,7 +42,7 @@ def test_a_pod_that_reads_its_cache_has_no_broken_link(fleet: Fleet, namespace: 
 
 def test_a_pod_that_waits_has_the_link_that_breaks_it(fleet: Fleet, namespace: str) -> None:
     fleet.pod("user", namespace, "true", cacheName="amd", mountPath=MOUNT)
-    fleet.refused_mount("user", namespace)
+    fleet.refused_mount("user", namespace, saying="is not known")
     assert broken(fleet, "user", namespace) == "object"
     fleet.declare("amd", namespace, fleet.image("amd", built=mcv_image()))
     fleet.reaches("amd", namespace, "Incompatible")

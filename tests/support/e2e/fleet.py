@@ -101,7 +101,7 @@ class Fleet:
         events = self.cluster.objects.every("events", namespace, fieldSelector=about)
         return " ".join(event["message"] for event in events)
 
-    def refused_mount(self, pod: str, namespace: str, *, saying: str = "") -> str:
+    def refused_mount(self, pod: str, namespace: str, *, saying: str) -> str:
         """Wait for an event that says why a pod's volume is not mounted, in these words; return all such events."""
 
         def said() -> str | None:
