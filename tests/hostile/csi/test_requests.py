@@ -158,13 +158,15 @@ def test_bytes_of_every_kind(scene: Scene, data: bytes, method: str, cut: int) -
     scene.check()
 
 
-@pytest.mark.parametrize("entries", [100, 4000])
-def test_a_huge_map_is_refused(scene: Scene, entries: int) -> None:
+@pytest.mark.parametrize(
+    ("entries", "refusal", "why"),
+    [(100, "INVALID_ARGUMENT", "volume_context holds"), (4000, "RESOURCE_EXHAUSTED", "larger than max")],
+)
+def test_a_huge_map_is_refused(scene: Scene, entries: int, refusal: str, why: str) -> None:
     told = {f"{number:040}": "y" * 20 for number in range(entries)}
-    assert scene.ask(publish_message("fuzz-map", scene.place("fresh"), told)) in (
-        "INVALID_ARGUMENT",
-        "RESOURCE_EXHAUSTED",
-    )
+    message = publish_message("fuzz-map", scene.place("fresh"), told)
+    code, text = scene.rig.client.refused("NodePublishVolume", message)
+    assert (code, why in text) == (refusal, True), text
     scene.check()
 
 

@@ -172,6 +172,7 @@ def test_huge_or_deep_json_beside_kernels_is_content(tmp_path: Path, text: bytes
         (1_000_000, b"{}", Reason.METADATA_INVALID, "more than the 95798 objects"),
         (200_001, b'{"hash":"' + b"a" * 52 + b'"}', Reason.TOO_LARGE, "lists 200001 entries, at most 200000"),
     ],
+    ids=["empty ones", "a million empty ones", "entries with a hash"],
 )
 def test_a_manifest_with_a_million_entries_is_refused_when_it_is_inspected(
     count: int, entry: bytes, reason: Reason, why: str

@@ -115,10 +115,18 @@ def test_a_program_that_fails_is_a_fault_except_on_a_read_only_mount() -> None:
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "ran", "is_fault"), [(3, False, False), (0, False, True), (1, False, True), (3, True, True)]
+    ("exit_code", "why", "ran", "is_fault"),
+    [
+        (3, "this GPU is sm_80", False, False),
+        (3, "no signature was found", False, True),
+        (0, "", False, True),
+        (1, "this GPU is sm_80", False, True),
+        (3, "this GPU is sm_80", True, True),
+    ],
 )
-def test_an_image_that_is_not_refused_is_a_fault(exit_code: int, ran: bool, is_fault: bool) -> None:  # noqa: FBT001
-    assert bool(ImageRefusal("for another architecture", exit_code, 3, "message", ran).fault) is is_fault
+def test_an_image_that_is_not_refused_is_a_fault(exit_code: int, why: str, *, ran: bool, is_fault: bool) -> None:
+    refusal = ImageRefusal("for another architecture", exit_code, 3, "this GPU is sm_", why, ran)
+    assert bool(refusal.fault) is is_fault
 
 
 def test_the_report_states_faults_and_that_there_was_no_gpu() -> None:
