@@ -1,7 +1,6 @@
-"""The fixtures of the operator's tests against a real API server."""
+"""The fixtures of the operator's tests with partners, and of those that take minutes."""
 
-from support.operator.fixtures import images, kserve
+from support.operator.fixtures import kserve
 from support.operator.group_fixtures import group_control_plane, place, running
-from support.operator.template_admission import site
 
-__all__ = ["group_control_plane", "images", "kserve", "place", "running", "site"]
+__all__ = ["group_control_plane", "kserve", "place", "running"]

@@ -38,8 +38,8 @@ class Agent:
 
     def page(self, name: str) -> tuple[int, str]:
         """Return the status and the text of a page; (0, "") before anybody serves it."""
-        found = listening.ports_of(self.process.pid)
-        return pages.fetch(f"127.0.0.1:{found[0]}", name) if found else (0, "")
+        found = listening.addresses_of(self.process.pid)
+        return pages.fetch(found[0], name) if found else (0, "")
 
     def heard(self, verb: str, code: str) -> bool:
         """Tell whether a request of this verb was answered so; `none` is no answer."""

@@ -1,5 +1,6 @@
-"""On which TCP ports a process listens, as the kernel tells it: programs of ours are started with port 0."""
+"""Where a process listens on TCP, as the kernel tells it: programs of ours are started with port 0."""
 
+import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,31 +9,34 @@ from support.host.processes import Process
 _LISTEN = "0A"
 
 
-def ports_of(pid: int) -> list[int]:
-    """Return the ports in their order; none of a process that has ended."""
+def addresses_of(pid: int) -> list[str]:
+    """Return `host:port` of each IPv4 socket in the order of the ports; none of a process that has ended."""
     own: set[str] = set()
-    listening: dict[str, int] = {}
+    listening: dict[str, tuple[int, str]] = {}
     with suppress(FileNotFoundError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(FileNotFoundError):  # it was closed since
                 own.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
-        for table in ("tcp", "tcp6"):
-            for line in Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
-                columns = line.split()
-                if columns[3] == _LISTEN:
-                    listening[columns[9]] = int(columns[1].rpartition(":")[2], 16)
-    return sorted({port for inode, port in listening.items() if inode in own})
+        for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+            columns = line.split()
+            if columns[3] == _LISTEN:
+                host, _, port = columns[1].partition(":")
+                # The kernel prints the address as a number of this machine, whose bytes are reversed (proc(5)).
+                dotted = socket.inet_ntoa(bytes.fromhex(host)[::-1])
+                listening[columns[9]] = (int(port, 16), dotted)
+    found = sorted(place for inode, place in listening.items() if inode in own)
+    return [f"{host}:{port}" for port, host in found]
 
 
 def address(process: Process, *, besides: int = 0) -> str:
-    """Wait until a process listens on a port of the loopback address, and return the address; it may listen on another.
+    """Wait until a process listens, and return the address; it may listen on the port `besides` as well.
 
     Raises:
         ProcessFailed: it ended, or does not listen.
     """
 
-    def others() -> list[int]:
-        return [port for port in ports_of(process.pid) if port != besides]
+    def others() -> list[str]:
+        return [found for found in addresses_of(process.pid) if not found.endswith(f":{besides}")]
 
     process.ready(others, "it listens")
-    return f"127.0.0.1:{others()[0]}"
+    return others()[0]

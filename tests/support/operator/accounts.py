@@ -125,13 +125,10 @@ class Accounts:
     def controllers(self, identity: str) -> Process:
         """Start a replica of the controllers and wait until it has listed everything."""
         account = self._account("gkm-controllers")
-        address = self.address(identity)
-        words = ("controllers", "--kubeconfig", account, f"--health={address}", f"--identity={identity}")
+        health = f"--health={self.address(identity)}"
+        words = ("controllers", "--kubeconfig", account, health, f"--identity={identity}")
         process = self._run(identity, MAIN, *words)
-        if address.endswith(":0"):
-            pages.wait_until_ready(process)
-        else:  # an address of 127.0.0.0/8 that Prometheus is told, not the usual one
-            process.ready(lambda: pages.is_ready(address), "it is ready")
+        pages.wait_until_ready(process)
         return process
 
     def admission(self) -> Process:

@@ -43,10 +43,6 @@ def command(name: str, package: str) -> Path:
     return Path(found) if found else absent(f"needs {name} (Debian: {package})")
 
 
-def go() -> Path:
-    return command("go", "golang, or https://go.dev/dl")
-
-
 def gcc() -> Path:
     return command("gcc", "gcc")
 

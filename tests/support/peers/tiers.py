@@ -12,8 +12,8 @@ APISERVER = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kub
 """Kubernetes without a node: 470 CPU seconds to build, and no privileges to run."""
 HEAVY = frozenset({"kube-state-metrics", "kueue", "kyverno", "policy-tester", "tuf-initialize"})
 """Partners whose builds take minutes each and that few tests need."""
-MACHINE = frozenset({"gcc", "go"})
-"""Programs of the machine that each tier has."""
+MACHINE = frozenset({"gcc"})
+"""Programs of the machine that each tier has; Go is found by `support.peers.go_toolchain`."""
 ALLOWED = {"check": MACHINE, "test": MACHINE | APISERVER}
 """The commands that tests of a tier may start. `partners` allows all but HEAVY, `all` and no tier allow everything."""
 MARKERS = {

@@ -45,7 +45,7 @@ def test_a_port_on_which_something_listens_is_not_given(monkeypatch: pytest.Monk
 
 SERVER = """
 import signal, socket, sys
-servers = [socket.create_server(("127.0.0.1", int(port))) for port in sys.argv[1:]]
+servers = [socket.create_server((host, int(port))) for host, port in zip(sys.argv[1::2], sys.argv[2::2])]
 connection = socket.create_connection(servers[0].getsockname())
 print(*(server.getsockname()[1] for server in servers), flush=True)
 signal.pause()
@@ -54,15 +54,17 @@ signal.pause()
 
 def test_a_process_with_port_0_is_found_where_it_listens(tmp_path: Path) -> None:
     known = ports.free()
-    process = Process.start("server", [sys.executable, "-c", SERVER, "0", str(known)], tmp_path / "log")
+    process = Process.start(
+        "server", [sys.executable, "-c", SERVER, "127.9.8.7", "0", "127.0.0.1", str(known)], tmp_path / "log"
+    )
     try:
         process.ready(lambda: process.log.read_text().endswith("\n"), "it listens")
         chosen, other = map(int, process.log.read_text().split())
-        assert listening.ports_of(process.pid) == sorted([chosen, other])
-        assert listening.address(process, besides=known) == f"127.0.0.1:{chosen}"
+        assert sorted(listening.addresses_of(process.pid)) == [f"127.0.0.1:{other}", f"127.9.8.7:{chosen}"]
+        assert listening.address(process, besides=known) == f"127.9.8.7:{chosen}"
     finally:
         process.stop()
-    assert listening.ports_of(process.pid) == []
+    assert listening.addresses_of(process.pid) == []
 
 
 def test_a_process_that_ends_before_it_listens_is_reported(tmp_path: Path) -> None:
