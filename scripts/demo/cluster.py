@@ -11,7 +11,7 @@ from gkm.images.registries import push
 from support.cluster import gkm_objects as objects
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.installation import Installation
-from support.cluster.object_reader import ReadFailed
+from support.cluster.objects import RequestFailed
 from support.host.processes import ProcessFailed
 from support.images.archives import cache_image
 from support.peers.missing import Missing
@@ -40,7 +40,7 @@ def main() -> int:
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-", ignore_cleanup_errors=True))
             )
             tell(story, stack, directory)
-    except (StoryBroken, ProcessFailed, KubectlFailed, ReadFailed, Missing, TimeoutError, OSError) as broken:
+    except (StoryBroken, ProcessFailed, KubectlFailed, RequestFailed, Missing, TimeoutError, OSError) as broken:
         sys.stderr.write(f"error: the story broke off: {broken}\n")
         return 1
     story.end("All of it came true.")

@@ -158,7 +158,9 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[in_process, in_a_child], ids=["fake", "real"])
+@pytest.fixture(
+    params=[pytest.param(in_process, id="fake"), pytest.param(in_a_child, id="real", marks=pytest.mark.processes)]
+)
 def running(
     request: pytest.FixtureRequest, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Running]:

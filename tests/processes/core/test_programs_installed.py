@@ -28,9 +28,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(place)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=scaled(120))
     (wheel,) = place.glob("*.whl")
-    venv.create(place / "env", with_pip=True)
-    install = ["-m", "pip", "install", "--no-index", "--no-deps", "--quiet", str(wheel)]
-    subprocess.run([place / "env" / "bin" / "python", *install], check=True, capture_output=True, timeout=scaled(240))
+    venv.create(place / "env")
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "env")]
+    install = ["install", "--no-index", "--no-deps", "--no-compile", "--quiet", str(wheel)]
+    subprocess.run([*pip, *install], check=True, capture_output=True, timeout=scaled(240))
     return place / "env" / "bin"
 
 

@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
 from support.cluster.control_plane import ControlPlane, Options
-from support.cluster.object_reader import ObjectReader, ReadFailed
+from support.cluster.objects import Objects, RequestFailed
 from support.host.waiting import scaled, until
 from support.node import config as node_config
 from support.node.container_images import Files, docker_archive
@@ -24,6 +25,8 @@ from support.peers import build as peers
 T = TypeVar("T")
 ADMINS = ("system:masters",)
 SERVICE_ACCOUNT = "system:serviceaccount:"
+_MANIFESTS = (".json", ".yaml", ".yml")
+"""The files of a directory that kubectl reads."""
 
 
 class KubectlFailed(RuntimeError):
@@ -163,29 +166,35 @@ class Cluster:
             raise KubectlFailed(arguments, done.stderr or done.stdout)
         return done.stdout
 
-    def apply(self, what: Path | str | Mapping[str, Any] | list[dict[str, Any]]) -> str:
-        """Apply a file, a directory of files, YAML text, one object or several; return what kubectl said."""
-        arguments = ("apply", "--server-side", "--force-conflicts", "--recursive", "--filename")
-        if isinstance(what, Path):
-            return self.kubectl(*arguments, str(what))
-        if isinstance(what, list):
-            what = {"apiVersion": "v1", "kind": "List", "items": what}
-        return self.kubectl(*arguments, "-", input=what if isinstance(what, str) else json.dumps(what))
+    def apply(self, what: Path | str | Mapping[str, Any] | list[dict[str, Any]]) -> None:
+        """Apply a file, a directory of files, YAML text, one object or several.
+
+        Raises:
+            KubectlFailed: it was refused; kubectl says why.
+        """
+        wanted = list(_objects_in(what))
+        try:
+            for one in wanted:
+                self.objects.apply(one)
+        except RequestFailed:
+            # kubectl has the words that users read; and it applies the others.
+            everything = {"apiVersion": "v1", "kind": "List", "items": wanted}
+            self.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", input=json.dumps(everything))
 
     @cached_property
-    def objects(self) -> ObjectReader:
+    def objects(self) -> Objects:
         """What the API server has, for the administrator."""
-        return ObjectReader(self.url, self.control_plane.admin_context())
+        return Objects(self.url, self.control_plane.admin_context())
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
         """Return one object as the API server has it.
 
         Raises:
-            ReadFailed: it is not there.
+            RequestFailed: it is not there.
         """
         if found := self.objects.get(kind, name, namespace):
             return found
-        raise ReadFailed(f"there is no {kind} {name} in {namespace or 'the cluster'}")
+        raise RequestFailed(f"there is no {kind} {name} in {namespace or 'the cluster'}")
 
     def exists(self, kind: str, name: str, namespace: str | None = None) -> bool:
         """Tell whether the object is there."""
@@ -215,6 +224,18 @@ class Cluster:
             processes = [*self.control_plane.processes, *(self.node.processes if self.node else [])]
             tails = "\n".join(f"{process.name}:\n{process.tail()}" for process in processes)
             raise TimeoutError(f"{late}\n{tails}") from late
+
+
+def _objects_in(what: Path | str | Mapping[str, Any] | list[dict[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    if isinstance(what, Path):
+        files = sorted(file for file in what.rglob("*") if file.suffix in _MANIFESTS) if what.is_dir() else [what]
+        for file in files:
+            yield from _objects_in(file.read_text(encoding="utf-8"))
+    elif isinstance(what, Mapping):
+        yield from what["items"] if what["kind"] == "List" else [what]
+    else:
+        for one in yaml.load_all(what, yaml.CSafeLoader) if isinstance(what, str) else what:
+            yield from _objects_in(one) if one else []
 
 
 def _is_established(status: Mapping[str, Any]) -> bool:

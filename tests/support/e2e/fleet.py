@@ -62,8 +62,8 @@ class Fleet:
             self.cosign.sign(str(pinned))
         return pinned
 
-    def declare(self, name: str, namespace: str | None, image: Reference | str) -> str:
-        return self.cluster.apply(objects.cache(name, namespace, str(image)))
+    def declare(self, name: str, namespace: str | None, image: Reference | str) -> None:
+        self.cluster.apply(objects.cache(name, namespace, str(image)))
 
     def on_node(self, name: str, namespace: str) -> dict[str, Any]:
         """What the node object says of a cache; nothing yet is an empty object."""

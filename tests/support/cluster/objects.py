@@ -1,8 +1,8 @@
-"""Reads objects as `kubectl get` does, but in this process: kubectl takes 70 ms of a core each time, and tests poll."""
+"""Reads and applies objects as kubectl does, but in this process: kubectl takes 0.1 s of a core each time."""
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -12,10 +12,11 @@ from support.host.waiting import scaled
 
 Json = dict[str, Any]
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_OK, _NOT_FOUND = 200, 404
+_AS_KUBECTL = urlencode({"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"})
+_OK, _CREATED, _NOT_FOUND = 200, 201, 404
 
 
-class ReadFailed(RuntimeError):
+class RequestFailed(RuntimeError):
     """The API server has no such kind, refused, or did not answer."""
 
 
@@ -31,7 +32,7 @@ class _Place:
         return f"{self.root}/namespaces/{namespace}/{self.plural}" if namespace else f"{self.root}/{self.plural}"
 
 
-class ObjectReader:
+class Objects:
     """The objects of an API server by their kind, in each form that kubectl takes: `pod`, `pods`, `Pod`."""
 
     def __init__(self, url: str, context: ssl.SSLContext) -> None:
@@ -43,7 +44,7 @@ class ObjectReader:
         """Return an object, or {} if there is none; `namespace` is `default` unless given.
 
         Raises:
-            ReadFailed: the API server has no such kind, refused, or did not answer.
+            RequestFailed: the API server has no such kind, refused, or did not answer.
         """
         place = self._place(kind)
         found = self._read(f"{place.path((namespace or 'default') if place.namespaced else None)}/{name}")
@@ -53,18 +54,36 @@ class ObjectReader:
         """Return the objects of a namespace, or of all; `selectors` are fieldSelector and labelSelector.
 
         Raises:
-            ReadFailed: the API server has no such kind, refused, or did not answer.
+            RequestFailed: the API server has no such kind, refused, or did not answer.
         """
         found = self._read(f"{self._place(kind).path(namespace)}?{urlencode(selectors)}")
         return [_without_managers(one) for one in found["items"]]
 
+    def apply(self, wanted: Mapping[str, Any]) -> None:
+        """Apply an object as `kubectl apply --server-side --force-conflicts` does.
+
+        Raises:
+            RequestFailed: the API server has no such kind, refused, or did not answer.
+        """
+        metadata = wanted["metadata"]
+        place = self._place_of(wanted["apiVersion"], wanted["kind"])
+        namespace = metadata.get("namespace", "default") if place.namespaced else None
+        path = f"{place.path(namespace)}/{metadata['name']}?{_AS_KUBECTL}"
+        self._request("PATCH", path, json.dumps(wanted).encode(), {"Content-Type": "application/apply-patch+yaml"})
+
+    def _place_of(self, api_version: str, kind: str) -> _Place:
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        return self._found(f"{kind.lower()} {root}")
+
     def _place(self, kind: str) -> _Place:
-        word = kind.lower()
+        return self._found(kind.lower())
+
+    def _found(self, word: str) -> _Place:
         if word not in self._places:
             # A definition may have come since.
             self._places = dict(self._discovered())
         if word not in self._places:
-            raise ReadFailed(f"the server doesn't have a resource type {kind!r}")
+            raise RequestFailed(f"the server doesn't have a resource type {word!r}")
         return self._places[word]
 
     def _discovered(self) -> Iterator[tuple[str, _Place]]:
@@ -77,18 +96,22 @@ class ObjectReader:
                     for found in version.get("resources", []):
                         place = _Place(path, found["resource"], found["scope"] == "Namespaced")
                         plural, kind = found["resource"], found["responseKind"]["kind"].lower()
-                        for word in (plural, kind, f"{plural}.{name}"):
+                        for word in (plural, kind, f"{plural}.{name}", f"{kind} {path}"):
                             yield word, place
 
     def _read(self, path: str, accept: str = "application/json") -> Json:
+        return self._request("GET", path, None, {"Accept": accept})
+
+    def _request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
+        """Return what the API server answers; {} if a GET finds nothing."""
         try:
-            answer = self._pool.request("GET", f"{self._url}{path}", headers={"Accept": accept}, timeout=scaled(30))
+            answer = self._pool.request(method, f"{self._url}{path}", body=body, headers=headers, timeout=scaled(30))
         except urllib3.exceptions.HTTPError as error:
-            raise ReadFailed(f"{path}: {error}") from error
-        if answer.status == _NOT_FOUND:
+            raise RequestFailed(f"{path}: {error}") from error
+        if (method, answer.status) == ("GET", _NOT_FOUND):
             return {}
-        if answer.status != _OK:
-            raise ReadFailed(f"{path}: {answer.status} {answer.data.decode(errors='replace')}")
+        if answer.status not in (_OK, _CREATED):
+            raise RequestFailed(f"{path}: {answer.status} {answer.data.decode(errors='replace')}")
         found: Json = json.loads(answer.data)
         return found
 
