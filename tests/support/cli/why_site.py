@@ -131,32 +131,19 @@ class WhySite:
             yield
         finally:
             for one in reversed(list(changed.values())):
-                where = ("-n", one["metadata"]["namespace"]) if "namespace" in one["metadata"] else ()
-                self.cluster.kubectl(
-                    "delete",
-                    one["kind"],
-                    one["metadata"]["name"],
-                    *where,
-                    "--ignore-not-found",
-                    "--grace-period=0",
-                    "--force",
-                )
+                self.cluster.objects.delete(one)
 
     def _create(self, one: Json) -> None:
         self.cluster.apply([{key: value for key, value in one.items() if key != "status"}])
-        if status := one.get("status"):
-            where = ("-n", one["metadata"]["namespace"]) if "namespace" in one["metadata"] else ()
-            patch = json.dumps({"status": status})
-            self.cluster.kubectl(
-                "patch",
-                one["kind"],
-                one["metadata"]["name"],
-                *where,
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                patch,
-            )
+        if "status" in one:
+            identity = {key: one["metadata"][key] for key in ("name", "namespace") if key in one["metadata"]}
+            status = {
+                "apiVersion": one["apiVersion"],
+                "kind": one["kind"],
+                "metadata": identity,
+                "status": one["status"],
+            }
+            self.cluster.objects.apply(status, "status")
 
 
 @contextmanager
