@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One order, so that two runs can be compared; SEED=default shuffles anew.
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q --randomly-seed=$(SEED)
-XDIST ?= -n 4
+XDIST ?= -n 5
 # VERSION, or TAG (v1.2.3) in CI, and what else a release reads of the environment: a recipe never has their text, which
 # make and the shell would expand; whoever may push a tag would run commands by its name.
 RELEASE := $(BIN)/python scripts/release.py
@@ -50,7 +50,7 @@ static: setup ## format, lint, types and layers
 	$(BIN)/mypy core agent csi operator cli scripts hack tests bench
 	$(BIN)/lint-imports --config pyproject.toml | tail -1
 
-check: static ## static checks, unit and contract tests: four minutes
+check: static ## static checks, unit and contract tests: three minutes
 	@GKM_TIER=check $(PYTEST) $(XDIST) -m "not processes and not apiserver and not partners and not heavy" tests/unit tests/contract
 
 format: setup ## rewrite sources in the one format
