@@ -147,6 +147,7 @@ def test_a_definition_of_another_release_is_found(place: Site) -> None:
         place.cluster.kubectl("delete", crd)
         place.cluster.apply(COMPUTE_DOMAIN)
         place.cluster.until_kinds_established()
+        place.cluster.forget_kinds()
         place.cluster.until(lambda: place.findings()[0] == 0, "the kind to be back")
 
 

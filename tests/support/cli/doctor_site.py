@@ -59,21 +59,11 @@ class Site:
             for made in objects:
                 resource = _resource(made)
                 uids.append(self.api.create(resource, made)["metadata"]["uid"])
-                stack.callback(self.remove, made)
+                stack.callback(self.cluster.objects.delete, made)
                 if "status" in made:
                     head = {key: made[key] for key in ("apiVersion", "kind", "metadata", "status")}
                     self.api.apply(resource, head, field_manager="tests", subresource="status")
             yield uids
-
-    def remove(self, made: Json) -> None:
-        """Delete an object at once, whatever its finalizers, and wait until it is gone."""
-        kind, name, space = made["kind"], made["metadata"]["name"], made["metadata"].get("namespace")
-        where = ("-n", space) if space else ()
-        self.cluster.kubectl("delete", kind, name, *where, "--wait=false", "--ignore-not-found", "--grace-period=0")
-        if self.cluster.exists(kind, name, space):
-            patch = '{"metadata":{"finalizers":null}}'
-            self.cluster.kubectl("patch", kind, name, *where, "--type=merge", "-p", patch)
-        self.cluster.until(lambda: not self.cluster.exists(kind, name, space), f"{name} to be gone")
 
 
 def problems(found: Sequence[Json]) -> list[tuple[str, str, str]]:

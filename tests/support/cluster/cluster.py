@@ -4,6 +4,7 @@ Everything it started is ended when the block ends, also after a failure, and al
 """
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -156,7 +157,7 @@ class Cluster:
         command = [
             str(peers.binary("kubectl")),
             f"--kubeconfig={kubeconfig or self.kubeconfig}",
-            f"--cache-dir={self.directory / 'kubectl-cache'}",
+            f"--cache-dir={self._kubectl_cache}",
             *arguments,
         ]
         done = subprocess.run(
@@ -165,6 +166,14 @@ class Cluster:
         if done.returncode:
             raise KubectlFailed(arguments, done.stderr or done.stdout)
         return done.stdout
+
+    def forget_kinds(self) -> None:
+        """Let kubectl ask for the versions of kinds again, which it does every ten minutes, or for an unknown kind."""
+        shutil.rmtree(self._kubectl_cache, ignore_errors=True)
+
+    @property
+    def _kubectl_cache(self) -> Path:
+        return self.directory / "kubectl-cache"
 
     def apply(self, what: Path | str | Mapping[str, Any] | list[dict[str, Any]]) -> None:
         """Apply a file, a directory of files, YAML text, one object or several.

@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -13,11 +13,16 @@ from support.host.waiting import scaled, until
 Json = dict[str, Any]
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _AS_KUBECTL = urlencode({"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"})
+_WITHOUT_FINALIZERS = b'{"metadata":{"finalizers":null}}'
 _OK, _CREATED, _NOT_FOUND = 200, 201, 404
 
 
 class RequestFailed(RuntimeError):
     """The API server has no such kind, refused, or did not answer."""
+
+
+class _KindGone(RequestFailed):
+    """The API server does not serve this kind in this version any more."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,7 @@ class Objects:
         Raises:
             RequestFailed: the API server has no such kind, refused, or did not answer.
         """
-        place = self._place(kind)
-        found = self._read(f"{place.path((namespace or 'default') if place.namespaced else None)}/{name}")
-        return _without_managers(found)
+        return _without_managers(self._now(lambda: self._read(self._path(self._found(kind.lower()), name, namespace))))
 
     def every(self, kind: str, namespace: str | None = None, **selectors: str) -> list[Json]:
         """Return the objects of a namespace, or of all; `selectors` are fieldSelector and labelSelector.
@@ -56,7 +59,7 @@ class Objects:
         Raises:
             RequestFailed: the API server has no such kind, refused, or did not answer.
         """
-        found = self._read(f"{self._place(kind).path(namespace)}?{urlencode(selectors)}")
+        found = self._now(lambda: self._read(f"{self._found(kind.lower()).path(namespace)}?{urlencode(selectors)}"))
         return [_without_managers(one) for one in found["items"]]
 
     def apply(self, wanted: Mapping[str, Any], subresource: str = "") -> None:
@@ -65,28 +68,41 @@ class Objects:
         Raises:
             RequestFailed: the API server has no such kind, refused, or did not answer.
         """
-        path = "/".join(filter(None, [self._path_of(wanted), subresource]))
-        kind = {"Content-Type": "application/apply-patch+yaml"}
-        self._request("PATCH", f"{path}?{_AS_KUBECTL}", json.dumps(wanted).encode(), kind)
+        body, kind = json.dumps(wanted).encode(), {"Content-Type": "application/apply-patch+yaml"}
+
+        def path() -> str:
+            return "/".join(filter(None, [self._path_of(wanted), subresource]))
+
+        self._now(lambda: self._request("PATCH", f"{path()}?{_AS_KUBECTL}", body, kind))
 
     def delete(self, unwanted: Mapping[str, Any]) -> None:
-        """Delete an object as `kubectl delete --force --grace-period=0 --ignore-not-found` does, and wait for its end.
+        """Delete an object at once, whatever its finalizers, and wait for its end; one that is not there is none.
 
         Raises:
             RequestFailed: the API server has no such kind, refused, or did not answer.
-            TimeoutError: finalizers hold the object.
+            TimeoutError: it is still there.
         """
+        self._now(lambda: self._request("DELETE", f"{self._path_of(unwanted)}?gracePeriodSeconds=0", None, {}))
         path = self._path_of(unwanted)
-        self._request("DELETE", f"{path}?gracePeriodSeconds=0", None, {})
+        if self._read(path):
+            self._request("PATCH", path, _WITHOUT_FINALIZERS, {"Content-Type": "application/merge-patch+json"})
         until(lambda: not self._read(path), f"the end of {path}")
+
+    def _now(self, request: Callable[[], Json]) -> Json:
+        """Return what a request returns, also if the paths of kinds have changed since the last discovery."""
+        try:
+            return request()
+        except _KindGone:
+            self._places = {}
+            return request()
 
     def _path_of(self, wanted: Mapping[str, Any]) -> str:
         metadata, version = wanted["metadata"], wanted["apiVersion"]
         place = self._found(f"{wanted['kind'].lower()} {'/apis' if '/' in version else '/api'}/{version}")
-        return f"{place.path(metadata.get('namespace', 'default') if place.namespaced else None)}/{metadata['name']}"
+        return self._path(place, metadata["name"], metadata.get("namespace"))
 
-    def _place(self, kind: str) -> _Place:
-        return self._found(kind.lower())
+    def _path(self, place: _Place, name: str, namespace: str | None) -> str:
+        return f"{place.path((namespace or 'default') if place.namespaced else None)}/{name}"
 
     def _found(self, word: str) -> _Place:
         if word not in self._places:
@@ -118,12 +134,19 @@ class Objects:
             answer = self._pool.request(method, f"{self._url}{path}", body=body, headers=headers, timeout=scaled(30))
         except urllib3.exceptions.HTTPError as error:
             raise RequestFailed(f"{path}: {error}") from error
-        if method != "PATCH" and answer.status == _NOT_FOUND:
+        if answer.status == _NOT_FOUND and not _names_an_object(answer.data):
+            raise _KindGone(f"{path}: the API server does not serve it")
+        if answer.status == _NOT_FOUND and method != "PATCH":
             return {}
         if answer.status not in (_OK, _CREATED):
             raise RequestFailed(f"{path}: {answer.status} {answer.data.decode(errors='replace')}")
         found: Json = json.loads(answer.data)
         return found
+
+
+def _names_an_object(body: bytes) -> bool:
+    """Tell the answer about an object that is not there from the answer about a path that is not served."""
+    return body.startswith(b"{") and "name" in json.loads(body).get("details", {})
 
 
 def _without_managers(found: Json) -> Json:
