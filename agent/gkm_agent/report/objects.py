@@ -1,6 +1,7 @@
 """The node objects of the API, from a status: names, labels, annotations, owner and the condition Ready. Pure."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,11 +11,13 @@ from gkm.api.grammar import listed
 from gkm.api.meta import FALSE, TRUE, Condition, ObjectMeta, OwnerReference
 from gkm.api.nodes import (
     CURRENT_CACHES_ANNOTATION,
+    FAULTS_OF_INCOMPATIBLE,
     LAST_UPDATED_ANNOTATION,
     NODE_LABEL,
     CacheNode,
     ClusterGKMCacheNode,
     GKMCacheNode,
+    NodeCacheStatus,
     NodeSpec,
     NodeStatus,
 )
@@ -89,21 +92,25 @@ def with_generation(status: Status, generation: int) -> Status:
 
 
 def ready(status: NodeStatus) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Ready; a deleted cache does not count.
+    """Return status, reason and message of the condition Ready; a deleted cache does not count, nor one for other GPUs.
 
-    The message names the caches that the reason is about.
+    The message names the caches that the reason is about, and with True those that the node cannot use.
     """
     message = summary(status) or "no caches"
-    if failed := _named(status, frozenset({CacheState.FAILED})):
+    if failed := _named(status, _is_failed):
         return FALSE, "CachesFailed", f"{message}; {failed}"
-    if pending := _named(status, _IN_PROGRESS):
+    if pending := _named(status, lambda cache: cache.state in _IN_PROGRESS):
         return FALSE, "CachesPending", f"{message}; {pending}"
-    if unfit := _named(status, frozenset({CacheState.INCOMPATIBLE})):
-        return FALSE, "CachesIncompatible", f"{message}; {unfit}"
-    return TRUE, "AllCachesReady", message
+    unfit = _named(status, lambda cache: cache.state == CacheState.INCOMPATIBLE)
+    return TRUE, "AllCachesReady", f"{message}; {unfit}" if unfit else message
 
 
-def _named(status: NodeStatus, states: frozenset[CacheState]) -> str:
-    """Return the names of the caches in these states, with their reasons; "" without any."""
-    found = sorted((name, cache.reason) for name, cache in status.caches.items() if cache.state in states)
+def _is_failed(cache: NodeCacheStatus) -> bool:
+    by_fault = cache.state == CacheState.INCOMPATIBLE and cache.reason in FAULTS_OF_INCOMPATIBLE
+    return by_fault or cache.state == CacheState.FAILED
+
+
+def _named(status: NodeStatus, counts: Callable[[NodeCacheStatus], bool]) -> str:
+    """Return the names of the caches that count, with their reasons; "" without any."""
+    found = sorted((name, cache.reason) for name, cache in status.caches.items() if counts(cache))
     return listed([f"{name} ({reason})" if reason else name for name, reason in found], _MAX_NAMES)

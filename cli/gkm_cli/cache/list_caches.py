@@ -60,9 +60,11 @@ def _entry(cache: Cache) -> dict[str, Any]:
         "readyNodes": status.ready_nodes,
         "totalNodes": status.total_nodes,
         "failedNodes": status.failed_nodes,
+        "incompatibleNodes": status.incompatible_nodes,
         "podsUsing": status.pods_using,
         "sizeBytes": status.size_bytes,
         "failedNodeConditions": status.failed_node_conditions,
+        "incompatibleNodeConditions": status.incompatible_node_conditions,
         "reason": cause.reason if cause else "",
         "detail": cause.message if cause else "",
     }

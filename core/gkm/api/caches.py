@@ -12,7 +12,8 @@ DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """Names of objects in Kubernetes: a DNS-1123 subdomain. `.` and `..` would change the path of an API request."""
 MAX_FAILED_NODES = 20
-"""Node names for each reason in status.failedNodeConditions; a count stands for the rest."""
+"""Node names for each reason in status.failedNodeConditions and incompatibleNodeConditions; a count stands for the
+rest."""
 
 SHORTEST_INTERVAL_SECONDS = 60.0
 LONGEST_INTERVAL_SECONDS = 30 * 86_400.0
@@ -116,19 +117,23 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     ready_nodes: Count = 0
     """Nodes that respond and have the cache ready at resolvedDigest."""
     failed_nodes: Count = 0
-    """Nodes on which the cache is Failed or Incompatible."""
+    """Nodes on which the cache failed, or whose GPUs are lost."""
+    incompatible_nodes: Count = 0
+    """Nodes whose GPUs the cache does not fit; they are no failure, and Ready does not wait for them."""
     pods_using: Count = 0
     """Volumes of pods on all nodes that have the cache mounted."""
     ready: str = ""
-    """readyNodes/totalNodes, for the printer column."""
+    """Ready nodes of those that are not incompatible, such as 8/10, for the printer column."""
     failed_node_conditions: dict[str, list[str]] = field(default_factory=dict)
     """Failed nodes by reason; at most 20 names for each reason, then a count."""
+    incompatible_node_conditions: dict[str, list[str]] = field(default_factory=dict)
+    """Incompatible nodes by reason; at most 20 names for each reason, then a count."""
     last_updated: DateTime | None = None
     """When the controller last changed this status."""
     rollout: RolloutStatus | None = None
     """Which nodes may pull the image, if spec.rollout bounds them."""
     conditions: Conditions = field(default_factory=list)
-    """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error.
+    """Verified: the signatures satisfy the policies. Ready: every node whose GPUs the cache fits has it. Error.
     NoCacheForHardware: pods wait for the cache or started without it on nodes whose GPUs it does not fit.
     Retained, of a cache that the controllers made of a capture: why it stays, or ends."""
 

@@ -35,6 +35,7 @@ _CACHE_COLUMNS = (
     _column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
     _column("In-Use", ".status.podsUsing", "integer"),
     _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Incompatible", ".status.incompatibleNodes", "integer", wide=True),
     _column("Digest", ".status.resolvedDigest", wide=True),
     _column("Image", ".spec.image", wide=True),
 )

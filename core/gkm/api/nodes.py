@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime, Digest
+from gkm.api.errors import Reason
 from gkm.api.meta import API_VERSION, Conditions, ObjectMeta, ObservedGeneration
 
 NODE_LABEL = "gkm.node"
@@ -14,6 +15,9 @@ CURRENT_CACHES_ANNOTATION = "gkm.io/currentCaches"
 GPUIndex = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
 StateName = Annotated[str, Meta(pattern="^(Pending|Downloading|Extracting|Ready|Incompatible|Failed|Deleting)$")]
 
+FAULTS_OF_INCOMPATIBLE = frozenset({Reason.GPU_LOST, Reason.METADATA_INVALID, Reason.METADATA_MISSING})
+"""Reasons of the state Incompatible that are faults of a node or an image; with all others the cache is for other
+GPUs, which is normal in a cluster with different ones."""
 
 CapturedState = Annotated[str, Meta(pattern="^(Waiting|Announced|Duplicate|Refused)$")]
 MAX_CAPTURED_IMAGES = 32
@@ -190,7 +194,7 @@ class NodeStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     captures: list[CapturedImage] = field(default_factory=list)
     """Captures of pods of the namespace, the newest first; at most 32."""
     conditions: Conditions = field(default_factory=list)
-    """Ready: every cache that selects the node is ready there."""
+    """Ready: every cache that fits the node is ready there."""
 
 
 class GKMCacheNode(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCacheNode"):

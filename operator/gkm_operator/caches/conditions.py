@@ -14,28 +14,31 @@ _MAX_LABELS, _MAX_TEXT = 3, 320
 
 
 def ready(summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] | None = None) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Ready; `selector` is the nodeSelector of the cache."""
+    """Return status, reason and message of the condition Ready; `selector` is the nodeSelector of the cache.
+
+    A node whose GPUs the cache does not fit does not count, unless there is no other: then no pod can use the cache.
+    """
     if not verified:
         return FALSE, "NotVerified", "the image is not verified: see the condition Verified"
     if not summary.total:
         return FALSE, "NoMatchingNodes", f"no node reports this cache: {_expected_nodes(selector or {})}"
-    counts = f"{summary.ready} of {count_of(summary.total, 'node')} {agree(summary.total, 'is', 'are')} ready"
-    if summary.ready == summary.total:
-        return TRUE, "AllNodesReady", counts
-    reasons = f" ({', '.join(summary.failures)})" if summary.failures else ""
-    message = f"{counts}, {summary.failed} failed{reasons}{_silent(summary)}"
-    if summary.failed > summary.incompatible:
+    if not summary.fitting:
+        return FALSE, "NodesIncompatible", _fits_no_node(summary)
+    counts = f"{summary.ready} of {count_of(summary.fitting, 'node')} {agree(summary.fitting, 'is', 'are')} ready"
+    unfit = f", {summary.incompatible} incompatible{_reasons(summary.misfits)}" if summary.incompatible else ""
+    if summary.ready == summary.fitting:
+        return TRUE, "AllNodesReady", f"{counts}{unfit}"
+    message = f"{counts}, {summary.failed} failed{_reasons(summary.failures)}{unfit}{_silent(summary)}"
+    if summary.failed:
         return FALSE, "NodesFailed", message
-    if summary.ready + summary.failed < summary.total:
-        return FALSE, "NodesPending", message
-    return FALSE, "NodesIncompatible", message
+    return FALSE, "NodesPending", message
 
 
 def error(summary: CacheSummary) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Error. Silent nodes are not an error."""
+    """Return status, reason and message of the condition Error. Silent and incompatible nodes are not an error."""
     if not summary.failed:
         return FALSE, "NoFailures", "no node reports a failure"
-    message = f"{count_of(summary.failed, 'node')} failed ({', '.join(summary.failures)}): see failedNodeConditions"
+    message = f"{count_of(summary.failed, 'node')} failed{_reasons(summary.failures)}: see failedNodeConditions"
     return TRUE, "NodeFailuresPresent", message
 
 
@@ -47,7 +50,7 @@ def no_cache_for_hardware(summary: CacheSummary) -> tuple[str, str, str]:
     named = f"{', '.join(summary.unserved_named)}{f' and {more} more' if more else ''}"
     message = (
         f"pods on {count_of(summary.unserved, 'node')} wait for this cache or started without it, because it fits no "
-        f"GPU there: {named}; see failedNodeConditions"
+        f"GPU there: {named}; see incompatibleNodeConditions and failedNodeConditions"
     )
     return TRUE, "PodsAffected", message
 
@@ -60,6 +63,18 @@ def _expected_nodes(selector: Mapping[str, str]) -> str:
     more = len(selector) - len(shown)
     labels = f"{', '.join(shown)}{f' and {more} more' if more else ''}"
     return f"every node with a running agent and the labels of nodeSelector ({labels}) would"
+
+
+def _fits_no_node(summary: CacheSummary) -> str:
+    nodes = f"{agree(summary.total, 'node', 'nodes')} that {agree(summary.total, 'reports', 'report')} it"
+    return (
+        f"the cache fits no GPU of the {summary.total} {nodes}{_reasons(summary.misfits)}: "
+        "see incompatibleNodeConditions"
+    )
+
+
+def _reasons(nodes: Mapping[str, list[str]]) -> str:
+    return f" ({', '.join(nodes)})" if nodes else ""
 
 
 def _silent(summary: CacheSummary) -> str:

@@ -90,7 +90,8 @@ def _is_true(condition: Condition | None) -> bool:
 
 def _of_ready(condition: Condition, status: CacheStatus, *, updated: bool) -> EventBody:
     # A new digest is on no node yet, and nodes come and go: only failures are warnings.
-    good = condition.status == TRUE or updated or (condition.reason != "NotVerified" and not status.failed_nodes)
+    bad = condition.reason == "NotVerified" or condition.reason in FAILING or status.failed_nodes
+    good = condition.status == TRUE or updated or not bad
     return EventBody("Normal" if good else "Warning", condition.reason, SERVE, condition.message)
 
 

@@ -17,6 +17,7 @@ from gkm_operator.caches.observer import ConditionValue
 from gkm_operator.caches.outcome import CurrentImage, Outcome
 
 _MAX_MESSAGE = 2048
+_COLUMNS = ("totalNodes", "readyNodes", "failedNodes", "incompatibleNodes", "podsUsing", "sizeBytes")
 
 
 def pinned_digest(cache: Cache) -> str | None:
@@ -88,10 +89,12 @@ def desired_status(
         total_nodes=summary.total,
         ready_nodes=summary.ready,
         failed_nodes=summary.failed,
+        incompatible_nodes=summary.incompatible,
         pods_using=summary.pods,
-        ready=f"{summary.ready}/{summary.total}",
+        ready=f"{summary.ready}/{summary.fitting}",
         rollout=rollout,
-        failed_node_conditions={escape(reason): nodes for reason, nodes in summary.failures.items()},
+        failed_node_conditions=_escaped(summary.failures),
+        incompatible_node_conditions=_escaped(summary.misfits),
         conditions=conditions,
     )
     return new_status if new_status == cache.status else structs.replace(new_status, last_updated=now)
@@ -104,7 +107,7 @@ def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
     status.
     """
     shown: dict[str, Any] = msgspec.to_builtins(status)
-    zeros = {"totalNodes": 0, "readyNodes": 0, "failedNodes": 0, "podsUsing": 0, "sizeBytes": 0}
+    zeros = dict.fromkeys(_COLUMNS, 0)
     version = cache.metadata.resource_version
     meta = {"name": cache.metadata.name} | ({"resourceVersion": version} if version else {})
     meta |= {"namespace": cache.metadata.namespace} if cache.metadata.namespace else {}
@@ -114,6 +117,10 @@ def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
         "metadata": meta,
         "status": zeros | shown,
     }
+
+
+def _escaped(nodes: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {escape(reason): names for reason, names in nodes.items()}
 
 
 def _outweighs(cache: Cache, outcome: Outcome) -> bool:

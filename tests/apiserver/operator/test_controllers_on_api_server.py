@@ -128,7 +128,7 @@ def test_reports_of_nodes_are_summed(running: Controlled) -> None:
         running.create("summed", image, namespace)
         pod = {"namespace": "a", "name": "p", "volumeId": "v", "digest": digest}
         running.report("node-a", {"summed": {"state": "Ready", "digest": digest, "pods": [pod]}}, namespace)
-        failed = {"state": "Incompatible", "digest": digest, "reason": "ArchitectureMismatch"}
+        failed = {"state": "Failed", "digest": digest, "reason": "DiskFull"}
         running.report("node-b", {"summed": failed}, namespace)
         status = running.until("summed", lambda status: status.get("totalNodes") == 2, namespace)
         expected = {
@@ -137,18 +137,35 @@ def test_reports_of_nodes_are_summed(running: Controlled) -> None:
             "failedNodes": 1,
             "podsUsing": 1,
             "ready": "1/2",
-            "failedNodeConditions": {"ArchitectureMismatch": ["node-b"]},
+            "failedNodeConditions": {"DiskFull": ["node-b"]},
         }
         assert expected.items() <= status.items()
-        assert condition(status, "Ready") == ("False", "NodesIncompatible")
+        assert condition(status, "Ready") == ("False", "NodesFailed")
         assert condition(status, "Error") == ("True", "NodeFailuresPresent")
         running.cluster.until(lambda: running.warned("summed", namespace), "a warning")  # noqa: B023 -- called here
         shown = running.columns("summed", namespace)
-        assert {"READY": "1/2", "FAILED": "1", "STATUS": "NodesIncompatible"}.items() <= shown.items()
+        assert {"READY": "1/2", "FAILED": "1", "STATUS": "NodesFailed"}.items() <= shown.items()
         running.report("node-b", {"summed": {"state": "Ready", "digest": digest}}, namespace)
         status = running.until("summed", lambda status: status["ready"] == "2/2", namespace)
         assert condition(status, "Ready") == ("True", "AllNodesReady")
         assert "failedNodeConditions" not in status
+
+
+def test_a_mixed_cluster_has_the_cache_ready_where_it_fits(running: Controlled) -> None:
+    image, digest = running.images.push("mixed")
+    running.create("mixed", image)
+    running.report("node-cuda", {"mixed": {"state": "Ready", "digest": digest}})
+    misfit = {"state": "Incompatible", "digest": digest, "reason": "ArchitectureMismatch"}
+    running.report("node-hip", {"mixed": misfit})
+    status = running.until("mixed", lambda status: status.get("totalNodes") == 2)
+    counts = {"readyNodes": 1, "failedNodes": 0, "incompatibleNodes": 1, "ready": "1/1"}
+    assert counts.items() <= status.items()
+    assert status["incompatibleNodeConditions"] == {"ArchitectureMismatch": ["node-hip"]}
+    assert condition(status, "Ready") == ("True", "AllNodesReady")
+    assert condition(status, "Error") == ("False", "NoFailures")
+    assert not running.warned("mixed", NAMESPACE)
+    shown = running.columns("mixed", NAMESPACE)
+    assert {"READY": "1/1", "FAILED": "0", "STATUS": "AllNodesReady"}.items() <= shown.items()
 
 
 @pytest.fixture

@@ -112,18 +112,22 @@ def truth(name: str, digest: str, told: Mapping[str, Json], standing: Mapping[st
         if node_name in standing and name in one.get("status", {}).get("caches", {})
     }
     ready = [on for on, one in here.items() if (one["state"], one["digest"]) == ("Ready", digest) and standing[on]]
-    failed: dict[str, list[str]] = {}
+    by_state: dict[str, dict[str, list[str]]] = {"Failed": {}, "Incompatible": {}}
     for node_name, one in sorted(here.items()):
-        if one["state"] in ("Failed", "Incompatible") and one["digest"] == digest:
-            failed.setdefault(one.get("reason") or one["state"], []).append(node_name)
+        if one["state"] in by_state and one["digest"] == digest:
+            by_state[one["state"]].setdefault(one.get("reason") or one["state"], []).append(node_name)
+    failed, misfits = by_state.values()
+    incompatible = sum(map(len, misfits.values()))
     return {
         "resolvedDigest": digest,
         "totalNodes": len(here),
         "readyNodes": len(ready),
-        "failedNodes": sum(len(nodes) for nodes in failed.values()),
+        "failedNodes": sum(map(len, failed.values())),
+        "incompatibleNodes": incompatible,
         "podsUsing": sum(len(one.get("pods", [])) for one in here.values()),
-        "ready": f"{len(ready)}/{len(here)}",
+        "ready": f"{len(ready)}/{len(here) - incompatible}",
         "failedNodeConditions": failed or None,
+        "incompatibleNodeConditions": misfits or None,
     }
 
 

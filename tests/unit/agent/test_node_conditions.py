@@ -37,7 +37,8 @@ def caches(*states: str, message: str = "") -> NodeStatus:
         (["Ready", "Pending"], ("False", "CachesPending", "1 Ready, 1 Pending; cache-0001")),
         (["Ready", "Downloading"], ("False", "CachesPending", "1 Ready, 1 Downloading; cache-0001")),
         (["Extracting", "Incompatible"], ("False", "CachesPending", "1 Extracting, 1 Incompatible; cache-0000")),
-        (["Ready", "Incompatible"], ("False", "CachesIncompatible", "1 Ready, 1 Incompatible; cache-0001")),
+        (["Ready", "Incompatible"], ("True", "AllCachesReady", "1 Ready, 1 Incompatible; cache-0001")),
+        (["Incompatible"], ("True", "AllCachesReady", "1 Incompatible; cache-0000")),
         (
             ["Failed", "Incompatible", "Pending"],
             ("False", "CachesFailed", "1 Pending, 1 Incompatible, 1 Failed; cache-0000"),
@@ -47,6 +48,20 @@ def caches(*states: str, message: str = "") -> NodeStatus:
 )
 def test_caches_become_the_condition_ready(states: list[str], expected: tuple[str, str, str]) -> None:
     assert ready(caches(*states)) == expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("ArchitectureMismatch", ("True", "AllCachesReady")),
+        ("NoGPU", ("True", "AllCachesReady")),
+        ("GPULost", ("False", "CachesFailed")),
+        ("MetadataInvalid", ("False", "CachesFailed")),
+    ],
+)
+def test_a_cache_for_other_gpus_is_no_fault_and_a_lost_gpu_is_one(reason: str, expected: tuple[str, str]) -> None:
+    status = NodeStatus(caches={"x": NodeCacheStatus(state="Incompatible", reason=reason)})
+    assert ready(status) == (*expected, f"1 Incompatible; x ({reason})")
 
 
 def test_the_condition_names_the_reason_of_a_cache_and_at_most_five_caches() -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gkm.api.meta import API_VERSION
-from gkm.api.nodes import MAX_CAPTURED_IMAGES
+from gkm.api.nodes import FAULTS_OF_INCOMPATIBLE, MAX_CAPTURED_IMAGES
 from gkm.kube.resources import Resource
 from msgspec import Struct, field, structs
 
@@ -22,7 +22,7 @@ MAX_CACHES = 4096
 UNKNOWN_REASON = "Unknown"
 
 INCOMPATIBLE = "Incompatible"
-_FAILED = frozenset({"Failed", INCOMPATIBLE})
+_UNUSABLE = frozenset({"Failed", INCOMPATIBLE})
 _PULLING = frozenset({"Downloading", "Extracting"})
 _FAULTS_OF_THE_REGISTRY = frozenset({"RegistryUnavailable", "Unauthorized", "NotFound"})
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
@@ -31,16 +31,16 @@ _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 class NodeReport(NamedTuple):
     """The report of one node about one cache; `failure` is the reason of a failure, "" without one.
 
-    A failure is `incompatible` if the cache fits no GPU of the node: a retry does not help. `unserved`: a pod there
-    waits for such a cache, or started without it. `pulls`: the node pulls the image, waits until the controllers let
-    it, or retries because the registry refuses all nodes.
+    `misfit` is the reason why the cache fits no GPU of the node, "" if it fits: such a node is no failure. `unserved`:
+    a pod there waits for a cache that fits no GPU, or started without it. `pulls`: the node pulls the image, waits
+    until the controllers let it, or retries because the registry refuses all nodes.
     """
 
     digest: str
     ready: bool
     failure: str
     pods: int
-    incompatible: bool = False
+    misfit: str = ""
     unserved: bool = False
     pulls: bool = False
 
@@ -138,26 +138,29 @@ def reports_of(report: NodeObject | None) -> Mapping[str, NodeReport]:
 
 
 def report_of(cache: NodeCache) -> NodeReport:
-    """Return the report of one cache on one node.
-
-    Incompatible counts as failed, as in upstream GKM (status.failedNodeConditions: ArchitectureMismatch).
-    """
-    failure = ""
-    if cache.state in _FAILED:
-        by_gpu = next((gpus.reason for gpus in cache.incompatible_gpus if gpus.reason), "")
-        reason = cache.reason or by_gpu or cache.state
-        failure = reason if _REASON.fullmatch(reason) else UNKNOWN_REASON
+    """Return the report of one cache on one node."""
+    reason = _reason(cache)
     unfit = cache.state == INCOMPATIBLE
+    is_misfit = unfit and reason not in FAULTS_OF_INCOMPATIBLE
     report = NodeReport(
         cache.digest or "",
         cache.state == READY,
-        failure,
+        "" if is_misfit else reason,
         len(cache.pods),
-        incompatible=unfit,
+        misfit=reason if is_misfit else "",
         unserved=unfit and (cache.pods_without_cache > 0 or cache.pod_waits),
         pulls=_pulls(cache),
     )
     return _shared(report)
+
+
+def _reason(cache: NodeCache) -> str:
+    """Return the reason of a cache that is Failed or Incompatible, "" in other states."""
+    if cache.state not in _UNUSABLE:
+        return ""
+    by_gpu = next((gpus.reason for gpus in cache.incompatible_gpus if gpus.reason), "")
+    reason = cache.reason or by_gpu or cache.state
+    return reason if _REASON.fullmatch(reason) else UNKNOWN_REASON
 
 
 def _pulls(cache: NodeCache) -> bool:

@@ -1,7 +1,7 @@
 """The totals of one cache over the nodes that report it, updated by adding and removing one node at a time."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from gkm_operator.caches.nodes.liveness import Liveness
 from gkm_operator.caches.nodes.reports import NodeReport
 
 MAX_REASONS = 32
-"""Most reasons in status.failedNodeConditions: they are free text of agents."""
+"""Most reasons in status.failedNodeConditions and incompatibleNodeConditions: they are free text of agents."""
 OTHER_REASONS = "Other"
 MAX_SILENT_NAMED = 3
 MAX_UNSERVED_NAMED = 3
@@ -34,9 +34,10 @@ class CacheKey(NamedTuple):
 class CacheSummary:
     """The totals of a cache for one digest.
 
-    `failures` is status.failedNodeConditions; `incompatible` counts the nodes among `failed` with that kind of failure.
-    `silences` names a few of the `silent` nodes, with the reason for each. `unserved` nodes have pods that wait for the
-    cache or started without it, because it fits no GPU there; `unserved_named` are a few of them.
+    `failures` is status.failedNodeConditions. The cache fits no GPU of `incompatible` nodes, which are not among
+    `failed`; `misfits` is status.incompatibleNodeConditions. `silences` names a few of the `silent` nodes, with the
+    reason for each. `unserved` nodes have pods that wait for the cache or started without it, because it fits no GPU
+    there; `unserved_named` are a few of them.
     """
 
     total: int = 0
@@ -47,8 +48,42 @@ class CacheSummary:
     silent: int = 0
     silences: Mapping[str, str] = field(default_factory=dict)
     incompatible: int = 0
+    misfits: Mapping[str, list[str]] = field(default_factory=dict)
     unserved: int = 0
     unserved_named: tuple[str, ...] = ()
+
+    @property
+    def fitting(self) -> int:
+        """Return the number of nodes that have the cache ready, or should."""
+        return self.total - self.incompatible
+
+
+class NodesByReason:
+    """Nodes with a reason, by the digest that they report."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, set[str]]] = {}
+
+    def add(self, digest: str, reason: str, node: str) -> None:
+        """Add a node; without a reason there is none to add."""
+        if reason:
+            self._nodes.setdefault(digest, {}).setdefault(reason, set()).add(node)
+
+    def remove(self, digest: str, reason: str, node: str) -> None:
+        """Undo `add`."""
+        if reason:
+            reasons = self._nodes[digest]
+            _discard(reasons, reason, node)
+            if not reasons:
+                del self._nodes[digest]
+
+    def of(self, digests: Collection[str]) -> dict[str, set[str]]:
+        """Return the nodes by reason that report one of the digests."""
+        merged: dict[str, set[str]] = {}
+        for digest in digests:
+            for reason, nodes in self._nodes.get(digest, {}).items():
+                merged.setdefault(reason, set()).update(nodes)
+        return merged
 
 
 class CacheTotals:
@@ -58,8 +93,8 @@ class CacheTotals:
         self._total = 0
         self._pods = 0
         self._ready: Counter[str] = Counter()
-        self._failed: dict[str, dict[str, set[str]]] = {}
-        self._incompatible: Counter[str] = Counter()
+        self._failed = NodesByReason()
+        self._misfits = NodesByReason()
         self._unserved: dict[str, set[str]] = {}
         self._silent: dict[str, Liveness] = {}
 
@@ -71,10 +106,8 @@ class CacheTotals:
             self._silent[node] = liveness
         elif report.ready:
             self._ready[report.digest] += 1
-        if report.failure:
-            self._failed.setdefault(report.digest, {}).setdefault(report.failure, set()).add(node)
-        if report.incompatible:
-            self._incompatible[report.digest] += 1
+        self._failed.add(report.digest, report.failure, node)
+        self._misfits.add(report.digest, report.misfit, node)
         if report.unserved:
             self._unserved.setdefault(report.digest, set()).add(node)
 
@@ -88,15 +121,8 @@ class CacheTotals:
             self._ready[report.digest] -= 1
             if not self._ready[report.digest]:
                 del self._ready[report.digest]
-        if report.failure:
-            reasons = self._failed[report.digest]
-            _discard(reasons, report.failure, node)
-            if not reasons:
-                del self._failed[report.digest]
-        if report.incompatible:
-            self._incompatible[report.digest] -= 1
-            if not self._incompatible[report.digest]:
-                del self._incompatible[report.digest]
+        self._failed.remove(report.digest, report.failure, node)
+        self._misfits.remove(report.digest, report.misfit, node)
         if report.unserved:
             _discard(self._unserved, report.digest, node)
 
@@ -109,24 +135,21 @@ class CacheTotals:
         """Return the totals for a digest.
 
         Ready nodes count for this very digest only: a node that still has the old one of an updated cache is not ready
-        for the new. A failure counts for it as well if the node failed before it knew any digest.
+        for the new. A failure or a misfit counts for it as well if the node reported it before it knew any digest.
         """
-        reasons: dict[str, set[str]] = {}
         counted = {digest or "", ""}
-        for reported in counted:
-            for reason, nodes in self._failed.get(reported, {}).items():
-                reasons.setdefault(reason, set()).update(nodes)
-        shown = _top_reasons(reasons)
+        failed, misfits = self._failed.of(counted), self._misfits.of(counted)
         unserved = set[str]().union(*(self._unserved.get(reported, ()) for reported in counted))
         return CacheSummary(
             total=self._total,
             ready=self._ready[digest] if digest else 0,
-            failed=sum(len(nodes) for nodes in reasons.values()),
+            failed=_number(failed),
             pods=self._pods,
-            failures={reason: _capped(shown[reason]) for reason in sorted(shown)},
+            failures=_shown(failed),
             silent=len(self._silent),
             silences={name: self._silent[name].value for name in nsmallest(MAX_SILENT_NAMED, self._silent)},
-            incompatible=sum(self._incompatible[reported] for reported in counted),
+            incompatible=_number(misfits),
+            misfits=_shown(misfits),
             unserved=len(unserved),
             unserved_named=tuple(nsmallest(MAX_UNSERVED_NAMED, unserved)),
         )
@@ -137,6 +160,16 @@ def _discard(nodes: dict[str, set[str]], key: str, node: str) -> None:
     nodes[key].discard(node)
     if not nodes[key]:
         del nodes[key]
+
+
+def _number(reasons: Mapping[str, set[str]]) -> int:
+    return sum(map(len, reasons.values()))
+
+
+def _shown(reasons: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    """Return the reasons and names that a status shows."""
+    top = _top_reasons(reasons)
+    return {reason: _capped(top[reason]) for reason in sorted(top)}
 
 
 def _top_reasons(reasons: Mapping[str, set[str]]) -> Mapping[str, set[str]]:

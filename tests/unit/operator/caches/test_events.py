@@ -17,8 +17,8 @@ def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes 
 
 
 PENDING = {"total": 2}
-ONE_UNFIT = {"total": 2, "failed": 1, "failures": UNFIT, "incompatible": 1}
-ALL_UNFIT = {"total": 2, "failed": 2, "failures": UNFIT, "incompatible": 2}
+ONE_UNFIT = {"total": 2, "incompatible": 1, "misfits": UNFIT}
+ALL_UNFIT = {"total": 2, "incompatible": 2, "misfits": UNFIT}
 ONE_FAILED = {"total": 2, "ready": 1, "failed": 1, "failures": FULL}
 
 
@@ -27,12 +27,13 @@ ONE_FAILED = {"total": 2, "ready": 1, "failed": 1, "failures": FULL}
     [
         (None, ALL_UNFIT, ["NodesIncompatible"]),
         (PENDING, ALL_UNFIT, ["NodesIncompatible"]),
-        (PENDING, ONE_UNFIT, ["NodeFailuresPresent"]),
+        (PENDING, ONE_UNFIT, []),
+        (ALL_UNFIT, ONE_FAILED | ALL_UNFIT | {"total": 4}, ["NodesFailed"]),
         (ONE_UNFIT, ALL_UNFIT, ["NodesIncompatible"]),
         (PENDING, ONE_FAILED, ["NodesFailed"]),
         ({"total": 2, "ready": 2}, ONE_FAILED, ["NodesFailed"]),
         (ALL_UNFIT, ALL_UNFIT, []),
-        (ALL_UNFIT, ALL_UNFIT | {"total": 3, "failed": 3, "incompatible": 3}, []),
+        (ALL_UNFIT, ALL_UNFIT | {"total": 3, "incompatible": 3}, []),
         (ALL_UNFIT, PENDING, []),
     ],
 )

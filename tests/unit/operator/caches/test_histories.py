@@ -112,9 +112,11 @@ class World:
         unserved = [name for name, part in parts.items() if part.unserved and part.digest in {"", digest or ""}]
         silences = {name: why for name in parts if (why := self._silence(name))}
         failures: dict[str, list[str]] = {}
+        misfits: dict[str, list[str]] = {}
         for name, part in parts.items():
-            if part.failure and part.digest in {"", digest or ""}:
-                failures.setdefault(part.failure, []).append(name)
+            for reason, nodes in ((part.failure, failures), (part.misfit, misfits)):
+                if reason and part.digest in {"", digest or ""}:
+                    nodes.setdefault(reason, []).append(name)
         return CacheSummary(
             total=len(parts),
             ready=sum(part.ready and part.digest == digest for name, part in parts.items() if name not in silences),
@@ -123,7 +125,8 @@ class World:
             failures=failures,
             silent=len(silences),
             silences=dict(list(silences.items())[:3]),
-            incompatible=sum(part.incompatible and part.digest in {"", digest or ""} for part in parts.values()),
+            incompatible=sum(map(len, misfits.values())),
+            misfits=misfits,
             unserved=len(unserved),
             unserved_named=tuple(unserved[:3]),
         )
@@ -147,7 +150,7 @@ saying = st.fixed_dictionaries(
     {"state": st.sampled_from(["Ready", "Failed", "Incompatible", "Pending", "Strange"])},
     optional={
         "digest": st.sampled_from([DIGEST, OTHER]),
-        "reason": st.sampled_from(["DiskFull", "NoGPU", "no word"]),
+        "reason": st.sampled_from(["DiskFull", "NoGPU", "GPULost", "no word"]),
         "podsWithoutCache": st.integers(0, 2),
         "podWaits": st.booleans(),
         "pods": st.lists(st.just({"name": "p"}), max_size=2),

@@ -15,6 +15,7 @@ from support.operator.images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNS
 from support.operator.statuses import FULL, IMAGE, NOBODY, THEN, UNFIT, cache, settled
 
 NOW = "2026-01-02T00:00:00Z"
+COUNTS = ("totalNodes", "readyNodes", "failedNodes", "incompatibleNodes")
 AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_UNAVAILABLE, message="away")
 
 
@@ -114,14 +115,14 @@ def test_a_new_cache_gets_everything_at_once() -> None:
         (CacheSummary(total=2, ready=1), ("False", "NodesPending"), "False"),
         (CacheSummary(total=2, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
         (CacheSummary(total=3, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
-        (CacheSummary(total=2, failed=2, failures=UNFIT | FULL, incompatible=1), ("False", "NodesFailed"), "True"),
-        (CacheSummary(total=2, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesIncompatible"), "True"),
         (
-            CacheSummary(total=3, ready=1, failed=2, failures=UNFIT, incompatible=2),
-            ("False", "NodesIncompatible"),
+            CacheSummary(total=2, failed=1, failures=FULL, incompatible=1, misfits=UNFIT),
+            ("False", "NodesFailed"),
             "True",
         ),
-        (CacheSummary(total=3, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesPending"), "True"),
+        (CacheSummary(total=2, incompatible=2, misfits=UNFIT), ("False", "NodesIncompatible"), "False"),
+        (CacheSummary(total=3, ready=1, incompatible=2, misfits=UNFIT), ("True", "AllNodesReady"), "False"),
+        (CacheSummary(total=3, incompatible=2, misfits=UNFIT), ("False", "NodesPending"), "False"),
     ],
 )
 def test_sums_become_conditions(summary: CacheSummary, ready: tuple[str, str], error: str) -> None:
@@ -130,10 +131,28 @@ def test_sums_become_conditions(summary: CacheSummary, ready: tuple[str, str], e
     assert shown(status, "Error") == (error, {"True": "NodeFailuresPresent", "False": "NoFailures"}[error])
 
 
+def test_nodes_that_the_cache_does_not_fit_are_counted_apart() -> None:
+    status = settled(CacheSummary(total=3, ready=1, incompatible=1, misfits=UNFIT))
+    assert (status.total_nodes, status.ready_nodes, status.failed_nodes, status.incompatible_nodes) == (3, 1, 0, 1)
+    assert (status.ready, status.failed_node_conditions) == ("1/2", {})
+    assert status.incompatible_node_conditions == {"ArchitectureMismatch": ["n"]}
+    ready = status.condition("Ready")
+    assert ready
+    assert ready.message == "1 of 2 nodes are ready, 0 failed, 1 incompatible (ArchitectureMismatch)"
+
+
+def test_a_cache_that_fits_no_node_says_where_to_look() -> None:
+    ready = settled(CacheSummary(total=2, incompatible=2, misfits=UNFIT)).condition("Ready")
+    assert ready
+    assert ready.message == (
+        "the cache fits no GPU of the 2 nodes that report it (ArchitectureMismatch): see incompatibleNodeConditions"
+    )
+
+
 def test_pods_without_the_cache_become_a_condition() -> None:
     assert settled().condition("NoCacheForHardware") is None
     named = ("n1", "n2", "n3")
-    affected = settled(CacheSummary(total=5, failed=5, incompatible=5, unserved=5, unserved_named=named))
+    affected = settled(CacheSummary(total=5, incompatible=5, unserved=5, unserved_named=named))
     assert shown(affected, "NoCacheForHardware") == ("True", "PodsAffected")
     condition = affected.condition("NoCacheForHardware")
     assert condition
@@ -252,7 +271,7 @@ def test_zeros_are_explicit_and_names_complete() -> None:
     written = apply_configuration(cache(), settled())
     assert (written["apiVersion"], written["kind"]) == ("gkm.io/v1alpha1", "GKMCache")
     assert written["metadata"] == {"name": "x", "namespace": "a"}
-    zeros = {name: written["status"][name] for name in ("totalNodes", "readyNodes", "failedNodes", "podsUsing")}
+    zeros = {name: written["status"][name] for name in (*COUNTS, "podsUsing")}
     assert set(zeros.values()) == {0}
     assert "spec" not in written
     cluster = ClusterGKMCache(ObjectMeta(name="x"), CacheSpec(IMAGE))

@@ -37,6 +37,9 @@ def test_a_node_contributes_by_state() -> None:
                 "unfit": {"state": "Incompatible", "incompatibleGPUs": [{"ids": [0], "reason": "NoGPU"}]},
                 "unserved": {"state": "Incompatible", "reason": "NoGPU", "podsWithoutCache": 2},
                 "awaited": {"state": "Incompatible", "reason": "NoGPU", "podWaits": True},
+                "lost": {"state": "Incompatible", "digest": DIGEST, "reason": "GPULost", "podWaits": True},
+                "unstated": {"state": "Incompatible", "reason": "MetadataMissing"},
+                "odd": {"state": "Incompatible", "reason": "no word"},
                 "waits": {"state": "Pending", "podsWithoutCache": 2, "podWaits": True},
                 "mute": {"state": "Failed"},
                 "strange": {"state": "ready", "digest": DIGEST, "reason": "DiskFull"},
@@ -47,9 +50,12 @@ def test_a_node_contributes_by_state() -> None:
         "ready": NodeReport(DIGEST, ready=True, failure="", pods=2),
         "pending": NodeReport("", ready=False, failure="", pods=0, pulls=True),
         "failed": NodeReport(DIGEST, ready=False, failure="DiskFull", pods=0),
-        "unfit": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True),
-        "unserved": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True, unserved=True),
-        "awaited": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True, unserved=True),
+        "unfit": NodeReport("", ready=False, failure="", pods=0, misfit="NoGPU"),
+        "unserved": NodeReport("", ready=False, failure="", pods=0, misfit="NoGPU", unserved=True),
+        "awaited": NodeReport("", ready=False, failure="", pods=0, misfit="NoGPU", unserved=True),
+        "lost": NodeReport(DIGEST, ready=False, failure="GPULost", pods=0, unserved=True),
+        "unstated": NodeReport("", ready=False, failure="MetadataMissing", pods=0),
+        "odd": NodeReport("", ready=False, failure="", pods=0, misfit="Unknown"),
         "waits": NodeReport("", ready=False, failure="", pods=0, pulls=True),
         "mute": NodeReport("", ready=False, failure="Failed", pods=0),
         "strange": NodeReport(DIGEST, ready=False, failure="", pods=0),
@@ -106,15 +112,18 @@ def test_a_failure_counts_for_its_digest_and_without_a_digest_for_all() -> None:
     assert fleet.summary(KEY, None).failures == {"DiskFull": ["early"]}
 
 
-def test_of_nodes_that_failed_those_that_the_cache_does_not_fit_are_counted() -> None:
+def test_nodes_that_the_cache_does_not_fit_are_not_among_those_that_failed() -> None:
     fleet = a_fleet("old", "now", "early", "failed")
     unfit = {"state": "Incompatible", "reason": "ArchitectureMismatch"}
     for name, digest in (("old", OTHER), ("now", DIGEST), ("early", None)):
         fleet.reported(None, a_report(name, {"x": unfit | {"digest": digest}}))
     fleet.reported(None, a_report("failed", {"x": FAILED}))
-    assert (fleet.summary(KEY, DIGEST).failed, fleet.summary(KEY, DIGEST).incompatible) == (3, 2)
+    summary = fleet.summary(KEY, DIGEST)
+    assert (summary.total, summary.failed, summary.failures) == (4, 1, {"DiskFull": ["failed"]})
+    assert (summary.incompatible, summary.misfits) == (2, {"ArchitectureMismatch": ["early", "now"]})
+    assert summary.fitting == 2
     fleet.reported(a_report("now", {"x": unfit | {"digest": DIGEST}}), a_report("now", {"x": READY}))
-    assert (fleet.summary(KEY, DIGEST).failed, fleet.summary(KEY, DIGEST).incompatible) == (2, 1)
+    assert fleet.summary(KEY, DIGEST).misfits == {"ArchitectureMismatch": ["early"]}
 
 
 def test_at_most_twenty_nodes_are_named_by_reason() -> None:
