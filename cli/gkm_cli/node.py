@@ -1,10 +1,11 @@
 """`gkm node`: show this machine as the agent sees it."""
 
 import typer
+from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.inventory import InventoryReader
 
-from gkm_cli.output import PROGRAM, Output, OutputOption, line, show, table
+from gkm_cli.output import PROGRAM, CommandFailed, Output, OutputOption, line, show, table
 
 app = typer.Typer(help="Show this machine.", no_args_is_help=True)
 
@@ -16,8 +17,9 @@ def node() -> None:
 
 @app.command(epilog=f"Example: {PROGRAM} node detect -o json")
 def detect(output: OutputOption = Output.TABLE) -> None:
-    """Show GPUs, driver and NVLink fabric."""
+    """Show GPUs, driver and NVLink fabric; exit 1 if a GPU is lost, or GPUs or their driver are not readable."""
     reading = InventoryReader().read()
+    faults = [*reading.errors, *preflight.unusable(reading.gpus)]
     gpu_groups = groups(reading.gpus)
     rows = [
         (",".join(map(str, group.ids)), group.gpu_type, group.arch, group.driver_version, group.memory_mib)
@@ -26,6 +28,8 @@ def detect(output: OutputOption = Output.TABLE) -> None:
     print_text = (
         (lambda: table(("gpus", "model", "arch", "driver", "memory MiB"), rows))
         if rows
-        else (lambda: line("no GPU: " + ("; ".join(reading.errors) or "this machine has none")))
+        else (lambda: line("no GPU: " + ("not readable" if faults else "this machine has none")))
     )
-    show({"gpus": gpu_groups, "errors": reading.errors}, output, print_text)
+    show({"gpus": gpu_groups, "errors": faults}, output, print_text)
+    if faults:
+        raise CommandFailed(f"{'; '.join(faults)}; check nvidia-smi or amd-smi, and dmesg, on this machine")

@@ -9,10 +9,18 @@ NOT_SUPPORTED, COMPLETED = 0, 3
 _STATES = {1: "NotStarted", 2: "InProgress", COMPLETED: "Completed"}
 _SUMMARIES = {1: "Healthy", 2: "Unhealthy", 3: "LimitedCapacity"}
 
-# NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 unknown, 1 true, 2 false.
-_PROBLEMS = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access timeout recovery"}
-_ROUTE_UNHEALTHY, _PARTITION_ASSIGNED = 4, 12
 _TRUE, _FALSE = 1, 2
+_ROUTE_UNHEALTHY, _PARTITION_ASSIGNED = 4, 12
+# NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 unknown, 1 true or connected, 2 false or disconnected. Of each
+# field the value that is a problem, and its words.
+_PROBLEMS = {
+    0: (_TRUE, "degraded bandwidth"),
+    2: (_TRUE, "route recovery"),
+    _ROUTE_UNHEALTHY: (_TRUE, "route unhealthy"),
+    6: (_TRUE, "access timeout recovery"),
+    _PARTITION_ASSIGNED: (_FALSE, "partition not assigned"),
+    14: (_FALSE, "fabric manager disconnected"),
+}
 # NVML_GPU_FABRIC_HEALTH_MASK_*_INCORRECT_CONFIGURATION: four bits at 8; 0 unknown, 1 "none".
 _CONFIGURATION_SHIFT, _CORRECT = 8, 1
 _CONFIGURATIONS = {
@@ -59,7 +67,7 @@ def health(mask: int, summary: int) -> str:
 
 def problems_in_mask(mask: int) -> list[str]:
     """Return the problems in a health mask."""
-    problems = [text for shift, text in _PROBLEMS.items() if _field(mask, shift) == _TRUE]
+    problems = [text for shift, (bad, text) in _PROBLEMS.items() if _field(mask, shift) == bad]
     configuration = _configuration(mask)
     if configuration > _CORRECT:
         problems.append(_CONFIGURATIONS.get(configuration, f"incorrect configuration {configuration}"))
@@ -67,20 +75,20 @@ def problems_in_mask(mask: int) -> list[str]:
 
 
 def impairs(mask: int) -> bool:
-    """Return whether a mask makes the fabric unusable: a route is unhealthy, or the configuration is incorrect.
+    """Return whether a mask makes the fabric unusable: an unhealthy route, no partition, an incorrect configuration.
 
-    Jobs can still work with degraded bandwidth and during a route recovery.
+    Jobs can still work with degraded bandwidth, during a route recovery, and while the fabric manager is away.
     """
-    return _field(mask, _ROUTE_UNHEALTHY) == _TRUE or _configuration(mask) > _CORRECT
+    unusable = any(_field(mask, shift) == _PROBLEMS[shift][0] for shift in (_ROUTE_UNHEALTHY, _PARTITION_ASSIGNED))
+    return unusable or _configuration(mask) > _CORRECT
 
 
 def merged(masks: Sequence[int]) -> int:
     """Return a mask with the worst value of each field over all masks."""
     whole = 0
-    for shift in _PROBLEMS:
-        whole |= _worst([_field(mask, shift) for mask in masks], (_TRUE, _FALSE)) << shift
-    # In this field "false" is the bad value: no partition is assigned.
-    whole |= _worst([_field(mask, _PARTITION_ASSIGNED) for mask in masks], (_FALSE, _TRUE)) << _PARTITION_ASSIGNED
+    for shift, (bad, _) in _PROBLEMS.items():
+        good = _FALSE if bad == _TRUE else _TRUE
+        whole |= _worst([_field(mask, shift) for mask in masks], (bad, good)) << shift
     configurations = [_configuration(mask) for mask in masks]
     wrong = [found for found in configurations if found > _CORRECT]
     return whole | (wrong[0] if wrong else max(configurations, default=0)) << _CONFIGURATION_SHIFT

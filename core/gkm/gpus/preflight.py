@@ -44,6 +44,15 @@ def check(targets: Iterable[GpuTarget], gpus: Iterable[Gpu]) -> Preflight:
     return _checked(tuple(dict.fromkeys(normalize_target(target) for target in targets)), tuple(gpus))
 
 
+def unusable(gpus: Iterable[Gpu]) -> list[str]:
+    """Return a sentence about the GPUs that no cache fits, because they are lost or unreadable, for each fault."""
+    found: dict[str, list[int]] = {}
+    for gpu in sorted(gpus, key=lambda gpu: gpu.index):
+        if fault := _unusable(gpu):
+            found.setdefault(fault, []).append(gpu.index)
+    return [f"{_gpus(ids)}: {fault}" for fault, ids in found.items()]
+
+
 @lru_cache(_CACHED_VERDICTS)
 def _checked(targets: tuple[NormalizedTarget, ...], gpus: tuple[Gpu, ...]) -> Preflight:
     fitting: list[int] = []
@@ -81,15 +90,19 @@ _REASON_PRIORITY = (
 
 def _mismatch(targets: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:
     """Return why a GPU does not fit, by the closest target; None where it fits."""
-    fault = gpu.fatal_fault
-    if fault is not None:
-        return Reason.GPU_LOST, printable(f"this GPU cannot be used ({fault.call}: {fault.message})", MAX_MESSAGE)
+    if fault := _unusable(gpu):
+        return Reason.GPU_LOST, fault
     if not targets:
         return Reason.METADATA_MISSING, "the image does not state which GPUs it was built for"
     possible = [target for target in targets if target.is_possible]
     if not possible:
         return Reason.METADATA_INVALID, f"the image was built for a GPU that cannot exist: {targets[0].description}"
     return _target_mismatch(possible, gpu)
+
+
+def _unusable(gpu: Gpu) -> str:
+    fault = gpu.fatal_fault
+    return printable(f"this GPU cannot be used ({fault.call}: {fault.message})", MAX_MESSAGE) if fault else ""
 
 
 def _target_mismatch(possible: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:

@@ -77,6 +77,9 @@ def test_a_gpu_whose_fabric_cannot_be_asked_for_is_trouble_and_not_a_node_withou
         (0b0100_0000, 0, "degraded"),
         (0b01_0000, 0, "unhealthy"),
         (2 << 8, 1, "unhealthy"),
+        (2 << 12, 1, "unhealthy"),
+        (2 << 14, 1, "degraded"),
+        (1 << 14, 1, "healthy"),
         (0, 2, "unhealthy"),
         (0, 3, "degraded"),
         (0b01_0000, 3, "unhealthy"),
@@ -108,6 +111,7 @@ def test_a_node_says_the_health_of_its_worst_gpu() -> None:
         ([0, 0b10], 0b10),
         ([1 << 8, 5 << 8, 6 << 8], 5 << 8),
         ([1 << 12, 2 << 12], 2 << 12),
+        ([1 << 14, 2 << 14], 2 << 14),
     ],
 )
 def test_masks_of_several_gpus_become_one_that_says_the_worst_of_each_field(masks: list[int], expected: int) -> None:

@@ -49,6 +49,8 @@ def ailing(mask: int) -> nvml_library.Gpu:
         (1 << 2, "route recovery"),
         (1 << 4, "route unhealthy"),
         (1 << 6, "access timeout recovery"),
+        (2 << 12, "partition not assigned"),
+        (2 << 14, "fabric manager disconnected"),
         (2 << 8, "incorrect system GUID"),
         (3 << 8, "incorrect chassis serial number"),
         (4 << 8, "no partition"),

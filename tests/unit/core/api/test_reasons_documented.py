@@ -96,7 +96,10 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("Condition Ready of a node", lambda: of_conditions(AGENT / "report" / "objects.py")),
         ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "objects.py")),
         ("States of a cache on a node", lambda: set(CacheState)),
-        ("Fabric", lambda: {*Health, *fabric._PROBLEMS.values(), *fabric._CONFIGURATIONS.values()}),
+        (
+            "Fabric",
+            lambda: {*Health, *(problem for _, problem in fabric._PROBLEMS.values()), *fabric._CONFIGURATIONS.values()},
+        ),
         ("Runs", lambda: set(PlannedReason)),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
         ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
