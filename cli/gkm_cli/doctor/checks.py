@@ -9,6 +9,7 @@ from gkm_cli.doctor.installation import (
     configuration,
     controllers,
     daemons,
+    group_objects,
     kinds,
     labeled_pods,
     nodes,
@@ -103,6 +104,12 @@ CHECKS: tuple[Check, ...] = (
         labeled_pods.unseen,
         ("labeled_pods",),
         cluster_wide=False,
+    ),
+    InstallationCheck(
+        "groups/inactive",
+        "every group template, pool and group has its feature",
+        group_objects.inactive,
+        ("config_map", "group_objects"),
     ),
     InstallationCheck("captures/destination", "captures have a destination", captures.destination, ("config_map",)),
     InstallationCheck(

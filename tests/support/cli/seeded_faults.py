@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import yaml
 from gkm.api.meta import timestamp
 from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
-from gkm.kube.resources import CONFIGMAPS, GKMCACHENODES, NODES, VALIDATING_WEBHOOKS, Json, Resource
+from gkm.kube.resources import CONFIGMAPS, GKMCACHENODES, NODES, TASKGROUPS, VALIDATING_WEBHOOKS, Json, Resource
 from gkm_agent.kubernetes.status_sink import apply_with_status
 from gkm_operator.admission.certificates import issue
 from msgspec import structs
@@ -103,6 +103,13 @@ def labeled_pod(site: InstalledSite) -> AbstractContextManager[None]:
     metadata = {"name": "by-label", "namespace": TEAM, "labels": {"gkm.io/cache": "llama"}}
     spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
     return site.created(site_of.PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def group_without_feature(site: InstalledSite) -> AbstractContextManager[None]:
+    """A TaskGroup, where group templates are not installed."""
+    metadata = {"name": "train", "namespace": TEAM}
+    made = {"apiVersion": "gkm.io/v1alpha1", "kind": "TaskGroup", "metadata": metadata, "spec": {"pool": "gb200"}}
+    return site.created(TASKGROUPS, made)
 
 
 def verdict(status: str, reason: str, message: str) -> Plant:
@@ -278,6 +285,7 @@ FAULTS: Mapping[str, Plant] = {
         state="Downloading", progress=3, last_updated=timestamp(datetime.now(UTC) - timedelta(hours=2))
     ),
     "caches/by-label": labeled_pod,
+    "groups/inactive": group_without_feature,
     "captures/destination": configured(lambda made: made.update(capture={"registry": "registry.example/captured"})),
     "captures/refused": changed(
         GKMCACHENODES.of(dict),

@@ -144,7 +144,7 @@ class GroupTemplates:
     """A cluster with templates and pools, a view of it that may lag behind, and the reviewers by path."""
 
     renderer: RenderingProcess
-    settings: TaskGroups = field(default_factory=TaskGroups)
+    settings: TaskGroups = field(default_factory=lambda: TaskGroups(enabled=True))
     network: Network = field(default_factory=Network)
     api: FakeApi = field(default_factory=FakeApi)
     checks: CheckTable = field(default_factory=CheckTable)

@@ -33,6 +33,7 @@ NAMESPACES: Resource[Json] = Resource("v1", "Namespace", "namespaces", namespace
 BY_KIND = {one.kind: one for one in (TEMPLATES, POOL_OBJECTS, GROUPS, PODS, CONFIGMAPS)}
 CONFIG = {
     "taskGroups": {
+        "enabled": True,
         "allowedKinds": [
             {"kind": "ConfigMap"},
             {"kind": "Service"},
@@ -40,7 +41,7 @@ CONFIG = {
             {"kind": "Secret"},
             {"kind": "ComputeDomain", "group": "resource.nvidia.com"},
             {"kind": "PodGroup", "group": "scheduling.x-k8s.io"},
-        ]
+        ],
     },
     "network": {"placement": "preferred"},
 }

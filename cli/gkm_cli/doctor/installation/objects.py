@@ -39,6 +39,17 @@ class _LabeledMetadata(Struct, frozen=True):
     annotations: dict[str, str] = field(default_factory=dict)
 
 
+class _Name(Struct, frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class GroupObject(Struct, frozen=True):
+    """A GroupTemplate, Pool or TaskGroup."""
+
+    metadata: _Name
+
+
 class _Phase(Struct, frozen=True):
     phase: str = ""
 

@@ -20,7 +20,10 @@ from gkm.kube.resources import (
     DEFINITIONS,
     GKMCACHENODES,
     GKMCACHES,
+    GROUPTEMPLATES,
     NODES,
+    POOLS,
+    TASKGROUPS,
     VALIDATING_WEBHOOKS,
     Json,
     Resource,
@@ -30,6 +33,7 @@ from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.findings import Finding
 from gkm_cli.doctor.installation import configuration, kinds, webhook
 from gkm_cli.doctor.installation.objects import (
+    GroupObject,
     InstalledNode,
     InstalledPod,
     LabeledPod,
@@ -155,6 +159,14 @@ def _reports(reader: ClusterReader) -> tuple[CacheNode, ...]:
     return (*reader.list(Collection(GKMCACHENODES)), *shared)
 
 
+def _group_objects(reader: ClusterReader) -> tuple[tuple[str, GroupObject], ...]:
+    """Return the objects of group templates; as `_caches`."""
+    if not _kinds_are_ours(reader):
+        return ()
+    read = (TASKGROUPS,) if reader.namespace else (GROUPTEMPLATES, POOLS, TASKGROUPS)
+    return tuple((each.kind, made) for each in read for made in reader.list(Collection(each.of(GroupObject))))
+
+
 def _all(reader: ClusterReader, resource: Resource[Json], names: Any, namespace: str | None = None) -> Objects:  # noqa: ANN401 -- any iterable of names
     wanted = tuple(names)
     found = reader.all(*(lambda name=name: reader.get(resource, name, namespace) for name in wanted))
@@ -180,6 +192,7 @@ SOURCES: Mapping[str, Callable[[ClusterReader], Any]] = {
     "nodes": lambda reader: reader.list(Collection(NODES.of(InstalledNode))),
     "caches": _caches,
     "reports": _reports,
+    "group_objects": _group_objects,
     "labeled_pods": lambda reader: [pod for each in LABELED_PODS for pod in reader.list(each)],
 }
 """How each field of `InstallationFacts` is read."""

@@ -12,7 +12,14 @@ from gkm.api.nodes import CacheNode
 from gkm.kube.resources import Json
 
 from gkm_cli.doctor.findings import Finding, Severity, named
-from gkm_cli.doctor.installation.objects import InstalledNode, InstalledPod, LabeledPod, NodeLease, RegisteredDrivers
+from gkm_cli.doctor.installation.objects import (
+    GroupObject,
+    InstalledNode,
+    InstalledPod,
+    LabeledPod,
+    NodeLease,
+    RegisteredDrivers,
+)
 from gkm_cli.doctor.json_values import at
 
 INSTALL = "install GKM (docs/reference/chart.md): helm upgrade --install gkm deploy/chart/gkm"
@@ -50,6 +57,8 @@ class InstallationFacts:
     reports: Sequence[CacheNode] = ()
     labeled_pods: Sequence[LabeledPod] = ()
     """The pods that name a cache by a label."""
+    group_objects: Sequence[tuple[str, GroupObject]] = ()
+    """GroupTemplates, Pools and TaskGroups, each with its kind."""
 
     @cached_property
     def config(self) -> Config | ConfigInvalid:

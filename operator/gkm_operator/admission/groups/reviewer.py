@@ -10,6 +10,7 @@ import msgspec
 from gkm.api.meta import GROUP
 from gkm.api.network_settings import Network
 from gkm.templates.values import RenderingUnavailable
+from msgspec import structs
 
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.requests import DomainRequest
@@ -28,6 +29,10 @@ T = TypeVar("T")
 
 SECONDS = 5.0
 """For one decision with all its reads, its rendering and its dry runs. The API server waits ten."""
+OFF = (
+    "taskGroups.enabled is off in the configuration of GKM: the object is stored, and GKM makes nothing of it until an "
+    "administrator sets taskGroups.enabled to true"
+)
 THREADS, WAITING = 8, 64
 """Decisions at one time, a fourth of them for one namespace or user, and requests that wait for one."""
 
@@ -58,6 +63,18 @@ class InTime(Generic[T]):
             raise ReviewBusy("too many templates, pools and task groups are under review at once") from error
 
 
+class SwitchedOff(Generic[T]):
+    """A decision while the feature is off: each admission gets a warning. Thread-safe."""
+
+    def __init__(self, decision: Decision[T]) -> None:
+        self._decision = decision
+
+    def decide(self, request: DomainRequest[T]) -> ReviewResponse:
+        """Return the response; raise as the decision does."""
+        response = self._decision.decide(request)
+        return structs.replace(response, warnings=(*response.warnings, OFF)) if response.allowed else response
+
+
 def reviewers(
     view: ClusterView, partners: Partners, network: Network, budgets: Budgets
 ) -> Mapping[str, WorkloadReviewer[Any]]:
@@ -68,13 +85,19 @@ def reviewers(
         in_time = InTime(decision, flights)
         return WorkloadReviewer(GROUP, kind, object_type, lambda _view: in_time, view, budgets)
 
+    def writing(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:
+        made = reviewer(kind, object_type, decision)
+        if partners.settings.enabled:
+            return made
+        return replace(made, decision=lambda view: SwitchedOff(made.decision(view)))
+
     deletion = reviewer("GroupTemplate", ReviewedIdentity, TemplateDeletion(partners.templates))
-    groups = reviewer("TaskGroup", ReviewedGroup, TaskGroupReview(partners))
+    groups = writing("TaskGroup", ReviewedGroup, TaskGroupReview(partners))
     pods = partial(TaskPodReview, settings=network)
     return {
-        "/grouptemplates": reviewer("GroupTemplate", ReviewedTemplate, TemplateReview(partners)),
+        "/grouptemplates": writing("GroupTemplate", ReviewedTemplate, TemplateReview(partners)),
         "/grouptemplates/delete": replace(deletion, operations=frozenset({"DELETE"})),
-        "/pools": reviewer("Pool", ReviewedPool, PoolReview(partners)),
+        "/pools": writing("Pool", ReviewedPool, PoolReview(partners)),
         # The controllers check a group again, so that an outage of GKM stops no workflow.
         "/taskgroups": replace(groups, lenient=True),
         "/taskgroups/pods": WorkloadReviewer("", "Pod", ReviewedTaskPod, pods, view, budgets, lenient=True),

@@ -59,5 +59,8 @@ def test_doctor_asks_for_exactly_the_rights_of_readers() -> None:
     assert set(granted()) - asked - BY_OTHERS - OF_CACHES == set()
 
 
-OF_CACHES = {("list", plural) for plural in ("gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes")}
+OF_CACHES = {
+    *(("list", plural) for plural in ("gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes")),
+    *(("list", plural) for plural in ("grouptemplates", "pools", "taskgroups")),
+}
 """Read where the kinds are ours; they are not in this API."""

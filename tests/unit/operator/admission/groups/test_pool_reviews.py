@@ -76,7 +76,7 @@ def test_two_compute_domains_are_refused(site: GroupTemplates) -> None:
 
 
 def test_a_kind_that_is_not_allowed_any_more_is_refused(renderer: RenderingProcess) -> None:
-    site = GroupTemplates(renderer, TaskGroups(allowed_kinds=[]))
+    site = GroupTemplates(renderer, TaskGroups(enabled=True, allowed_kinds=[]))
     site.put(template("a"))
     assert "'ConfigMap' is not allowed" in site.write(pool("pool", "a")).message
 

@@ -93,7 +93,7 @@ def test_a_name_that_no_object_can_have_refuses_the_group(site: GroupTemplates, 
 
 
 def test_a_kind_that_is_not_allowed_any_more_refuses_the_group(renderer: RenderingProcess) -> None:
-    site = pooled(GroupTemplates(renderer, TaskGroups(allowed_kinds=[])), template())
+    site = pooled(GroupTemplates(renderer, TaskGroups(enabled=True, allowed_kinds=[])), template())
     assert "'ConfigMap' is not allowed" in site.write(group()).message
 
 

@@ -77,12 +77,12 @@ def test_a_namespace_is_ignored_with_a_warning_or_refused(site: GroupTemplates, 
     assert "metadata.namespace is ignored" in found.warnings
     (tried,) = site.checks.dry_runs
     assert tried["metadata"]["namespace"] == "gkm-dry-runs"
-    strict = GroupTemplates(renderer, TaskGroups(namespaces="enforce"))
+    strict = GroupTemplates(renderer, TaskGroups(enabled=True, namespaces="enforce"))
     assert "metadata.namespace must not be set" in strict.write(template(value=NAMESPACED)).message
 
 
 def test_a_kind_that_is_named_is_allowed(renderer: RenderingProcess) -> None:
-    named = GroupTemplates(renderer, TaskGroups(allowed_kinds=[AllowedKind("Secret")]))
+    named = GroupTemplates(renderer, TaskGroups(enabled=True, allowed_kinds=[AllowedKind("Secret")]))
     named.checks.kinds["v1", "Secret"] = Resource("v1", "Secret", "secrets", namespaced=True, type=dict)
     assert named.write(template(value=config_map() | {"kind": "Secret"})).allowed
     assert "not allowed" in named.write(template()).message
@@ -101,7 +101,7 @@ def test_the_author_must_have_the_right_to_create_the_kind(site: GroupTemplates)
 
 def test_the_right_to_a_kind_that_is_not_installed_is_asked_by_its_configured_name(renderer: RenderingProcess) -> None:
     kinds = [AllowedKind("Index", "test.example", "indices")]
-    site = GroupTemplates(renderer, TaskGroups(allowed_kinds=kinds))
+    site = GroupTemplates(renderer, TaskGroups(enabled=True, allowed_kinds=kinds))
     value = config_map() | {"apiVersion": "test.example/v1", "kind": "Index"}
     found = site.write(template(value=value))
     assert found.allowed
@@ -111,7 +111,7 @@ def test_the_right_to_a_kind_that_is_not_installed_is_asked_by_its_configured_na
 
 
 def test_a_cluster_scoped_kind_is_refused(renderer: RenderingProcess) -> None:
-    site = GroupTemplates(renderer, TaskGroups(allowed_kinds=[AllowedKind("Namespace")]))
+    site = GroupTemplates(renderer, TaskGroups(enabled=True, allowed_kinds=[AllowedKind("Namespace")]))
     site.checks.kinds["v1", "Namespace"] = Resource("v1", "Namespace", "namespaces", namespaced=False, type=dict)
     found = site.write(template(value=config_map() | {"kind": "Namespace"}))
     assert "Namespace is cluster-scoped" in found.message
