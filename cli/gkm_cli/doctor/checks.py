@@ -157,6 +157,7 @@ CHECKS: tuple[Check, ...] = (
         ("pods", "domains", "templates"),
     ),
     ReadingCheck("domains/version", "the kind ComputeDomain has what GKM needs, or is not in use", cluster.version),
+    ReadingCheck("domains/imex", "ComputeDomains are not installed", cluster.imex),
     ReadingCheck("domains/switch", "at most one of GKM and Grove makes ComputeDomains", cluster.switch),
     images.SignaturesCheck(),
 )

@@ -52,7 +52,8 @@ class MNNVLReadiness(Condition, frozen=True, rename="camel"):
     expected: Count = 0
     """Pods that the workload should have."""
     joined: Count = 0
-    """Nodes with a pod of the workload whose IMEX daemon is in the domain."""
+    """Nodes with a pod of the workload whose IMEX daemon is in the domain; those with a pod that runs, if the hosts run
+    the daemons."""
     ready: Count = 0
     """Joined nodes whose IMEX daemon is ready, on a fabric."""
     isolated: Annotated[tuple[_Name, ...], Meta(max_length=MAX_NAMES)] = ()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from gkm.api import computedomains, grove, hypernodes, resource_claims
+from gkm.api import computedomains, grove, hypernodes, imex, resource_claims
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.cluster_roles import ClusterRole
 from gkm.api.hypernodes import HyperNodeObject, SchedulerTopology
@@ -92,6 +92,9 @@ CLAIM_TEMPLATES = Resource(
 CLAIMS = Resource(
     resource_claims.API_VERSION, "ResourceClaim", "resourceclaims", namespaced=True, type=resource_claims.ResourceClaim
 )
+RESOURCE_SLICES = Resource(
+    resource_claims.API_VERSION, "ResourceSlice", "resourceslices", namespaced=False, type=imex.PublishedDevices
+)
 CLUSTERROLES = Resource(
     "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
 )
@@ -106,6 +109,9 @@ KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2, KAI_TOPOLOGIES = (
 )
 
 Json = dict[str, Any]
+DEVICE_CLASSES: Resource[Json] = Resource(
+    resource_claims.API_VERSION, "DeviceClass", "deviceclasses", namespaced=False, type=Json
+)
 DEFINITIONS: Resource[Json] = Resource(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False, type=Json
 )

@@ -35,7 +35,7 @@ NAME = "computedomains"
 WORKERS = 4
 PER_NAMESPACE = 2
 LOOK_SECONDS = 30.0
-"""The interval of looks at the API server: four requests each."""
+"""The interval of looks at the API server: five requests each, and where the hosts run IMEX the list of its devices."""
 LEAST_LOOK_SECONDS = 5.0
 LONGEST_ABSENCE_SECONDS = 120.0
 """The longest interval while ComputeDomains are not installed: most clusters never have them."""
@@ -160,8 +160,12 @@ class DomainsController:
     def _apply(self, found: Presence) -> None:
         """Use what a look found; the queue starts once, when every list is complete."""
         if found is not self.presence:
-            log_fields = fields(available=found.available, grove=found.grove_manages, why=found.message)
+            log_fields = fields(
+                available=found.available, grove=found.grove_manages, imex=found.imex, why=found.message
+            )
             _LOG.log(logging.INFO if found.available else logging.WARNING, "ComputeDomains checked", extra=log_fields)
+            if found.available and found.imex is not self.presence.imex:
+                self.status.imex_changed(found.imex)
             self._reconciler.presence = found
             self._reconciler.enqueue_all()
             self.status.capacity_changed()

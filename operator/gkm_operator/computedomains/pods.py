@@ -76,8 +76,9 @@ _NO_SPEC, _NO_STATUS = ScheduledSpec(), DomainPodStatus()
 class DomainPod(Struct, frozen=True, gc=False):
     """A pod. `spec` and `status` are empty once it is decoded.
 
-    `node` is "" until it is scheduled, and `started` until its kubelet accepted it. `requests_gpus` counts resources
-    only: whether one of its `claims` is for GPUs depends on another object (`DomainPods.requests_gpus`).
+    `node` is "" until it is scheduled, and `started` until its kubelet accepted it. `running`: its claims are
+    prepared, and a container started. `requests_gpus` counts resources only: whether one of its `claims` is for GPUs
+    depends on another object (`DomainPods.requests_gpus`).
     """
 
     metadata: DomainPodMetadata
@@ -85,6 +86,7 @@ class DomainPod(Struct, frozen=True, gc=False):
     status: DomainPodStatus = _NO_STATUS
     node: str = ""
     started: str = ""
+    running: bool = False
     ended: bool = False
     requests_gpus: bool = False
     claims: tuple[PodClaim, ...] = ()
@@ -93,6 +95,7 @@ class DomainPod(Struct, frozen=True, gc=False):
         for name, value in (
             ("node", intern(self.spec.node_name)),
             ("started", intern(self.status.start_time)),
+            ("running", self.status.phase == "Running"),
             ("ended", self.status.phase in _TERMINAL_PHASES),
             ("claims", _deduplicated(self.spec.claims)),
             ("spec", _NO_SPEC),

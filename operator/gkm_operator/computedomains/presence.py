@@ -1,15 +1,30 @@
-"""Whether this controller can work: the kinds are served, the rights are granted, and Grove leaves the work to GKM."""
+"""Whether this controller can work: the kinds are served, the rights are granted, and Grove leaves the work to GKM.
+
+And who runs the IMEX daemons, on which readiness depends.
+"""
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from gkm.api import computedomains
+from gkm.api import computedomains, imex
 from gkm.api.domain_capacity import DOMAINS_AVAILABLE, GROVE_MANAGES_DOMAINS
 from gkm.api.features import Feature, install
+from gkm.api.imex import IMEXMode
 from gkm.api.meta import FALSE, TRUE, Condition, timestamp
-from gkm.kube.api import Api
+from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import is_served
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, PODCLIQUESETS
+from gkm.kube.resources import (
+    CLAIM_TEMPLATES,
+    CLUSTERROLES,
+    COMPUTEDOMAINS,
+    DEVICE_CLASSES,
+    PODCLIQUESETS,
+    RESOURCE_SLICES,
+    Resource,
+)
+
+T = TypeVar("T")
 
 _FORBIDDEN = 403
 
@@ -21,6 +36,7 @@ class Presence:
     available: bool = False
     sets: bool = False
     grove_manages: bool = False
+    imex: IMEXMode = IMEXMode.UNKNOWN
     reason: str = "NotChecked"
     message: str = "the controllers have not checked the API server yet"
     since: str = ""
@@ -63,21 +79,40 @@ def missing_kind(api: Api) -> str:
 def _observe(api: Api, grove_cluster_role: str) -> Presence:
     if lacks := missing_kind(api):
         return Presence(reason="KindMissing", message=f"{lacks}: install NVIDIA's DRA driver")
+    found = imex_mode(api)
     return Presence(
         available=True,
         sets=is_served(api, PODCLIQUESETS),
         grove_manages=_grove_creates(api, grove_cluster_role),
+        imex=found,
         reason="Available",
-        message="",
+        message="the hosts run the IMEX daemons (hostManaged)" if found is IMEXMode.HOST_MANAGED else "",
     )
+
+
+def imex_mode(api: Api) -> IMEXMode:
+    """Return who runs the IMEX daemons. With the DeviceClass of daemons, the devices are not read.
+
+    Raises:
+        ApiError: the API server does not respond, or refuses.
+    """
+    if _get(api, DEVICE_CLASSES, imex.DAEMON_CLASS) is not None:
+        return imex.mode(has_daemon_class=True, types=())
+    pages = api.list_pages(RESOURCE_SLICES, ListSelector(fields=f"spec.driver={imex.DRIVER}"))
+    types = {each for page in pages for entry in page.entries for each in entry.value.types}
+    return imex.mode(has_daemon_class=False, types=types)
 
 
 def _grove_creates(api: Api, cluster_role: str) -> bool:
     """Return whether Grove's operator may create ComputeDomains: its chart grants that with its own switch only."""
+    role = _get(api, CLUSTERROLES, cluster_role)
+    return role is not None and role.allows("create", computedomains.GROUP, COMPUTEDOMAINS.plural)
+
+
+def _get(api: Api, resource: Resource[T], name: str) -> T | None:
     try:
-        role = api.get(CLUSTERROLES, cluster_role)
+        return api.get(resource, name)
     except ApiError as error:
         if error.not_found:
-            return False
+            return None
         raise
-    return role.allows("create", computedomains.GROUP, COMPUTEDOMAINS.plural)

@@ -9,7 +9,7 @@ from typing import Any
 from support.cluster import kwok
 from support.cluster.cluster import Cluster
 from support.domains import node_side
-from support.domains.nvidia import SYSTEM, UID_LABEL, NvidiaController
+from support.domains.nvidia import SYSTEM, UID_LABEL, V041, NvidiaController, Release
 from support.grove.objects import container
 
 Json = dict[str, Any]
@@ -28,16 +28,16 @@ class DraCluster:
 
     @classmethod
     @contextmanager
-    def start(cls, directory: Path, nodes: int) -> Iterator["DraCluster"]:
+    def start(cls, directory: Path, nodes: int, release: Release = V041) -> Iterator["DraCluster"]:
         """Start everything; every node has 8 GPUs, one channel, and the NVLink partition CLIQUE."""
         with ExitStack() as stack:
             cluster = stack.enter_context(Cluster.start(directory / "cluster", scheduler=True))
-            nvidia = stack.enter_context(NvidiaController.running(cluster, directory / "nvidia"))
+            nvidia = stack.enter_context(NvidiaController.running(cluster, directory / "nvidia", release))
             stack.enter_context(kwok.kwok(cluster, directory / "kwok"))
             names = tuple(f"node-{number:02}" for number in range(nodes))
             labels = (("nvidia.com/gpu.clique", CLIQUE),)
             kwok.create_nodes(cluster, [kwok.node(name, gpus=GPUS_OF_A_NODE, labels=labels) for name in names])
-            node_side.publish(cluster, names)
+            node_side.publish(cluster, names, host_managed=release.host_managed)
             yield cls(cluster, nvidia, names)
 
     @contextmanager

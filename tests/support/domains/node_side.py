@@ -8,30 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from support.cluster.cluster import Cluster
-from support.domains.nvidia import DRIVER, SYSTEM, UID_LABEL
+from support.domains.nvidia import SYSTEM, UID_LABEL
+from support.grove.imex import resource_slice
 
 Json = dict[str, Any]
 CLIQUE_LABEL = "resource.nvidia.com/computeDomain.cliqueID"
 
 
-def resource_slice(node: str) -> Json:
-    """Return the ResourceSlice of a node."""
-    devices = [
-        {"name": f"{kind}-0", "attributes": {"type": {"string": kind}, "id": {"int": 0}}}
-        for kind in ("channel", "daemon")
-    ]
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-{DRIVER}"},
-        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
-    }
-
-
-def publish(cluster: Cluster, nodes: Iterable[str]) -> None:
-    """Publish the devices of nodes."""
-    cluster.apply([resource_slice(node) for node in nodes])
+def publish(cluster: Cluster, nodes: Iterable[str], *, host_managed: bool = False) -> None:
+    """Publish the devices of nodes: no daemon where the hosts run IMEX."""
+    types = ("channel",) if host_managed else ("channel", "daemon")
+    cluster.apply([resource_slice(node, *types) for node in nodes])
 
 
 def prepare(cluster: Cluster, domain_uid: str, node: str) -> None:

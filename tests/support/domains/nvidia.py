@@ -1,11 +1,12 @@
 """NVIDIA's compute-domain-controller beside a cluster: its definitions, its account with the rights of its chart.
 
-The node side (kubelet plugin, IMEX daemons) needs the hardware; node_side.py writes what those would.
+The node side (kubelet plugin, IMEX daemons) needs the hardware; node_side.py writes what those would. Release 0.5.0 has
+two modes: the driver runs the IMEX daemons, or the hosts do.
 """
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from support.peers import build as peers
 from support.peers import module_files
 
 Json = dict[str, Any]
-PARTNER, COMMAND, MODULE = "computedomain", "compute-domain-controller", "sigs.k8s.io/dra-driver-nvidia-gpu"
+MODULE = "sigs.k8s.io/dra-driver-nvidia-gpu"
 CRDS = Path("deployments/helm/dra-driver-nvidia-gpu/crds")
 SYSTEM, NAME, DAEMON = "nvidia-dra", "compute-domain-controller", "compute-domain-daemon-service-account"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:{NAME}"
@@ -29,28 +30,53 @@ _READ = ["get", "list", "watch"]
 _RBAC = "rbac.authorization.k8s.io"
 
 
+@dataclass(frozen=True)
+class Release:
+    """A release of the driver, in a mode of IMEX."""
+
+    partner: str
+    command: str
+    host_managed: bool = False
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return what NVIDIA's chart adds to the command line for the mode."""
+        return ("--imex-mode=hostManaged", "--feature-gates=HostManagedIMEXDaemon=true") if self.host_managed else ()
+
+    @property
+    def templates(self) -> Path:
+        """Return the directory that this release expects at /templates."""
+        return module_files.source(self.partner, MODULE) / "templates"
+
+
+V041 = Release("computedomain", "compute-domain-controller")
+V050 = Release("computedomain050", "compute-domain-controller-0.5.0")
+V050_ON_HOSTS = replace(V050, host_managed=True)
+COMMAND = V041.command
+
+
 @dataclass
 class NvidiaController:
     """The controller of one cluster; `start` starts it (again)."""
 
     cluster: Cluster
     directory: Path
+    release: Release
     process: Process
 
     @classmethod
     @contextmanager
-    def running(cls, cluster: Cluster, directory: Path) -> Iterator["NvidiaController"]:
+    def running(cls, cluster: Cluster, directory: Path, release: Release = V041) -> Iterator["NvidiaController"]:
         """Install and start it; it ends with the block.
 
         Raises:
             Missing: no Go, or /templates cannot be made.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        source = module_files.source(PARTNER, MODULE)
         with ExitStack() as stack:
-            stack.enter_context(root_templates.linked(source / "templates"))
-            install(cluster, source)
-            started = cls(cluster, directory, _start(cluster, directory))
+            stack.enter_context(root_templates.linked(V041.templates))
+            install(cluster, release)
+            started = cls(cluster, directory, release, _start(cluster, directory, release))
             stack.callback(started.stop)
             yield started
 
@@ -61,17 +87,18 @@ class NvidiaController:
     def restart(self) -> None:
         """Start it again, after it was killed or stopped."""
         self.stop()
-        self.process = _start(self.cluster, self.directory)
+        self.process = _start(self.cluster, self.directory, self.release)
 
 
-def install(cluster: Cluster, source: Path) -> None:
+def install(cluster: Cluster, release: Release = V041) -> None:
     """Apply the definitions, the device classes, the namespace of the driver and its accounts."""
-    cluster.apply(source / CRDS)
+    cluster.apply(module_files.source(release.partner, MODULE) / CRDS)
     cluster.until_kinds_established()
-    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}, *_objects()])
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
+    cluster.apply([namespace, *_objects(host_managed=release.host_managed)])
 
 
-def _start(cluster: Cluster, directory: Path) -> Process:
+def _start(cluster: Cluster, directory: Path, release: Release) -> Process:
     port = ports.free()
     environment = {
         "KUBECONFIG": str(cluster.kubeconfig_for(ACCOUNT)),
@@ -83,14 +110,26 @@ def _start(cluster: Cluster, directory: Path) -> Process:
         "KUBE_API_QPS": "200",
         "KUBE_API_BURST": "400",
     }
-    words: list[str | Path] = [peers.binary(COMMAND), "--http-endpoint", f"127.0.0.1:{port}", "-v", "4"]
+    command = peers.binary(release.command)
+    words: list[str | Path] = [command, "--http-endpoint", f"127.0.0.1:{port}", "-v", "4", *release.flags]
+    if release.partner != V041.partner:
+        words = [*_with_templates(release.templates), *words]
     process = Process.start(NAME, words, directory / f"{NAME}.log", environment)
     process.ready(answers(f"http://127.0.0.1:{port}/metrics"), "its metrics are served")
     return process
 
 
-def _objects() -> Iterator[Json]:
-    yield from (_device_class(name, kind) for name, kind in (("daemon", "daemon"), ("default-channel", "channel")))
+def _with_templates(templates: Path) -> list[str | Path]:
+    """Return a command that runs another one with its own templates: the path is fixed, and 0.4.1 shares the link."""
+    script = 'mount --bind "$0" "$1" && shift && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, templates, V041.templates]
+
+
+def _objects(*, host_managed: bool) -> Iterator[Json]:
+    classes = {"daemon": "daemon", "default-channel": "channel"}
+    if host_managed:
+        del classes["daemon"]
+    yield from (_device_class(name, kind) for name, kind in classes.items())
     yield from (_named("v1", "ServiceAccount", name) for name in (NAME, DAEMON))
     cluster_rules = [
         _rule("resource.nvidia.com", "computedomains", *_READ, "update"),

@@ -18,6 +18,8 @@ SERVER_NAMES = {
     "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno": "kyverno",
 }
 """Commands whose package path does not end in the name people know, or in one that another partner has."""
+LATER_RELEASES = {"computedomain050": "-0.5.0"}
+"""Partners that are a later release of another one: what follows the names of their commands."""
 STAMP = "k8s.io/component-base/version"
 
 
@@ -48,7 +50,9 @@ class Peer:
         text = (directory / "go.mod").read_text(encoding="utf-8")
         block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
         packages = (block.group(1).split() if block else []) + re.findall(r"^tool ([^\s(]+)$", text, re.MULTILINE)
-        commands = tuple(Command(SERVER_NAMES.get(path, path.rsplit("/", 1)[-1]), path) for path in packages)
+        release = LATER_RELEASES.get(directory.name, "")
+        names = (SERVER_NAMES.get(path, path.rsplit("/", 1)[-1]) + release for path in packages)
+        commands = tuple(Command(name, path) for name, path in zip(names, packages, strict=True))
         flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(text))
         digest = hashlib.sha256(platform.machine().encode())
         # A command of ours lies beside its go.mod; of all others nothing but the pin is here.

@@ -4,14 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gkm.api.computedomains import CHANNEL_CLASS
+from gkm.api.imex import DRIVER
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, NODE_LABEL
 
 from gkm_cli.doctor.domains.listed import Listed, ListedClaim, key, problem
 from gkm_cli.doctor.findings import Finding, Severity, command, named, some
 from gkm_cli.doctor.json_values import at, items_at
 
-DRIVER = "compute-domain.nvidia.com"
-"""The driver in the opaque configuration of claims."""
 CHANNEL_CONFIG = "ComputeDomainChannelConfig"
 """The configuration of a workload's claim. Daemons have another one, and run in the driver's namespace."""
 INJECTED_CLAIM = "mnnvl-claim"

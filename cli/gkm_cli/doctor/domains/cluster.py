@@ -4,17 +4,26 @@ from collections.abc import Iterator
 
 from gkm.api.computedomains import API_VERSION, DEFINITION, GROUP
 from gkm.api.config import ConfigInvalid, parse
+from gkm.api.imex import CHANNEL, DAEMON, DAEMON_CLASS, IMEXMode, mode
 from gkm.api.installation import CONFIG_KEY, CONFIG_MAP, NAMESPACE
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import API_VERSION as CLAIMS_VERSION
-from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS
+from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS, DEVICE_CLASSES, RESOURCE_SLICES
 
 from gkm_cli.clusters.reads import NotServed, Unreadable
 from gkm_cli.doctor.domains.listed import COLLECTIONS
 from gkm_cli.doctor.findings import Finding, Severity, named
 from gkm_cli.doctor.json_values import at, items_at
-from gkm_cli.doctor.reader import ClusterReader
+from gkm_cli.doctor.reader import ClusterReader, Collection
 
+_MODES = {
+    IMEXMode.DRIVER_MANAGED: "NVIDIA's driver runs the IMEX daemons (driverManaged)",
+    IMEXMode.HOST_MANAGED: (
+        "the hosts run the IMEX daemons (hostManaged): the cluster has no daemon to look at, and MNNVLReady counts the "
+        "pods that run"
+    ),
+    IMEXMode.UNKNOWN: "no node publishes an IMEX channel, so who runs the IMEX daemons is not known",
+}
 _VERSION = API_VERSION.partition("/")[2]
 _OBJECT = named("CustomResourceDefinition", "", DEFINITION)
 _UPGRADE = "install NVIDIA's DRA driver v0.4.0 or later, and apply the CRDs of its chart, which Helm does not upgrade"
@@ -63,6 +72,34 @@ def definition_findings(definition: object) -> Iterator[Finding]:
             "kubectl get computedomains -A -o json | kubectl replace -f - writes each of them again; then remove the "
             "old version from status.storedVersions",
         )
+
+
+def imex(reader: ClusterReader) -> Iterator[Finding]:
+    """Say who runs the IMEX daemons; warn while NVIDIA's driver changes from one mode to the other."""
+    if reader.get(DEFINITIONS, DEFINITION) is None:
+        return
+    has_class = reader.get(DEVICE_CLASSES, DAEMON_CLASS) is not None
+    try:
+        types = {each for one in reader.list(Collection(RESOURCE_SLICES)) for each in one.types}
+    except NotServed:
+        return  # a finding of domains/version
+    found = mode(has_daemon_class=has_class, types=types)
+    if CHANNEL in types and has_class != (DAEMON in types):
+        yield _half_changed(has_class=has_class)
+    else:
+        yield Finding(Severity.OK, "", _MODES[found])
+
+
+def _half_changed(*, has_class: bool) -> Finding:
+    there, absent = "the DeviceClass of daemons exists", "the DeviceClass of daemons does not exist"
+    detail = f"{there}, and no node publishes a daemon" if has_class else f"{absent}, and nodes publish daemons"
+    return Finding(
+        Severity.WARNING,
+        named("DeviceClass", "", DAEMON_CLASS),
+        detail,
+        "NVIDIA's driver changes imex.mode, or its plugins run in another mode than its chart: pods with channels wait",
+        "let its rollout end; if it lasts, install its chart again with one imex.mode, while no ComputeDomain is used",
+    )
 
 
 def switch(reader: ClusterReader) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ _NEXT_STEPS: Mapping[str, str] = MappingProxyType(
         ReadyReason.SEVERAL_CLIQUES: (
             "place the pods in one NVLink domain: network.placement in gkm-config, or an affinity"
         ),
-        ReadyReason.PODS_PENDING: "kubectl describe pod shows why they are not scheduled",
+        ReadyReason.PODS_PENDING: "kubectl describe pod shows why they are not scheduled, or do not start",
     }
 )
 
@@ -47,5 +47,7 @@ def findings(listed: Listed) -> Iterator[Finding]:
         if ready.status != TRUE and (ready.status, ready.reason) != (FALSE, ReadyReason.WAITING_FOR_PODS):
             severity = Severity.WARNING if ready.reason in _MAY_PASS else Severity.PROBLEM
             daemons = command("kubectl", "get", "pods", "-A", "-l", f"{NODE_LABEL}={metadata.uid}")
-            hint = _NEXT_STEPS.get(ready.reason, f"look at its IMEX daemons: {daemons}")
+            hint = _NEXT_STEPS.get(
+                ready.reason, f"look at its IMEX daemons, if the driver runs them (domains/imex): {daemons}"
+            )
             yield Finding(severity, what, f"MNNVLReady is {ready.status}, {ready.reason}", ready.message, hint)

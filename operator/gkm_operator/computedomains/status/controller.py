@@ -11,6 +11,7 @@ from typing import Any
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
 from gkm.api.domain_readiness import MNNVLReadiness, ReadyReason, parse_readiness
+from gkm.api.imex import IMEXMode
 from gkm.api.meta import Condition, timestamp
 from gkm.api.mnnvl_metadata import MNNVL_READY, PODS_USING, MnnvlMetadata
 from gkm.hoststate.pacing import Backoff
@@ -64,6 +65,7 @@ class DomainStatusController:
         now: Callable[[], str] = timestamp,
     ) -> None:
         self._api = api
+        self._source = source
         self._leads = leads
         self._pacing = pacing or WritePacing()
         self._now = now
@@ -108,6 +110,12 @@ class DomainStatusController:
     def capacity_changed(self) -> None:
         """Write the ConfigMap soon: the capacity or a condition of the feature may have changed."""
         self._capacity.changed()
+
+    def imex_changed(self, mode: IMEXMode) -> None:
+        """Decide all domains again by who runs the IMEX daemons now."""
+        self.observer.host_imex = mode is IMEXMode.HOST_MANAGED
+        for domain in self._source.domains.values():
+            self._queue.add((domain.metadata.namespace, domain.metadata.name))
 
     def reconcile(self, key: Key) -> float | None:
         """Write what is out of date; return the seconds until the rest may be written.

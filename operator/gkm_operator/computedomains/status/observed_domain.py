@@ -26,6 +26,8 @@ class ObservedDomain:
     """The existing ComputeDomain of its namespace that the claim template was made for, "" without one."""
     taken: Mapping[str, str] = field(default_factory=dict)
     """The nodes of its pods that another ComputeDomain holds, each with that one as users of the namespace see it."""
+    host_imex: bool = False
+    """Whether the hosts run the IMEX daemons: then no node joins, and none is reported."""
 
     @property
     def expected(self) -> int:
@@ -42,6 +44,22 @@ class ObservedDomain:
         """Return the joined nodes that have one of its pods; others are on their way out."""
         nodes = self.nodes
         return [node for node in self.domain.status.nodes or () if node.name in nodes]
+
+    @property
+    def joined_nodes(self) -> frozenset[str]:
+        """Return the nodes that are in the domain.
+
+        Where the hosts run IMEX, NVIDIA's driver asks the daemon of the host when it prepares the claim of a pod, so
+        that a pod that runs is the only sign.
+        """
+        if self.host_imex:
+            return frozenset(pod.node for pod in self.pods if pod.running and pod.node)
+        return frozenset(node.name for node in self.members)
+
+    @property
+    def ready_nodes(self) -> frozenset[str]:
+        """Return the nodes that are in the domain and can reach each other."""
+        return self.joined_nodes if self.host_imex else frozenset(node.name for node in self.members if node.ready)
 
     @property
     def serves(self) -> bool:
@@ -61,8 +79,10 @@ class ObservedDomain:
         """Return the pods that started before the domain was created: they have channels of a lost one.
 
         The clock of a node may be slow, so a pod counts only if it was created before as well, by the API server's
-        clock, and if its node has not joined.
+        clock, and if its node has not joined. A channel of the host belongs to no domain, so none is lost with one.
         """
+        if self.host_imex:
+            return []
         created, joined = self.domain.metadata.creation_timestamp, {node.name for node in self.members}
         return [
             pod

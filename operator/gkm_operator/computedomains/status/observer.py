@@ -41,6 +41,8 @@ class DomainObserver:
         changed: Callable[[Key, bool], None],
         capacity_changed: Callable[[], None],
     ) -> None:
+        self.host_imex = False
+        """Whether the hosts run the IMEX daemons."""
         self._source = source
         self._changed = changed
         self._capacity_changed = capacity_changed
@@ -93,6 +95,7 @@ class DomainObserver:
             template=template,
             template_owner=self._template_owner(domain, template),
             taken=dict(self._taken(domain, {pod.node for pod in pods})),
+            host_imex=self.host_imex,
         )
 
     def orphan(self, namespace: str, name: str) -> ResourceClaimTemplate | None:

@@ -18,7 +18,8 @@ from gkm.api.domain_readiness import (
     MNNVLReadiness,
     ReadyReason,
 )
-from gkm.api.grammar import count_of, listed
+from gkm.api.grammar import agree, count_of, listed
+from gkm.api.imex import IMEXMode
 from gkm.api.meta import FALSE, TRUE
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
@@ -32,6 +33,7 @@ _SHOWN = 5
 _LONGEST_CLIQUE = 63
 """NVIDIA's identifiers have 47 characters, and are values of labels."""
 
+HOST_MANAGED = IMEXMode.HOST_MANAGED.value
 Cause = tuple[ReadyReason, str]
 
 
@@ -52,8 +54,8 @@ def readiness(
         message=message + _shared_nodes(observed),
         last_transition_time=old.last_transition_time if old and old.status == status and _is_time(old) else now,
         expected=observed.expected,
-        joined=len(members),
-        ready=sum(node.ready for node in members),
+        joined=len(observed.joined_nodes),
+        ready=len(observed.ready_nodes),
         isolated=tuple(sorted(node.name for node in members if node.isolated)[:MAX_NAMES]),
         cliques=_cliques(members),
     )
@@ -71,12 +73,14 @@ def _causes(observed: ObservedDomain, *, is_new: bool) -> Iterator[Cause]:
         yield ReadyReason.CLAIM_MISSING, f"{_pods(pods)} with its label got no claim, {why}: create them again"
     yield from _misplaced(observed)
     yield from _incomplete(observed)
-    yield ReadyReason.ALL_NODES_READY, f"{count_of(len(observed.nodes), 'node')} joined and ready"
+    count = count_of(len(observed.nodes), "node")
+    how = f"run its pods, on the IMEX daemons of their hosts ({HOST_MANAGED}): no daemon is reported"
+    yield ReadyReason.ALL_NODES_READY, f"{count} {how if observed.host_imex else 'joined and ready'}"
 
 
 def _lost(observed: ObservedDomain) -> Iterator[Cause]:
     deleted = f"the ComputeDomain was deleted while {_pods(observed.pods)} used it"
-    if observed.domain.metadata.terminating and not observed.serves:
+    if observed.domain.metadata.terminating and not observed.serves and not observed.host_imex:
         again = "its pods must restart once it exists again"
         yield ReadyReason.DOMAIN_LOST, f"{deleted}, and NVIDIA's controller removes its nodes: {again}"
     if stale := observed.stale:
@@ -129,10 +133,21 @@ def _incomplete(observed: ObservedDomain) -> Iterator[Cause]:
     if (placed := len(observed.pods) - len(waiting)) < wanted:
         pending = f"; pending: {_names(pod.metadata.name for pod in waiting)}" if waiting else ""
         yield ReadyReason.PODS_PENDING, f"{placed} of {count_of(wanted, 'pod')} run on a node{pending}"
-    ready = {node.name for node in observed.members if node.ready}
-    if absent := observed.nodes - ready:
+    if observed.host_imex:
+        yield from _starting(observed)
+    elif absent := observed.nodes - observed.ready_nodes:
         count = f"{len(absent)} of {count_of(len(observed.nodes), 'node')}"
         yield ReadyReason.NODES_NOT_READY, f"{count} have no ready IMEX daemon: {_names(absent)}"
+
+
+def _starting(observed: ObservedDomain) -> Iterator[Cause]:
+    """Yield which pods do not run yet, where the hosts run IMEX."""
+    starting = [pod.metadata.name for pod in observed.pods if not pod.running]
+    if starting:
+        count = f"{len(observed.pods) - len(starting)} of {count_of(len(observed.pods), 'pod')} run"
+        starts = f"and {_names(starting)} {agree(len(starting), 'starts', 'start')}"
+        why = f"NVIDIA's driver asks the IMEX daemon of the host then ({HOST_MANAGED})"
+        yield ReadyReason.PODS_PENDING, f"{count}, {starts}: {why}"
 
 
 def _shared_nodes(observed: ObservedDomain) -> str:

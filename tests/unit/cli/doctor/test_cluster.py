@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gkm.api.cluster_roles import ClusterRole
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS
+from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS, DEVICE_CLASSES
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.domains import cluster
 from gkm_cli.doctor.reader import ClusterReader
@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 from support.cli.doctor_lists import CUTOFF, brief
+from support.grove.imex import daemon_class, publish
 from support.grove.kinds import COMPUTE_DOMAIN
 from support.kube.fake_api import FakeApi
 
@@ -174,3 +175,45 @@ def test_a_role_without_rules_allows_nothing() -> None:
     values: list[Json] = [{}, {"rules": None}, {"rules": [{}]}, {"rules": [{"verbs": None}]}]
     for value in values:
         assert not convert(value, ClusterRole).allows("create", "resource.nvidia.com", "computedomains")
+
+
+SITE = "DeviceClass compute-domain-daemon.nvidia.com"
+
+
+def found_imex(api: FakeApi) -> list[tuple[str, str, str]]:
+    api.create(DEFINITIONS, COMPUTE_DOMAIN)
+    found = cluster.imex(ClusterReader(api, cutoff=CUTOFF))
+    return [(one.severity.value, one.object, one.detail) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("host_managed", "words"), [(True, "the hosts run the IMEX daemons (hostManaged)"), (False, "(driverManaged)")]
+)
+def test_doctor_says_who_runs_the_imex_daemons(host_managed: bool, words: str) -> None:  # noqa: FBT001
+    api = FakeApi()
+    publish(api, host_managed=host_managed)
+    ((severity, about, detail),) = found_imex(api)
+    assert (severity, about) == ("ok", "")
+    assert words in detail
+
+
+def test_without_channels_the_mode_is_not_known() -> None:
+    ((severity, _, detail),) = found_imex(FakeApi())
+    assert (severity, "not known" in detail) == ("ok", True)
+
+
+def test_without_compute_domains_nothing_is_said_about_imex() -> None:
+    assert list(cluster.imex(ClusterReader(FakeApi(), cutoff=CUTOFF))) == []
+
+
+@pytest.mark.parametrize(("host_managed", "words"), [(True, "exists, and no node publishes"), (False, "nodes publish")])
+def test_a_driver_between_two_modes_is_a_warning(host_managed: bool, words: str) -> None:  # noqa: FBT001
+    api = FakeApi()
+    publish(api, host_managed=host_managed)
+    if host_managed:
+        api.create(DEVICE_CLASSES, daemon_class())
+    else:
+        api.delete(DEVICE_CLASSES, daemon_class()["metadata"]["name"])
+    ((severity, about, detail),) = found_imex(api)
+    assert (severity, about) == ("warning", SITE)
+    assert words in detail

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import yaml
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import DAEMON_SETS, VALIDATING_WEBHOOKS
+from gkm.kube.resources import DAEMON_SETS, DEFINITIONS, VALIDATING_WEBHOOKS
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.reader import ClusterReader
 from gkm_cli.doctor.runner import run_checks
 from support.cli.doctor_lists import CUTOFF
+from support.grove.kinds import COMPUTE_DOMAIN
 from support.kube.fake_api import FakeApi
 
 ROLES = Path(__file__).parents[4] / "deploy" / "base" / "users.yaml"
@@ -53,6 +54,7 @@ def test_doctor_asks_for_exactly_the_rights_of_readers() -> None:
     api.create(DAEMON_SETS, {"metadata": metadata, "spec": {"template": {"spec": POD}}})
     injected = {"cert-manager.io/inject-ca-from": "gkm-system/gkm-admission"}
     api.create(VALIDATING_WEBHOOKS, {"metadata": {"name": "gkm-caches", "annotations": injected}, "webhooks": []})
+    api.create(DEFINITIONS, COMPUTE_DOMAIN)
     api.fault = record
     list(run_checks(CHECKS, ClusterReader(api, cutoff=CUTOFF), working))
     assert asked - set(granted()) == set()

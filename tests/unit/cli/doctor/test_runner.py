@@ -128,7 +128,7 @@ def test_one_unreadable_list_leaves_all_checks_unknown_that_need_it() -> None:
     unknown = {check for check, severity in found.items() if severity is Severity.NOT_CHECKED}
     need_it = {check.name for check in CHECKS if check.name.startswith("domains/")}
     # There is no configuration, either, so no policy about images.
-    assert unknown == need_it - {"domains/version", "domains/switch"} | {"images/signatures"}
+    assert unknown == need_it - {"domains/version", "domains/imex", "domains/switch"} | {"images/signatures"}
 
 
 def _reader(api: FakeApi) -> ClusterReader:

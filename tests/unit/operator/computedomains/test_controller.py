@@ -11,6 +11,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json, Resource
 from gkm_operator import metrics
 from gkm_operator.computedomains.controller import DomainsController
+from support.grove.imex import publish
 from support.grove.objects import NAMESPACE
 from support.host.waiting import scaled, until
 from support.operator.domains import ON, World
@@ -120,3 +121,13 @@ def test_a_stop_ends_it_while_the_api_server_is_away(world: World, controller: D
     until(lambda: len(world.api.calls) > 2, "it has tried")
     controller.close()
     assert not controller._thread.is_alive()
+
+
+def test_readiness_follows_who_runs_the_imex_daemons(world: World, controller: DomainsController) -> None:
+    controller.work()
+    until(lambda: controller.presence.available, "it has looked")
+    assert not controller.status.observer.host_imex
+    publish(world.api, host_managed=True)
+    until(lambda: controller.status.observer.host_imex, "the mode of the hosts")
+    publish(world.api, host_managed=False)
+    until(lambda: not controller.status.observer.host_imex, "the mode of the driver")

@@ -6,18 +6,31 @@ from typing import Any
 import pytest
 from gkm.api import crds
 from gkm.api.features import Feature, install
+from gkm.api.imex import IMEXMode
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, DEFINITIONS, PODCLIQUESETS, Json
+from gkm.kube.resources import (
+    CLAIM_TEMPLATES,
+    CLUSTERROLES,
+    COMPUTEDOMAINS,
+    DEFINITIONS,
+    DEVICE_CLASSES,
+    PODCLIQUESETS,
+    RESOURCE_SLICES,
+    Json,
+)
 from gkm_operator.computedomains.presence import Presence, observe
 from gkm_operator.preconditions import check
 from gkm_operator.preconditions.check import MNNVLMissing, RightsMissing
+from support.grove.imex import SLICES, publish, resource_slice
 from support.kube.fake_api import FakeApi
 
 LEASE = ("gkm-system", "gkm-controllers")
 ROLES = ("rbac.authorization.k8s.io/v1", "clusterroles")
 V1BETA1 = "resource.nvidia.com/v1beta1"
-OTHERS = {(kind.api_version, kind.plural) for kind in (CLAIM_TEMPLATES, PODCLIQUESETS)} | {ROLES}
+OTHERS = {
+    (kind.api_version, kind.plural) for kind in (CLAIM_TEMPLATES, PODCLIQUESETS, DEVICE_CLASSES, RESOURCE_SLICES)
+} | {ROLES}
 
 
 def api_with(*served: tuple[str, str]) -> FakeApi:
@@ -129,6 +142,23 @@ def test_groves_role_shows_whether_grove_manages_domains(rule: Json, *, manages:
     ]
 
 
+@pytest.mark.parametrize("host_managed", [True, False])
+def test_the_devices_of_the_driver_show_who_runs_imex(host_managed: bool) -> None:  # noqa: FBT001
+    api = api_with((V1BETA1, "computedomains"))
+    assert observe(api, "grove:system:grove-operator", Presence()).imex is IMEXMode.UNKNOWN
+    publish(api, host_managed=host_managed)
+    found = observe(api, "grove:system:grove-operator", Presence())
+    assert found.imex is (IMEXMode.HOST_MANAGED if host_managed else IMEXMode.DRIVER_MANAGED)
+    assert ("hostManaged" in found.conditions()[0].message) == host_managed
+
+
+def test_a_node_that_still_publishes_daemons_keeps_the_mode_of_the_driver() -> None:
+    api = api_with((V1BETA1, "computedomains"))
+    publish(api, host_managed=True)
+    api.put(SLICES, resource_slice("late", "channel", "daemon"))
+    assert observe(api, "grove:system:grove-operator", Presence()).imex is IMEXMode.DRIVER_MANAGED
+
+
 def test_without_grove_gkm_manages_domains_and_sets_may_be_missing() -> None:
     api = api_with((V1BETA1, "computedomains"))
     assert api.served is not None
@@ -145,7 +175,10 @@ def test_a_missing_kind_is_a_condition() -> None:
     assert condition.last_transition_time
 
 
-@pytest.mark.parametrize("plural", ["computedomains", "resourceclaimtemplates", "podcliquesets", "clusterroles"])
+@pytest.mark.parametrize(
+    "plural",
+    ["computedomains", "resourceclaimtemplates", "podcliquesets", "clusterroles", "deviceclasses", "resourceslices"],
+)
 def test_a_missing_right_is_a_condition(plural: str) -> None:
     api = api_with((V1BETA1, "computedomains"))
     api.fault = lambda _, asked: ApiError(403, "Forbidden", f"no {plural}") if asked == plural else None

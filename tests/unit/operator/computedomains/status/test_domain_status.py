@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from gkm.api.domain_readiness import unused
+from gkm.api.imex import IMEXMode
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PODCLIQUES, Json, Resource
 from gkm_operator import metrics
@@ -268,3 +269,16 @@ def test_a_new_leader_marks_what_pods_use_before_it_started(site: RunningStatus)
     site.start()
     until(lambda: site.annotation("gkm.io/pods-using"), "a mark")
     assert site.annotation("gkm.io/pods-using") == "1"
+
+
+def test_a_changed_mode_of_imex_decides_a_domain_again() -> None:
+    scene = StatusScene()
+    scene.put(used("a", "n1", phase="Running"))
+    scene.reconcile(after=60.0)
+    assert reason(scene) == "NodesNotReady"
+    scene.status.imex_changed(IMEXMode.HOST_MANAGED)
+    scene.reconcile(after=60.0)
+    assert reason(scene) == "AllNodesReady"
+    scene.status.imex_changed(IMEXMode.DRIVER_MANAGED)
+    scene.reconcile(after=60.0)
+    assert reason(scene) == "NodesNotReady"

@@ -38,6 +38,48 @@ def decided(found: ObservedDomain) -> MNNVLReadiness:
 DELETED = domain("training", joined("n1"), deletionTimestamp=NOW)
 RECREATED = domain("training", created="2026-01-02T00:00:00Z")
 
+RUNNING = [user(f"pod-n{number}", f"n{number}", phase="Running") for number in (1, 2)]
+HOST_CASES: list[tuple[ReadyReason, ObservedDomain, str]] = [
+    (ReadyReason.WAITING_FOR_PODS, observed(), "no pod uses the domain"),
+    (ReadyReason.TEMPLATE_MISSING, observed([user("a")], template=None), "training does not exist"),
+    (
+        ReadyReason.DOMAIN_TERMINATING,
+        observed(RUNNING, domain=DELETED, template=None),
+        "was deleted while 2 pods (pod-n1, pod-n2) used it: it works until they have ended",
+    ),
+    (ReadyReason.PODS_PENDING, observed([*RUNNING, user("late")]), "2 of 3 pods run on a node; pending: late"),
+    (
+        ReadyReason.PODS_PENDING,
+        observed([*RUNNING, user("pod-n3", "n3")]),
+        "2 of 3 pods run, and pod-n3 starts: NVIDIA's driver asks the IMEX daemon of the host then (hostManaged)",
+    ),
+    (ReadyReason.PODS_PENDING, observed(RUNNING, replicas=3), "2 of 3 pods run on a node"),
+    # These pods have their channel from the host, whatever became of an earlier domain of the name.
+    (ReadyReason.ALL_NODES_READY, observed(RUNNING, domain=RECREATED), "2 nodes run its pods"),
+    (
+        ReadyReason.ALL_NODES_READY,
+        observed(RUNNING),
+        "2 nodes run its pods, on the IMEX daemons of their hosts (hostManaged): no daemon is reported",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "found", "words"), HOST_CASES)
+def test_where_the_hosts_run_imex_pods_that_run_decide(reason: ReadyReason, found: ObservedDomain, words: str) -> None:
+    condition = decided(replace(found, host_imex=True))
+    assert (condition.reason, words in condition.message) == (reason, True), condition.message
+
+
+def test_where_the_hosts_run_imex_the_figures_count_nodes_with_running_pods() -> None:
+    condition = decided(replace(observed([*RUNNING, user("pod-n3", "n3")]), host_imex=True))
+    assert (condition.expected, condition.joined, condition.ready) == (3, 2, 2)
+    assert (condition.isolated, condition.cliques) == ((), {})
+
+
+def test_the_same_domain_waits_for_daemons_where_the_driver_runs_them() -> None:
+    assert decided(observed(RUNNING)).reason == ReadyReason.NODES_NOT_READY
+
+
 CASES: list[tuple[ReadyReason, ObservedDomain, str]] = [
     (
         ReadyReason.DOMAIN_LOST,

@@ -1,0 +1,65 @@
+"""Who runs the IMEX daemons of ComputeDomains: NVIDIA's DRA driver, or the administrator of the hosts. Pure.
+
+`imex.mode` of NVIDIA's chart, since v0.5.0, is in no ComputeDomain. Two objects show it: with hostManaged the chart has
+no DeviceClass of daemons, and the ResourceSlices of nodes have channels and no daemon. That a domain has no DaemonSet
+and no node proves nothing: a young one of the other mode has none either.
+"""
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from msgspec import Struct
+
+DRIVER = "compute-domain.nvidia.com"
+"""The driver of the channels and daemons, in ResourceSlices and in the configuration of claims."""
+DAEMON_CLASS = "compute-domain-daemon.nvidia.com"
+"""The DeviceClass of daemons."""
+CHANNEL, DAEMON = "channel", "daemon"
+
+
+class IMEXMode(StrEnum):
+    """The values of `imex.mode`, and that no object shows one."""
+
+    DRIVER_MANAGED = "driverManaged"
+    HOST_MANAGED = "hostManaged"
+    UNKNOWN = "unknown"
+
+
+class _Text(Struct, frozen=True, gc=False):
+    string: str | None = None
+
+
+class _Attributes(Struct, frozen=True, gc=False):
+    type: _Text = _Text()
+
+
+class PublishedDevice(Struct, frozen=True, gc=False):
+    """A device of a ResourceSlice, reduced to its type."""
+
+    attributes: _Attributes = _Attributes()
+
+
+class SliceSpec(Struct, frozen=True):
+    """The devices of one driver on one node."""
+
+    driver: str = ""
+    devices: tuple[PublishedDevice, ...] | None = None
+
+
+class PublishedDevices(Struct, frozen=True):
+    """A ResourceSlice (resource.k8s.io/v1)."""
+
+    spec: SliceSpec = SliceSpec()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Return the types of its devices, none of another driver's."""
+        devices = self.spec.devices or () if self.spec.driver == DRIVER else ()
+        return frozenset(device.attributes.type.string or "" for device in devices)
+
+
+def mode(*, has_daemon_class: bool, types: Collection[str]) -> IMEXMode:
+    """Return the mode; `types` are those of all devices of the driver."""
+    if has_daemon_class or DAEMON in types:
+        return IMEXMode.DRIVER_MANAGED
+    return IMEXMode.HOST_MANAGED if CHANNEL in types else IMEXMode.UNKNOWN
