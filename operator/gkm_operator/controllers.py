@@ -26,6 +26,7 @@ from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.write import flavors
 from gkm_operator.preconditions import check
 from gkm_operator.taskgroups.controller import TaskGroupsController
+from gkm_operator.webhooks.ca_copies import CaCopies
 
 PROGRAM = "gkm-operator-controllers"
 LEASE_PATIENCE_SECONDS = 3.0
@@ -86,11 +87,13 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     groups = TaskGroupsController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
+    copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)
     metrics.READY.labels(PROGRAM).set_function(lambda: caches.synced)
     msgspec_warmup.warm_up()
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
+    copies.work()
     try:
         lease, enabled = (own_namespace(), arguments.lease), config.network.auto_mnnvl_enabled
         there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[cliques.check, groups.check])
@@ -108,7 +111,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
             _lead(elector, stop)
     finally:
         # All at once: kubelet kills after 20 s, and the lease must be released before.
-        others = (captures, plans, groups, cliques, domains, caches, installation)
+        others = (captures, plans, groups, cliques, domains, caches, installation, copies)
         with ThreadPoolExecutor(len(others)) as pool:
             closing = [pool.submit(controller.close) for controller in others]
             is_quiet = topology.close()

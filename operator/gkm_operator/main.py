@@ -20,7 +20,7 @@ from gkm.hoststate.command_line import Parser, print_line
 from gkm.probes import addresses
 
 if TYPE_CHECKING:
-    from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
+    from gkm_operator.webhooks.configurations import WebhookConfiguration
 
 _LOG = logging.getLogger(__name__)
 
@@ -133,13 +133,7 @@ def add_admission_flags(parser: Parser) -> None:
     parser.add_flag(
         "--tls-names", "names and addresses in that certificate, separated by commas", default=SERVICE_NAMES
     )
-    parser.add_flag(
-        "--webhook-configuration",
-        "webhook configuration that receives the CA: NAME, validating/NAME or mutating/NAME; may be repeated",
-        metavar="NAME",
-        action=_Extend,
-        type=_webhook_configurations,
-    )
+    _add_webhook_configuration(parser, "webhook configuration that must trust the CA before this process serves")
     parser.add_flag(
         "--domains",
         "on: review workloads for ComputeDomains (features.domains of the chart)",
@@ -190,12 +184,22 @@ class _Extend(argparse.Action):
 
 
 def _webhook_configurations(text: str) -> "tuple[WebhookConfiguration, ...]":
-    from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration  # noqa: PLC0415 -- as in _command
+    from gkm_operator.webhooks.configurations import WebhookConfiguration  # noqa: PLC0415 -- as in _command
 
     try:
         return tuple(WebhookConfiguration.parse(each) for each in text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _add_webhook_configuration(parser: Parser, text: str) -> None:
+    parser.add_flag(
+        "--webhook-configuration",
+        f"{text}: NAME, validating/NAME or mutating/NAME; may be repeated",
+        metavar="NAME",
+        action=_Extend,
+        type=_webhook_configurations,
+    )
 
 
 def _switch(text: str) -> bool:
@@ -223,6 +227,7 @@ def _add_controllers_flags(parser: Parser) -> None:
         "name of this replica; replicas that run at once need different ones, such as their pods' names",
         default=socket.gethostname(),
     )
+    _add_webhook_configuration(parser, "webhook configuration that gets the CAs of admission")
 
 
 if __name__ == "__main__":

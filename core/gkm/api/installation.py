@@ -9,6 +9,9 @@ from typing import Any
 NAMESPACE = "gkm-system"
 CONFIG_MAP, CONFIG_KEY = "gkm-config", "config.yaml"
 DRIVER = "csi.gkm.io"
+ADMISSION_CA, ADMISSION_CA_KEY = "gkm-admission-ca", "ca.crt"
+"""The ConfigMap where admission publishes its CAs, and its key."""
+
 AGENT, CSI, CONTROLLERS, ADMISSION = "gkm-agent", "gkm-csi", "gkm-controllers", "gkm-admission"
 
 _NAME, _PART_OF = "app.kubernetes.io/name", "app.kubernetes.io/part-of"

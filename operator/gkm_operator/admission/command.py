@@ -11,6 +11,7 @@ from gkm.api import msgspec_warmup
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
 from gkm.images.registries.transport import TransportLimits
+from gkm.kube.secrets import own_namespace
 
 from gkm_operator import metrics
 from gkm_operator.admission.certificates import issue
@@ -52,7 +53,8 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     renew_until_stop = None
     if arguments.self_signed:
         directory = Path(arguments.self_signed)
-        rotation = Rotation(directory, [name for name in arguments.tls_names.split(",") if name], times)
+        names = [name for name in arguments.tls_names.split(",") if name]
+        rotation = Rotation(directory, names, times, namespace=own_namespace())
         renew_until_stop = partial(rotation.run, _connect(arguments), arguments.webhook_configuration, stop)
         certificate, key = directory / issue.CERTIFICATE, directory / issue.KEY
     else:

@@ -18,6 +18,7 @@ from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, VALID
 from support.cluster.cluster import Cluster
 from support.host import listening, pages, ports
 from support.host.processes import Process
+from support.operator.ca_copies import copied
 from support.operator.deployment import cache, manifests, node, operator_command
 
 NAMESPACE = "default"
@@ -126,6 +127,7 @@ def replicas(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Replicas]:
     with ExitStack() as stack:
         gone = ("delete", "validatingwebhookconfiguration", NAME, "--ignore-not-found")
         stack.callback(gkm_cluster.kubectl, *gone)
+        stack.enter_context(copied(gkm_cluster, [NAME]))
         yield Replicas(gkm_cluster, tmp_path, stack)
 
 

@@ -89,8 +89,11 @@ def test_with_cert_manager_nothing_else_changes_and_the_webhook_has_no_rights(
     added |= {("Certificate", "gkm-admission"), ("Issuer", "gkm-self-signed")}
     assert names(rendered) - names(base) == added
     assert names(base) <= names(rendered)
-    assert _one(rendered, "ClusterRole", "gkm-admission")["rules"] == []
-    changed = {(kind, "gkm-admission") for kind in ("ClusterRole", "Deployment", "ServiceAccount")}
+    emptied = {("ClusterRole", "gkm-admission"), ("ClusterRole", "gkm-controllers-ca")}
+    emptied |= {("Role", "gkm-admission-ca"), ("Role", "gkm-controllers-ca")}
+    assert [_one(rendered, *each)["rules"] for each in emptied] == [[]] * 4
+    changed = emptied | {("Deployment", "gkm-controllers")}
+    changed |= {(kind, "gkm-admission") for kind in ("Deployment", "ServiceAccount")}
     changed |= {("ValidatingWebhookConfiguration", "gkm-caches")}
     assert _one(rendered, "ServiceAccount", "gkm-admission")["automountServiceAccountToken"] is False
     assert (
@@ -152,7 +155,12 @@ def test_with_components_every_configuration_gets_a_ca_and_the_pod_its_token(
     assert container["resources"]["limits"]["memory"] == ("768Mi" if "task-groups" in components else "512Mi")
     roles = {each["metadata"]["name"]: each["rules"] for each in found if each["kind"] == "ClusterRole"}
     allowed = {name for name, rules in roles.items() if name.endswith("-ca") and rules}
-    assert allowed == (set() if by_cert_manager else {f"gkm-admission-{each}-ca" for each in reviewing})
+    wanted = {"gkm-controllers-ca"} | {
+        f"gkm-{who}-{each}-ca" for who in ("admission", "controllers") for each in reviewing
+    }
+    assert allowed == (set() if by_cert_manager else wanted)
+    (copying,) = _in_our_namespace(found, "Deployment", "gkm-controllers")["template"]["spec"]["containers"]
+    assert [word for word in copying["args"] if word.startswith("--webhook-configuration=")] == own
     words = [word for word in container["args"] if not word.startswith("--config=")]
     process = Process.start("admission", operator_command(*words, "--check-config"), tmp_path / "log")
     assert until(lambda: process.popen.poll() is not None, "it ends")

@@ -38,9 +38,13 @@ ALLOWED = {
         *(("patch", f"{kind}/status") for kind in (*_GKM, _RUNS)),
         *((verb, kind) for verb in ("create", "delete") for kind in (*_GKM, _PLANS)),
         ("create", "events.events.k8s.io"),
+        *(
+            (verb, "validatingwebhookconfigurations.admissionregistration.k8s.io/gkm-caches")
+            for verb in ("get", "patch")
+        ),
     },
     "gkm-admission": {
-        (verb, "validatingwebhookconfigurations.admissionregistration.k8s.io/gkm-caches") for verb in ("get", "patch")
+        ("get", "validatingwebhookconfigurations.admissionregistration.k8s.io/gkm-caches"),
     },
     "gkm-csi": set(),
 }
@@ -49,7 +53,9 @@ ALLOWED_IN_OURS = {
         *((verb, kind) for verb in ("list", "watch") for kind in ("pods", "daemonsets.apps/gkm-agent")),
         ("create", "configmaps"),
         ("patch", "configmaps/gkm-flavors"),
+        ("get", "configmaps/gkm-admission-ca"),
     },
+    "gkm-admission": {(verb, "configmaps/gkm-admission-ca") for verb in ("get", "create", "patch")},
 }
 """In the namespace of GKM alone."""
 REFUSED_IN_OURS = {

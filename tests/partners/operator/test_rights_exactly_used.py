@@ -55,9 +55,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Request]:
 def a_life(place: Accounts) -> None:
     until, seen = place.cluster.until, place.seen
     place.register_node()
-    place.admission()
     first = place.controllers("first")
     place.controllers("second")
+    place.admission()
     agent = place.agent()
 
     for namespace in (TEAM, None):

@@ -24,12 +24,13 @@ from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES, Json, Resource
 from gkm_agent.kubernetes.status_sink import apply_with_status
 from gkm_agent.report.objects import node_object, ready, with_condition
 from gkm_operator.admission.certificates import issue
-from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration, trust
+from gkm_operator.admission.certificates.published_ca import publish
 from support.chart.release import Release
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import cache, namespace
 from support.kube import our_kinds
+from support.operator import webhook_configurations
 from support.sigstore.key_signatures import SigningKey
 
 SYSTEM, TEAM, NODE, DIGEST = "gkm-system", "ml-apps", "gpu-node-a", f"sha256:{'a' * 64}"
@@ -161,9 +162,9 @@ def installed(directory: Path) -> Iterator[InstalledSite]:
         _node(made)
         _pods(made)
         _caches(made)
-        trust(
-            api, WebhookConfiguration("gkm-caches"), [issue.make(["x"], datetime.now(UTC)).authority], datetime.now(UTC)
-        )
+        now = datetime.now(UTC)
+        publish(api, SYSTEM, [], [issue.make(["x"], now).authority], now)
+        webhook_configurations.copy(api)
         leader = Elector(made.controllers, SYSTEM, "gkm-controllers", "gkm-controllers-0")
         assert leader.acquire(Event())
         stack.callback(leader.release)

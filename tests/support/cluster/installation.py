@@ -23,6 +23,7 @@ from support.peers import build as peers
 ROOT = Path(__file__).parents[3]
 SYSTEM = "gkm-system"
 WEBHOOKS = "gkm-caches"
+CONFIGURATIONS = (f"--webhook-configuration={WEBHOOKS}", "--webhook-configuration=mutating/gkm-pod-caches")
 MANIFESTS = ("base", "components/pod-caches")
 IN_PODS = frozenset({"DaemonSet", "Deployment", "Service", "PodDisruptionBudget", "Kustomization", "Component"})
 """Kinds of deploy/base that are not applied: their processes run beside kubelet."""
@@ -150,7 +151,8 @@ class Installation:
 def _controllers(gkm: Installation) -> list[str | Path]:
     listen = "--health=127.0.0.1:0"
     account = gkm.account("gkm-controllers")
-    return ["gkm_operator.main", "controllers", "--config", gkm.config, "--kubeconfig", account, listen]
+    words: list[str | Path] = ["--config", gkm.config, "--kubeconfig", account, listen]
+    return ["gkm_operator.main", "controllers", *words, *CONFIGURATIONS]
 
 
 def _admission(gkm: Installation) -> list[str | Path]:
@@ -160,8 +162,7 @@ def _admission(gkm: Installation) -> list[str | Path]:
         "--self-signed",
         gkm.directory / "tls",
         "--tls-names=127.0.0.1",
-        f"--webhook-configuration={WEBHOOKS}",
-        "--webhook-configuration=mutating/gkm-pod-caches",
+        *CONFIGURATIONS,
         "--pod-caches=on",
     ]
     listen = f"--listen=127.0.0.1:{gkm.webhook_port}"

@@ -92,9 +92,9 @@ def monitored(directory: Path) -> Iterator[tuple[Accounts, Prometheus, "Mounted"
         place.address = fleet.address
         _configure(place.machine)
         place.register_node()
-        place.admission()
         for identity in ("first", "second"):
             place.controllers(identity)
+        place.admission()
         place.agent()
         for process, address in fleet.addresses.items():
             _run_pod(place, pod_of(process), address)

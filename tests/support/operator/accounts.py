@@ -51,6 +51,13 @@ TOPOLOGY: Json = {
     "kai": "racks",
 }
 
+CONFIGURATIONS: tuple[str, ...] = (
+    f"--webhook-configuration={WEBHOOKS}",
+    *(f"--webhook-configuration={kind}/{name}" for kind, name in product(WEBHOOK_KINDS, COMPONENTS)),
+    "--webhook-configuration=mutating/gkm-pod-caches",
+)
+"""The flags of admission, and of the controllers."""
+
 
 @dataclass
 class Accounts:
@@ -126,8 +133,8 @@ class Accounts:
         """Start a replica of the controllers and wait until it has listed everything."""
         account = self._account("gkm-controllers")
         health = f"--health={self.address(identity)}"
-        words = ("controllers", "--kubeconfig", account, health, f"--identity={identity}")
-        process = self._run(identity, MAIN, *words)
+        words = ("--kubeconfig", account, health, f"--identity={identity}")
+        process = self._run(identity, MAIN, "controllers", *words, *CONFIGURATIONS)
         pages.wait_until_ready(process)
         return process
 
@@ -136,11 +143,8 @@ class Accounts:
         account = self._account("gkm-admission")
         listen = (f"--listen=127.0.0.1:{self.webhook_port}", f"--health={self.address('admission')}")
         tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
-        configured = [f"--webhook-configuration={WEBHOOKS}"]
-        configured += [f"--webhook-configuration={kind}/{name}" for kind, name in product(WEBHOOK_KINDS, COMPONENTS)]
-        configured.append("--webhook-configuration=mutating/gkm-pod-caches")
         switches = ("--domains=on", "--task-groups=on", "--pod-caches=on")
-        words: list[str | Path] = ["admission", "--kubeconfig", account, *listen, *tls, *configured, *switches]
+        words: list[str | Path] = ["admission", "--kubeconfig", account, *listen, *tls, *CONFIGURATIONS, *switches]
         # It looks for its CA in the configuration once a minute; a life is not to wait for that.
         process = self._run("admission", HURRIED, *words)
         process.ready(self.is_judged, "the API server asks it")

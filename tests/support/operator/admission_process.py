@@ -11,6 +11,7 @@ from gkm.kube.api import Api
 from support.cluster.cluster import Cluster
 from support.host import listening, pages, ports
 from support.host.processes import Process
+from support.operator.ca_copies import copied
 from support.operator.deployment import operator
 
 ACCOUNT = "system:serviceaccount:gkm-system:gkm-admission"
@@ -35,6 +36,7 @@ class AdmissionSite:
         kinds: Sequence[str] = ("mutating", "validating"),
     ) -> None:
         """Start the process with its own account (again), and wait until it serves the webhooks of a feature."""
+        configurations = [f"{kind}/{feature}" for kind in kinds]
         config = self.directory / "config.yaml"
         config.write_text(yaml.safe_dump(configuration))
         arguments = (
@@ -44,10 +46,11 @@ class AdmissionSite:
             "--health=127.0.0.1:0",
             f"--self-signed={self.directory / 'tls'}",
             "--tls-names=127.0.0.1",
-            *(f"--webhook-configuration={kind}/{feature}" for kind in kinds),
+            *(f"--webhook-configuration={each}" for each in configurations),
             switch,
             f"--kubeconfig={self.cluster.kubeconfig_for(ACCOUNT)}",
         )
+        self.stack.enter_context(copied(self.cluster, configurations))
         self.process = self.stack.enter_context(operator(self.directory, *arguments))
         health = listening.address(self.process, besides=self.port)
         self.process.ready(lambda: pages.fetch(health, "readyz")[0] == 200, "it serves")

@@ -11,6 +11,7 @@ from typing import Any
 from support.cluster.cluster import Cluster
 from support.host import pages, ports
 from support.host.waiting import scaled, until
+from support.operator.ca_copies import copied
 from support.operator.deployment import Shelf, cache, manifests, operator
 from support.peers import build as peers
 
@@ -65,7 +66,7 @@ def judged(cluster: Cluster, images: Shelf, directory: Path, prefix: str, config
     )
     _configure(cluster, configuration, port, prefix)
     try:
-        with operator(directory, *arguments) as process:
+        with copied(cluster, [configuration], "admin"), operator(directory, *arguments) as process:
             pages.wait_until_ready(process, besides=port)
             running = Judged(cluster, images, directory)
             # An API server takes a moment to see a changed configuration. The schema lets this one pass.

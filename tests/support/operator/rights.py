@@ -71,9 +71,10 @@ POD_CACHES = sorted(granted(component("pod-caches")))
 TOPOLOGY = sorted([*granted(component("topology")), *granted(component("topology-labels"))])
 SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY, *POD_CACHES})
 """Those of deploy/base and of the components, which share some."""
-_OF_ADMISSION = [right for right in TASK_GROUPS if right.account == "gkm-admission"]
-RIGHTS = sorted({*BASE, *DOMAINS, *_OF_ADMISSION, *TOPOLOGY, *POD_CACHES, *granted(sample())})
+_CERTIFICATES = "admissionregistration.k8s.io"
+_USED = [right for right in TASK_GROUPS if right.account == "gkm-admission" or right.group == _CERTIFICATES]
+RIGHTS = sorted({*BASE, *DOMAINS, *_USED, *TOPOLOGY, *POD_CACHES, *granted(sample())})
 """What the processes use in tests/partners/operator/test_rights_exactly_used.py, and what the sample opens besides.
 
-The controllers use those for group templates in test_task_groups_disturbed.py.
+The controllers use the others for group templates in test_task_groups_disturbed.py.
 """

@@ -13,7 +13,13 @@ from gkm_operator.admission import command
 from gkm_operator.admission.certificates.rotation import RotationTimes
 from gkm_operator.main import add_admission_flags
 
-TERMS = RotationTimes(valid=timedelta(minutes=10), renewed=timedelta(seconds=6), settle_seconds=5.0, check_seconds=0.2)
+TERMS = RotationTimes(
+    valid=timedelta(minutes=10),
+    renewed=timedelta(seconds=10),
+    settle_seconds=5.0,
+    check_seconds=0.2,
+    copy_seconds=0.2,
+)
 """What a pair that was not renewed in time has left is ample: the machine may be slow."""
 
 

@@ -4,7 +4,12 @@ import base64
 from datetime import UTC, datetime
 
 from cryptography import x509
-from gkm.kube.resources import VALIDATING_WEBHOOKS, Json
+from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
+from gkm.kube.api import Api
+from gkm.kube.resources import CONFIGMAPS, VALIDATING_WEBHOOKS, Json
+from gkm.kube.secrets import DEFAULT_NAMESPACE
+from gkm_operator.webhooks.ca_copies import CaCopies
+from gkm_operator.webhooks.configurations import WebhookConfiguration
 from support.kube.fake_api import FakeApi
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -36,5 +41,17 @@ def trusted(api: FakeApi) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(base64.b64decode(first))
 
 
+def published(api: FakeApi) -> list[x509.Certificate]:
+    """Return what admission published."""
+    text = api.get(CONFIGMAPS, ADMISSION_CA, DEFAULT_NAMESPACE)["data"][ADMISSION_CA_KEY]
+    return x509.load_pem_x509_certificates(text.encode())
+
+
+def copy(api: Api, *configurations: WebhookConfiguration, namespace: str = DEFAULT_NAMESPACE) -> None:
+    """Copy once, as the controllers do."""
+    CaCopies(api, configurations or [WebhookConfiguration(NAME)], namespace=namespace).copy()
+
+
 def writes(api: FakeApi) -> int:
-    return sum(1 for verb, _, _ in api.calls if verb == "merge")
+    """Return how often the configuration was written."""
+    return sum(1 for verb, plural, _ in api.calls if (verb, plural) == ("merge", VALIDATING_WEBHOOKS.plural))

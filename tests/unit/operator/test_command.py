@@ -14,9 +14,9 @@ from gkm.hoststate.command_line import Parser
 from gkm.hoststate.logs import JsonFormatter
 from gkm.kube.resources import MUTATING_WEBHOOKS
 from gkm.probes import addresses
-from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 from gkm_operator.health import HealthServer
 from gkm_operator.main import add_admission_flags
+from gkm_operator.webhooks.configurations import WebhookConfiguration
 from support.host.waiting import scaled
 from support.operator.command_line import called
 from support.operator.deployment import ROOT, manifests

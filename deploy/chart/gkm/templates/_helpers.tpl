@@ -228,3 +228,19 @@ or version: the controllers would end at their start.
 {{- $pushed := and (get $capture "registry") (or (get $signing "keyFile") (get $signing "keyless")) }}
 {{- if and (eq $mode "auto") (not $pushed) }}request{{ else }}{{ $mode }}{{ end }}
 {{- end }}
+
+{{- /* The flags of the configurations that admission must find its CA in, and to which the controllers copy it. */}}
+{{- define "gkm.webhookConfigurations" -}}
+- --webhook-configuration=gkm-caches
+{{- if .Values.features.domains }}
+- --webhook-configuration=mutating/gkm-domains
+- --webhook-configuration=validating/gkm-domains
+{{- end }}
+{{- if .Values.features.taskGroups }}
+- --webhook-configuration=mutating/gkm-task-groups
+- --webhook-configuration=validating/gkm-task-groups
+{{- end }}
+{{- if .Values.features.podCaches }}
+- --webhook-configuration=mutating/gkm-pod-caches
+{{- end }}
+{{- end }}

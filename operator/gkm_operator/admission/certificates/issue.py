@@ -11,10 +11,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID = timedelta(days=90)
-CLOCKS_DIFFER = timedelta(minutes=10)
-"""How far the clocks of two machines may differ: the validity of a certificate begins this much before its issue."""
+from gkm_operator.webhooks.ca_bundle import CLOCKS_DIFFER
 
+VALID = timedelta(days=90)
 AUTHORITY, KEY, CERTIFICATE = "ca.crt", "tls.key", "tls.crt"
 """The names of the files, in the order in which they are written."""
 

@@ -12,14 +12,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
+from gkm.api.installation import ADMISSION_CA, CONTROLLERS
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
+from gkm.kube.secrets import DEFAULT_NAMESPACE
 
 from gkm_operator import metrics
 from gkm_operator.admission.certificates import issue
 from gkm_operator.admission.certificates.issue import CertificatePair
-from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration, trust
+from gkm_operator.admission.certificates.published_ca import distrusting, publish
+from gkm_operator.webhooks.configurations import WebhookConfiguration
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,8 +42,11 @@ class RotationTimes:
     The rest covers several that start at once; it costs nothing, because the old pair is valid for another month."""
 
     check_seconds: float = 60.0
-    """A configuration that was applied anew has lost our CA, and our kinds cannot be written until the CA is there
-    again. Each check compares a pair with the wall clock, so a clock that jumps is noticed by the next check."""
+    """A ConfigMap that was deleted has lost our CA. Each check compares a pair with the wall clock, so a clock that
+    jumps is noticed by the next check."""
+
+    copy_seconds: float = 1.0
+    """After a check that published a CA, or that waits for the controllers to copy it."""
 
     retry_seconds: float = 5.0
     """After a check that failed."""
@@ -54,14 +60,18 @@ def is_due(pair: CertificatePair, times: RotationTimes, now: datetime) -> bool:
     return not pair.begins <= now < pair.made + times.renewed
 
 
-def may_serve(serving: CertificatePair, *, waited: float, found: bool, times: RotationTimes, now: datetime) -> bool:
-    """Return whether a trusted pair replaces the serving one.
+class NotTrusted(RuntimeError):
+    """The API server does not trust the serving certificate yet."""
 
-    `waited` is the time in seconds since its CA was trusted; `found` means that this check found the CA in the bundle.
+
+def may_serve(serving: CertificatePair, *, waited: float | None, times: RotationTimes, now: datetime) -> bool:
+    """Return whether the next pair replaces the serving one.
+
+    `waited` is the time in seconds since its CA was trusted; None if this check did not find the CA in all bundles.
     While the serving pair is valid there is no hurry; when it is not, because the clock jumped, clients reject it and
     each second counts.
     """
-    return not serving.is_valid(now) or (found and waited >= times.settle_seconds)
+    return not serving.is_valid(now) or (waited is not None and waited >= times.settle_seconds)
 
 
 class Rotation:
@@ -75,6 +85,7 @@ class Rotation:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed: Callable[[], float] = time.monotonic,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
         """Issue the first pair and write it to `directory`.
 
@@ -86,10 +97,11 @@ class Rotation:
         self._times = times
         self._now = now
         self._elapsed = elapsed
+        self._namespace = namespace
         self._serving = self._make()
         self._next: CertificatePair | None = None
         self._next_trusted: float | None = None
-        """When the CA of the next pair was first in the bundle, by the monotonic clock."""
+        """When the CA of the next pair was first in all bundles, by the monotonic clock."""
         issue.write(directory, self._serving)
 
     def run(
@@ -106,14 +118,14 @@ class Rotation:
         last_error, reported = "", False
         while True:
             try:
-                self.check(api, configurations)
-            except (ApiError, OSError) as error:
-                pause = self._times.retry_seconds
+                pause = self._times.check_seconds if self.check(api, configurations) else self._times.copy_seconds
+            except (ApiError, OSError, NotTrusted) as error:
+                pause = self._times.copy_seconds if isinstance(error, NotTrusted) else self._times.retry_seconds
                 if str(error) != last_error:
                     last_error = str(error)
                     _LOG.warning("CA not trusted", extra=fields(why=last_error))
             else:
-                pause, last_error = self._times.check_seconds, ""
+                last_error = ""
                 metrics.succeeded("certificate")
                 if not reported:
                     trusted()
@@ -121,46 +133,42 @@ class Rotation:
             if stop.wait(pause):
                 return
 
-    def check(self, api: Api, configurations: Sequence[WebhookConfiguration]) -> None:
-        """Ensure that our CAs are trusted, issue a pair when one is due, and serve it when that is safe.
+    def check(self, api: Api, configurations: Sequence[WebhookConfiguration]) -> bool:
+        """Publish our CAs, issue a pair when one is due, and serve it when that is safe.
+
+        Return whether all CAs were published and trusted before.
 
         Raises:
             ApiError: the API server does not answer or refuses; the server keeps its certificate.
+            NotTrusted: the controllers have not copied the CA of the serving pair.
             OSError: the files cannot be written; the server keeps the pair that it has in memory.
         """
         now = self._now()
         if is_due(self._next or self._serving, self._times, now):
             self._next, self._next_trusted = self._make(), None
-        if self._next is None:
-            _trust_all(api, configurations, [self._serving.authority], now)
-            return
-        found = _trust_all(api, configurations, [self._next.authority, self._serving.authority], now)
-        if self._next_trusted is None:
+        pairs = [pair for pair in (self._next, self._serving) if pair]
+        published = publish(api, self._namespace, configurations, [pair.authority for pair in pairs], now)
+        is_next_trusted = self._next is None or self._serve_next(api, configurations, self._next, now)
+        if missing := distrusting(api, configurations, [self._serving.authority]):
+            raise NotTrusted(
+                f"{missing[0]} has no CA of this replica yet: {CONTROLLERS} copies it from the ConfigMap "
+                f"{ADMISSION_CA}; see kubectl logs -n {self._namespace} deployment/{CONTROLLERS}"
+            )
+        return published and is_next_trusted
+
+    def _serve_next(
+        self, api: Api, configurations: Sequence[WebhookConfiguration], pair: CertificatePair, now: datetime
+    ) -> bool:
+        """Serve the next pair when that is safe; return whether its CA is trusted."""
+        is_trusted = not distrusting(api, configurations, [pair.authority])
+        if self._next_trusted is None and is_trusted:
             self._next_trusted = self._elapsed()
-        waited = self._elapsed() - self._next_trusted
-        if may_serve(self._serving, waited=waited, found=found, times=self._times, now=now):
-            issue.write(self._directory, self._next)
-            self._serving, self._next = self._next, None
-            _LOG.info("certificate renewed", extra=fields(until=self._serving.ends.isoformat()))
+        waited = self._elapsed() - self._next_trusted if is_trusted and self._next_trusted is not None else None
+        if may_serve(self._serving, waited=waited, times=self._times, now=now):
+            issue.write(self._directory, pair)
+            self._serving, self._next = pair, None
+            _LOG.info("certificate renewed", extra=fields(until=pair.ends.isoformat()))
+        return is_trusted
 
     def _make(self) -> CertificatePair:
         return issue.make(self._names, self._now(), self._times.valid)
-
-
-def _trust_all(
-    api: Api, configurations: Sequence[WebhookConfiguration], authorities: Sequence[bytes], now: datetime
-) -> bool:
-    """Put CAs into all configurations, also into those after one that fails; return whether they were in all.
-
-    Raises:
-        ApiError: the first error.
-    """
-    found, errors = True, []
-    for configuration in configurations:
-        try:
-            found = trust(api, configuration, authorities, now) and found
-        except ApiError as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return found

@@ -7,17 +7,20 @@ from threading import Event, Thread
 
 import pytest
 from cryptography import x509
+from gkm.api.installation import ADMISSION_CA
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm_operator.admission.certificates.issue import CERTIFICATE, make
-from gkm_operator.admission.certificates.rotation import Rotation, RotationTimes
-from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
+from gkm_operator.admission.certificates.rotation import NotTrusted, Rotation, RotationTimes
+from gkm_operator.webhooks.ca_copies import CaCopies
+from gkm_operator.webhooks.configurations import WebhookConfiguration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
-from support.operator.webhook_configurations import NAME, NOW, a_configuration, an_api, trusted, writes
+from support.operator.webhook_configurations import NAME, NOW, a_configuration, an_api, copy, published, trusted, writes
 
 DAY = timedelta(days=1)
 
@@ -36,9 +39,19 @@ class Site:
         self.rotation = Rotation(self.directory, ["x"], self.times, now=lambda: self.now, elapsed=lambda: self.elapsed)
 
     def look(self, later: timedelta = timedelta(0), *, seconds: float = 0.0) -> None:
+        """Check, and let the controllers copy what was published."""
         self.now += later
         self.elapsed += seconds
-        self.rotation.check(self.api, [WebhookConfiguration(NAME)])
+        self.check(WebhookConfiguration(NAME))
+        copy(self.api)
+
+    def check(self, *configurations: WebhookConfiguration) -> bool:
+        """Check; return whether the serving CA is trusted."""
+        try:
+            self.rotation.check(self.api, configurations)
+        except NotTrusted:
+            return False
+        return True
 
     @property
     def served(self) -> x509.Certificate:
@@ -67,6 +80,7 @@ def test_a_new_ca_is_trusted_first_and_served_by_when_it_has_settled(site: Site)
     first, before = site.served, trusted(site.api)
     site.look(60 * DAY)
     assert (site.served, len(trusted(site.api))) == (first, 2)
+    site.look(seconds=1)
     site.look(seconds=299)
     assert site.served == first
     site.look(seconds=1)
@@ -80,6 +94,7 @@ def test_a_new_ca_is_trusted_first_and_served_by_when_it_has_settled(site: Site)
 def test_of_cas_that_have_expired_none_stays_over_the_years(site: Site) -> None:
     for _ in range(40):
         site.look(30 * DAY, seconds=300)
+        site.look()
         site.look(seconds=300)
         site.look()
         assert site.accepted()
@@ -90,6 +105,7 @@ def test_a_lost_ca_is_written_again_before_its_certificate_serves(site: Site) ->
     site.look()
     first = site.served
     site.look(60 * DAY)
+    site.look()
     site.api.delete(VALIDATING_WEBHOOKS, NAME)
     site.api.create(VALIDATING_WEBHOOKS, a_configuration("", ""))
     site.look(seconds=1000)
@@ -120,6 +136,7 @@ def test_during_an_api_outage_the_old_pair_serves_and_one_new_pair_is_issued(
     site.api.fault = lambda _verb, _plural: None
     site.look()
     assert site.served == first
+    site.look()
     site.look(seconds=300)
     assert site.served != first
     assert site.accepted()
@@ -141,6 +158,7 @@ def test_a_disk_that_is_full_leaves_the_old_pair_and_is_tried_again(
     site.look()
     first = site.served
     site.look(60 * DAY)
+    site.look()
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -158,7 +176,9 @@ def test_a_disk_that_is_full_leaves_the_old_pair_and_is_tried_again(
 def test_a_missing_configuration_does_not_keep_the_ca_from_the_others(site: Site) -> None:
     missing = WebhookConfiguration("missing", MUTATING_WEBHOOKS)
     with pytest.raises(ApiError, match="missing"):
-        site.rotation.check(site.api, [missing, WebhookConfiguration(NAME)])
+        site.check(missing, WebhookConfiguration(NAME))
+    with pytest.raises(ApiError, match="missing"):
+        copy(site.api, missing, WebhookConfiguration(NAME))
     assert len(trusted(site.api)) == 1
 
 
@@ -166,18 +186,41 @@ def test_a_new_pair_does_not_serve_before_all_configurations_have_its_ca(site: S
     other = WebhookConfiguration(NAME, MUTATING_WEBHOOKS)
     both = [WebhookConfiguration(NAME), other]
     site.api.create(MUTATING_WEBHOOKS, a_configuration("") | {"kind": MUTATING_WEBHOOKS.kind})
-    site.rotation.check(site.api, both)
+    site.check(*both)
+    copy(site.api, *both)
     first = site.served
     site.now += 60 * DAY
-    site.rotation.check(site.api, both)
+    site.check(*both)
+    copy(site.api, *both)
+    assert site.check(*both)
     site.elapsed += 300
     # Applied anew, as by a person who knows no CA.
     site.api.delete(MUTATING_WEBHOOKS, NAME)
     site.api.create(MUTATING_WEBHOOKS, a_configuration("") | {"kind": MUTATING_WEBHOOKS.kind})
-    site.rotation.check(site.api, both)
+    assert not site.check(*both)
     assert site.served == first
-    site.rotation.check(site.api, both)
+    copy(site.api, *both)
+    assert site.check(*both)
     assert site.served != first
+
+
+def test_a_pair_whose_ca_nobody_copies_is_not_trusted_and_the_error_names_who_copies_it(site: Site) -> None:
+    for _ in range(2):
+        with pytest.raises(
+            NotTrusted, match=f"{NAME} has no CA .* kubectl logs -n gkm-system deployment/gkm-controllers"
+        ):
+            site.rotation.check(site.api, [WebhookConfiguration(NAME)])
+    assert len(published(site.api)) == 1
+    copy(site.api)
+    assert site.rotation.check(site.api, [WebhookConfiguration(NAME)])
+
+
+def test_a_check_that_finds_its_ca_lost_is_followed_by_another_one_soon(site: Site) -> None:
+    site.look()
+    assert site.rotation.check(site.api, [WebhookConfiguration(NAME)])
+    site.api.delete(CONFIGMAPS, ADMISSION_CA, DEFAULT_NAMESPACE)
+    assert not site.rotation.check(site.api, [WebhookConfiguration(NAME)])
+    assert site.rotation.check(site.api, [WebhookConfiguration(NAME)])
 
 
 JUMPS = st.lists(st.integers(-40000, 40000).map(lambda days: days * DAY / 10), max_size=12)
@@ -215,14 +258,17 @@ def test_an_early_clock_of_one_replica_removes_other_cas_for_one_check_only(tmp_
 
 def test_checks_go_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
     api, stop, told = FakeApi(), Event(), list[str]()
-    rotation = Rotation(tmp_path, ["x"], RotationTimes(check_seconds=0.01, retry_seconds=0.01))
-    keeper = Thread(target=rotation.run, args=(api, [WebhookConfiguration(NAME)], stop, lambda: told.append("trusted")))
+    rotation = Rotation(tmp_path, ["x"], RotationTimes(check_seconds=0.01, copy_seconds=0.01, retry_seconds=0.01))
+    configurations = [WebhookConfiguration(NAME)]
+    keeper = Thread(target=rotation.run, args=(api, configurations, stop, lambda: told.append("trusted")))
+    copies = CaCopies(api, configurations, namespace=DEFAULT_NAMESPACE, look_seconds=0.01, repair_seconds=0.01)
 
     def looks_on(what: str) -> None:
         looks = len(api.calls)
         until(lambda: len(api.calls) > looks + 2, what)
 
     keeper.start()
+    copies.work()
     try:
         looks_on("there is none yet")
         assert told == []
@@ -242,5 +288,6 @@ def test_checks_go_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
         assert {verb for verb, _, _ in api.calls} == {"get"}
     finally:
         stop.set()
+        copies.close()
         keeper.join(scaled(10))
     assert not keeper.is_alive()

@@ -6,8 +6,8 @@ from functools import cache
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER, make
-from gkm_operator.admission.certificates.webhook_ca import MAX_CAS, SAFE_CAS, merged_bundle
+from gkm_operator.admission.certificates.issue import make
+from gkm_operator.webhooks.ca_bundle import CLOCKS_DIFFER, MAX_CAS, SAFE_CAS, copied_bundle, merged_bundle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +33,8 @@ NOISE = st.sampled_from(
         b"-----BEGIN CERTIFICATE-----\n" + b"A" * 9000,
     ]
 )
+MIN_SIZE = 300
+"""In bytes, of a certificate; what looks like one in NOISE is shorter."""
 BUNDLES = st.lists(st.one_of(LIVING, EXPIRED, NOISE), max_size=MANY).map(b"".join)
 OURS = st.lists(LIVING, min_size=1, max_size=2, unique=True)
 
@@ -117,3 +119,18 @@ def test_an_early_clock_removes_no_valid_ca() -> None:
 
 def test_line_ends_of_another_kind_are_no_other_certificate() -> None:
     assert merged_bundle(authority(1).replace(b"\n", b"\r\n"), [authority(1)], NOW) is None
+
+
+PARTS = st.lists(st.one_of(LIVING, EXPIRED, NOISE), max_size=MANY)
+
+
+@given(PARTS)
+def test_a_copy_has_the_certificates_of_a_bundle_in_bounds_and_no_other_byte(parts: list[bytes]) -> None:
+    authorities = [part for part in parts if part.endswith(b"END CERTIFICATE-----\n") and len(part) > MIN_SIZE]
+    assert copied_bundle(b"".join(parts)) == b"".join(authorities[:MAX_CAS])
+
+
+def test_the_largest_copy_fits_into_a_configuration_many_times() -> None:
+    padded = b"-----BEGIN CERTIFICATE-----\n" + b"\n" * 3000 + authority(0).partition(b"\n")[2]
+    assert copied_bundle(padded) == b""
+    assert len(copied_bundle(authority(0) * 10_000)) == MAX_CAS * len(authority(0))

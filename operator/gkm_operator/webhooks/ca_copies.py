@@ -1,0 +1,119 @@
+"""Copies the CAs that admission published into webhook configurations.
+
+Admission faces requests from the whole cluster. With the right to change a webhook configuration, who took its token
+could have every Secret sent to him, so admission writes one ConfigMap, and the controllers copy its certificates. A
+copy changes `caBundle` and no other field.
+
+Every replica copies, not only the leader, and before it checks its kinds: admission is ready only after the copy, and
+must wait neither for an election nor for an installation that is incomplete. Two replicas copy the same, and a write
+carries the version that was read.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+
+from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
+from gkm.hoststate.logs import fields
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CONFIGMAPS
+
+from gkm_operator.webhooks.ca_bundle import copied_bundle
+from gkm_operator.webhooks.configurations import WebhookConfiguration, bundle_patch
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Between two reads of the ConfigMap: a starting replica of admission waits for the next one."""
+
+REPAIR_SECONDS = 60.0
+"""Between two reads of configurations that have the bundle: one that was applied anew lost its CAs."""
+
+CLOSE_SECONDS = 5.0
+
+
+class CaCopies:
+    """Copies in a thread of its own. Whatever fails here stops no other work."""
+
+    def __init__(
+        self,
+        api: Api,
+        configurations: Sequence[WebhookConfiguration],
+        *,
+        namespace: str,
+        look_seconds: float = LOOK_SECONDS,
+        repair_seconds: float = REPAIR_SECONDS,
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._configurations = configurations
+        self._namespace = namespace
+        self._look_seconds = look_seconds
+        self._repair_seconds = repair_seconds
+        self._elapsed = elapsed
+        self._copied = b""
+        self._repair_at = 0.0
+        self._last_error = ""
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="ca-copies", daemon=True)
+
+    def work(self) -> None:
+        """Start to copy, if there is a configuration to copy to."""
+        if self._configurations:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop; the copy in progress ends before."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_SECONDS)
+
+    def copy(self) -> None:
+        """Copy once, into all configurations, also into those after one that fails.
+
+        A ConfigMap that is missing, or without a certificate, takes no CA away.
+
+        Raises:
+            ApiError: the first error.
+        """
+        bundle = copied_bundle(self._published())
+        if not bundle or (bundle == self._copied and self._elapsed() < self._repair_at):
+            return
+        errors = [error for each in self._configurations if (error := self._write(each, bundle))]
+        if errors:
+            raise errors[0]
+        self._copied, self._repair_at = bundle, self._elapsed() + self._repair_seconds
+
+    def _published(self) -> bytes:
+        try:
+            found = self._api.get(CONFIGMAPS, ADMISSION_CA, self._namespace)
+        except ApiError as error:
+            if error.not_found:
+                return b""
+            raise
+        return str((found.get("data") or {}).get(ADMISSION_CA_KEY, "")).encode()
+
+    def _write(self, configuration: WebhookConfiguration, bundle: bytes) -> ApiError | None:
+        try:
+            patch = bundle_patch(self._api.get(configuration.resource, configuration.name), bundle)
+            if patch is not None:
+                self._api.merge(configuration.resource, configuration.name, patch)
+                _LOG.info("CAs copied", extra=fields(configuration=str(configuration)))
+        except ApiError as error:
+            return error
+        return None
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.copy()
+                self._last_error = ""
+            except ApiError as error:
+                if str(error) != self._last_error:
+                    self._last_error = str(error)
+                    _LOG.warning("CAs not copied", extra=fields(why=self._last_error))
+            # After the first copy: a process that ends at once, because its installation is incomplete, has copied.
+            if self._stop.wait(self._look_seconds):
+                return
