@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from random import Random
 from typing import Any
 
 import msgspec
@@ -17,11 +18,13 @@ from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import SetDomainKey
 from support.cluster.gkm_objects import namespace
+from support.examples import examples
 from support.grove.objects import Json, claim_template, clique, container, pod_clique_set
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import called_here
 from support.operator.domain_cluster import documents, domain_cluster
+from support.operator.random_pods import PodTries, lost, random_pod
 from support.operator.workloads import DOMAINS, SETS
 from support.peers import build as peers
 
@@ -36,6 +39,7 @@ TEMPLATES: Resource[Json] = Resource(
 )
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
 CLAIM = [{"name": "mnnvl-claim"}]
+DOMAIN_NAMES = ("job", "a.b", "a" * 63, "Not_A_Name")
 
 
 class Site(AdmissionSite):
@@ -238,3 +242,27 @@ def outage(site: Site) -> None:
     site.cluster.kubectl("delete", "podclique", "outage-0-worker", "--namespace", NAMESPACE, "--wait=false")
     site.api.merge(CLIQUES, "outage-0-worker", {"metadata": {"finalizers": None}}, NAMESPACE)
     site.cluster.kubectl("delete", "podcliqueset", "outage", "--namespace", NAMESPACE)
+
+
+def test_no_pod_that_was_valid_is_refused_and_no_field_of_it_changes(site: Site) -> None:
+    """Without the label, the API server calls no webhook for it."""
+    random, tries = Random(34), PodTries(site.cluster)
+    pods = [random_pod(random) for _ in range(examples(1000))]
+    joined = 0
+    for pod in pods:
+        before = tries.create(pod, NAMESPACE)
+        if before.refusal:
+            continue
+        labels = pod["metadata"]["labels"] | {DOMAIN_LABEL: random.choice(DOMAIN_NAMES)}
+        after = tries.create(pod | {"metadata": pod["metadata"] | {"labels": labels}}, NAMESPACE)
+        assert after.refusal == ""
+        assert lost(kept(before.pod), after.pod) == []
+        assert lost(labels, after.pod["metadata"]["labels"]) == []
+        joined += any(each["name"] == CLAIM[0]["name"] for each in after.pod["spec"].get("resourceClaims", ()))
+    assert len(pods) // 20 < joined < len(pods)
+
+
+def kept(pod: Json) -> Json:
+    """Return what is the same in each try."""
+    metadata = {key: value for key, value in pod["metadata"].items() if key in {"labels", "annotations", "name"}}
+    return {"metadata": metadata, "spec": pod["spec"]}

@@ -34,6 +34,9 @@ DECODING_BYTES = 8 << 20
 """Texts that are decoded at one time: one of the largest size, and others of another namespace."""
 WAITING_BYTES = 16 << 20
 """Texts that wait for the API server, not decoded."""
+MAX_PATCHED_BYTES = 1 << 20
+"""Of an object that was valid and must stay so, as JSON, which is not shorter than what is stored. etcd takes requests
+of 1.5 MiB (--max-request-bytes); a patch has 32 KiB at most, and managed fields name its fields once more."""
 
 
 class Decision(Protocol[T]):
@@ -117,7 +120,7 @@ class WorkloadReviewer(Generic[T]):
 
     def _decode_and_decide(self, envelope: Envelope, view: ReviewView) -> ReviewResponse | None:
         try:
-            response = self.decision(view).decide(requests.decode(envelope, self.type))
+            response = self._bounded(envelope, self.decision(view).decide(requests.decode(envelope, self.type)))
         except Unread:
             return None
         except ObjectInvalid as error:
@@ -127,6 +130,13 @@ class WorkloadReviewer(Generic[T]):
         except ViewUnavailable as error:
             response = self._undecided(f"GKM cannot decide about this {self.kind} now: {error}; try again")
         return response if view.complete else None
+
+    def _bounded(self, envelope: Envelope, response: ReviewResponse) -> ReviewResponse:
+        """Return the response; without its patch if a lenient one could make the object too large."""
+        if not (self.lenient and response.patch) or memoryview(envelope.object).nbytes <= MAX_PATCHED_BYTES:
+            return response
+        limit = f"more than {MAX_PATCHED_BYTES >> 20} MiB, and etcd may not store it with more"
+        return self._undecided(f"GKM leaves this {self.kind} as it is: it has {limit}")
 
     def _undecided(self, why: str) -> ReviewResponse:
         return (

@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.pods.affinity import affinity_operations
-from gkm_operator.admission.pods.objects import CachePod
+from gkm_operator.admission.pods.objects import CachePod, size
 from gkm_operator.admission.pods.wishes import Skipped
 from gkm_operator.mnnvl.injection import Operation
 
 MAX_SKIPPED = 16
-"""In one report, which is an annotation: those of a pod have 256 KiB together."""
+"""In one report."""
+MAX_ANNOTATION_BYTES = 256 << 10
+"""Of all annotations of an object (k8s.io/apimachinery, pkg/api/validation: TotalAnnotationSizeLimitB)."""
 _MAX_TEXT = 256
 
 
@@ -62,13 +64,25 @@ class Additions:
         yield from affinity_operations(spec.affinity, self.node_labels, required=required)
 
 
-def annotated(pod: CachePod, report: Report) -> Iterator[Operation]:
-    """Yield the operation that writes the report."""
+def encoded(report: Report) -> str:
+    """Return the report as the value of its annotation."""
     skipped = tuple(Skipped(_short(each.what), _short(each.why)) for each in report.skipped[:MAX_SKIPPED])
     if more := len(report.skipped) - MAX_SKIPPED:
         skipped += (Skipped("more", f"{more} other parts"),) if more > 0 else ()
-    text = msgspec.json.encode(msgspec.structs.replace(report, skipped=skipped)).decode()
-    yield from add_entries("/metadata/annotations", {INJECTED: text}, exists=pod.metadata.has_annotations)
+    return msgspec.json.encode(msgspec.structs.replace(report, skipped=skipped)).decode()
+
+
+def annotated(pod: CachePod, report: str) -> Iterator[Operation]:
+    """Yield the operation that writes the report."""
+    yield from add_entries("/metadata/annotations", {INJECTED: report}, exists=pod.metadata.has_annotations)
+
+
+def missing_bytes(pod: CachePod, report: str) -> int:
+    """Return how many bytes the annotations of a pod have too few for the report, which replaces an earlier one."""
+    metadata = pod.metadata
+    earlier = metadata.annotation(INJECTED)
+    before = metadata.annotation_bytes - (size((INJECTED, earlier)) if earlier is not None else 0)
+    return max(before + size((INJECTED, report)) - MAX_ANNOTATION_BYTES, 0)
 
 
 def _short(text: str) -> str:

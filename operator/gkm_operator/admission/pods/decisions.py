@@ -14,7 +14,7 @@ from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
 from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.pods import containers, wishes
-from gkm_operator.admission.pods.additions import Additions, Injected, Report, annotated
+from gkm_operator.admission.pods.additions import Additions, Injected, Report, annotated, encoded, missing_bytes
 from gkm_operator.admission.pods.objects import CacheContainer, CachePod, Volume
 from gkm_operator.admission.pods.wishes import Skipped, Wishes
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
@@ -53,7 +53,11 @@ class PodCacheReview:
             return ADMITTED
         decision = _Decision(pod, wish, self)
         report = decision.report()
-        operations = (*decision.additions.operations(pod, required=wish.required), *annotated(pod, report))
+        text = encoded(report)
+        if missing := missing_bytes(pod, text):
+            why = f"its annotations leave {missing} bytes too few for {pod_caches.INJECTED}: shorten them"
+            return ReviewResponse(allowed=True, warnings=(f"gkm.io/cache: the pod gets no cache: {why}",))
+        operations = (*decision.additions.operations(pod, required=wish.required), *annotated(pod, text))
         warnings = tuple(f"gkm.io/cache: {each.what}: {each.why}" for each in report.skipped)
         return ReviewResponse(allowed=True, warnings=warnings, patch=operations)
 
@@ -129,9 +133,9 @@ class _Decision:
         """Add the mount to a container; False if it has another one at the path, above it or below it."""
         container = self._pod.containers[index]
         ours = [each["mountPath"] for each in self.additions.mounts.get(index, ())]
-        theirs = (each.mount_path for each in container.volume_mounts or ())
-        if (other := next((each for each in (*ours, *theirs) if _overlap(each, path)), None)) is not None:
-            self._skip(f"container {quoted(container.name)}", f"its mount at {quoted(other)} overlaps {quoted(path)}")
+        if (other := next((each for each in (*ours, *container.paths) if _overlap(each, path)), None)) is not None:
+            why = f"its mount or device at {quoted(other)} overlaps {quoted(path)}"
+            self._skip(f"container {quoted(container.name)}", why)
             return False
         self.additions.mounts.setdefault(index, []).append({"name": volume, "mountPath": path})
         return True

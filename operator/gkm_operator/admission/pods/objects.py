@@ -1,5 +1,6 @@
 """A pod as the decisions read it: decodes hostile bytes into few fields, bounded in number. Pure."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from gkm.api import pod_caches
@@ -22,6 +23,12 @@ class VolumeMount(Struct, frozen=True, rename="camel"):
     mount_path: str = ""
 
 
+class VolumeDevice(Struct, frozen=True, rename="camel"):
+    """An entry of volumeDevices: a block device at a path."""
+
+    device_path: str = ""
+
+
 class CSISource(Struct, frozen=True, rename="camel"):
     """The csi source of a volume."""
 
@@ -37,10 +44,17 @@ class Volume(Struct, frozen=True):
 
 
 class CacheContainer(Container, frozen=True, rename="camel"):
-    """A container with its environment and mounts."""
+    """A container with its environment, mounts and block devices."""
 
     env: Annotated[tuple[Variable, ...], Meta(max_length=MAX_ENTRIES)] | None = None
     volume_mounts: Annotated[tuple[VolumeMount, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+    volume_devices: Annotated[tuple[VolumeDevice, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+
+    @property
+    def paths(self) -> Iterator[str]:
+        """Yield where something is mounted. No mount may have the path of a device."""
+        yield from (each.mount_path for each in self.volume_mounts or ())
+        yield from (each.device_path for each in self.volume_devices or ())
 
 
 class Expression(Struct, frozen=True):
@@ -98,15 +112,20 @@ class CachePodSpec(PodSpec, frozen=True, rename="camel"):
 
 
 class CachePodMetadata(Struct, frozen=True):
-    """The labels and annotations that are read, and whether there are any others."""
+    """The labels and annotations that are read, and whether there are any others.
+
+    `annotation_bytes` is the size of all annotations as the API server counts it: keys and values.
+    """
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     has_annotations: bool = False
+    annotation_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Drop those of others: a hostile pod has megabytes of them."""
         structs.force_setattr(self, "has_annotations", self.annotations is not None)
+        structs.force_setattr(self, "annotation_bytes", sum(map(size, (self.annotations or {}).items())))
         for name, keys in (("labels", pod_caches.LABELS), ("annotations", pod_caches.ANNOTATIONS)):
             found = getattr(self, name) or {}
             structs.force_setattr(self, name, {key: found[key] for key in keys if key in found})
@@ -118,6 +137,11 @@ class CachePodMetadata(Struct, frozen=True):
     def annotation(self, key: str) -> str | None:
         """Return an annotation; None without it."""
         return (self.annotations or {}).get(key)
+
+
+def size(annotation: tuple[str, str]) -> int:
+    """Return the bytes of a key and a value."""
+    return sum(len(text.encode(errors="surrogatepass")) for text in annotation)
 
 
 class CachePod(Struct, frozen=True):

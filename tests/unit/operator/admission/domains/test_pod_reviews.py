@@ -136,3 +136,9 @@ def test_without_placement_no_affinity_is_added() -> None:
 def test_a_pod_without_gpus_gets_no_affinity() -> None:
     site = workloads(settings=Network(auto_mnnvl_enabled=True, placement="required"))
     assert not site.review(PODS, a_pod(gpus=0)).changed
+
+
+def test_a_pod_near_the_size_that_etcd_stores_stays_as_it_is() -> None:
+    found = workloads().review(PODS, a_pod(x="x" * (1 << 20)))
+    assert (found.allowed, found.changed) == (True, False)
+    assert "more than 1 MiB" in found.warnings

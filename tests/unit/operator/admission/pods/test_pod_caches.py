@@ -4,6 +4,7 @@ import copy
 
 import pytest
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED
+from gkm_operator.admission.pods.additions import MAX_ANNOTATION_BYTES
 from support.grove.objects import NAMESPACE, Json
 from support.operator.pod_caches import GPU, PodCaches, a_pod, container, pod_caches, report
 
@@ -270,3 +271,36 @@ def test_annotations_of_others_stay_and_a_copied_report_is_replaced() -> None:
     found = pod_caches("llama").review(a_pod(annotations=others))
     assert found.annotations["a~b/c"] == "x"
     assert report(found)["caches"][0]["volume"] == "gkm-cache"
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/", f"{PATH}/deep", "/var/cache", "/"])
+def test_a_container_with_a_block_device_at_the_path_gets_nothing(path: str) -> None:
+    """The API server refuses a mount at the path of a device; one around it would hide the device."""
+    devices = [{"name": "block", "devicePath": path}]
+    pod = a_pod(container(resources=GPU, volumeDevices=devices), container("other", resources=GPU))
+    found = pod_caches("llama").review(pod)
+    assert "mount or device" in found.warnings
+    assert found.object["spec"]["containers"][0] == pod["spec"]["containers"][0]
+    assert found.object["spec"]["containers"][1]["volumeMounts"] == [MOUNT]
+
+
+@pytest.mark.parametrize("earlier", ["", "{}"])
+def test_a_report_that_fills_the_annotations_is_written_and_one_byte_more_leaves_the_pod_as_it_is(earlier: str) -> None:
+    made = {INJECTED: earlier} if earlier else {}
+    needed = len(INJECTED) + len(pod_caches("llama").review(a_pod(annotations=dict(made))).annotations[INJECTED])
+    for room, fits in ((needed, True), (needed - 1, False)):
+        # Two bytes of UTF-8 for each character, and a key of one.
+        filled, odd = divmod(MAX_ANNOTATION_BYTES - room - 1, 2)
+        pod = a_pod(annotations=made | {"k": "é" * filled + "x" * odd})
+        found = pod_caches("llama").review(pod)
+        assert found.changed == fits
+        assert ("its annotations leave 1 bytes too few" in found.warnings) != fits
+
+
+def test_a_pod_near_the_size_that_etcd_stores_stays_as_it_is() -> None:
+    for size, fits in (((1 << 20) - 1000, True), (1 << 20, False)):
+        pod = a_pod(container(resources=GPU, env=[{"name": "A", "value": "x" * size}]))
+        found = pod_caches("llama").review(pod)
+        assert found.allowed
+        assert found.changed == fits
+        assert ("more than 1 MiB" in found.warnings) != fits
