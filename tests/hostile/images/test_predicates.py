@@ -10,6 +10,8 @@ from gkm.images.signatures import rules_process
 from gkm.images.signatures.attestations import MAX_REQUIRED_BYTES
 from gkm.images.signatures.rules_process import violation
 from gkm.images.signatures.verify import Verifier
+from hypothesis import given
+from hypothesis import strategies as st
 from support.images.cache_registry import Site
 from support.registry.push import Target
 from support.sigstore.attestations import PROVENANCE, attach, attach_legacy, statement
@@ -50,6 +52,8 @@ def reason(expression: str, predicate: object) -> str:
         ("predicate.a == 'x'", b'{"a": "\\ud800"}', "cannot be"),
         ("predicate.a == 'x'", b'{"a": "x\\u0000/evil"}', "U+0000"),
         ("!has(predicate.a)", b'{"a\\u0000": 1}', "U+0000"),
+        ("predicate.a == 'x'", b'{"a": "\\\\\\u0000"}', "U+0000"),
+        ("predicate.a == 'x'", b'{"a": "\\n\\u0000"}', "U+0000"),
         ("predicate.a > 1.0", b'{"a": 1e999}', "out of range"),
         ("predicate != predicate", b"[" * 900 + b"]" * 900, "is false"),
     ],
@@ -62,6 +66,18 @@ def test_a_rule_ends_within_its_limits_and_is_not_satisfied(expression: str, pre
         assert error.reason is Reason.METADATA_INVALID
         found = error.message
     assert any(each in found for each in expected.split("|")), found
+
+
+@pytest.mark.parametrize("text", ["\\u0000", "C:\\u0000", "\\\\u0000", "\\\\\\u0000x", "\n\\u0000", 'a"\\u0000'])
+def test_a_text_that_looks_like_the_escape_of_a_nul_is_a_text_like_others(text: str) -> None:
+    """A backslash of a text is two in JSON; the documentation of a language or a path of Windows may hold these."""
+    assert reason(f"predicate.a == {json.dumps(text)}", {"a": text}) == ""
+
+
+@given(st.text(st.sampled_from("\\u0n\0a"), max_size=12))
+def test_a_predicate_holds_a_nul_exactly_if_its_values_do(text: str) -> None:
+    assert rules_process.has_nul(json.dumps({"a": text}).encode()) == ("\0" in text)
+    assert rules_process.has_nul(json.dumps({text: 1}).encode()) == ("\0" in text)
 
 
 @pytest.mark.parametrize(

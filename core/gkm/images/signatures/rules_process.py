@@ -22,8 +22,6 @@ MAX_OUTPUT_BYTES = 4 << 10
 MAX_EXPRESSION_SHOWN = 80
 _PROGRAM = (sys.executable, "-I", "-W", "ignore", "-m", "gkm.images.signatures.rules_child")
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
-_NUL = rb"\u0000"
-"""The only form that JSON has for it. The engine takes C strings: it would see what is before it as the whole."""
 
 
 class _Statement(Struct):
@@ -46,7 +44,7 @@ def violation(rules: Sequence[PredicateRule], payload: bytes, until: float) -> s
     if not rules:
         return ""
     predicate = decode(payload, _Statement, "signed statement", json_limits.check_predicate).predicate
-    if _NUL in bytes(predicate):
+    if has_nul(bytes(predicate)):
         return "its predicate holds the character U+0000, behind which rules see nothing"
     request = msgspec.json.encode({"rules": [rule.expression for rule in rules], "predicate": predicate})
     result = _run(request, min(RUN_SECONDS, until - time.monotonic()))
@@ -58,6 +56,15 @@ def violation(rules: Sequence[PredicateRule], payload: bytes, until: float) -> s
     rule = rules[min(reply.rule, len(rules) - 1)]
     named = rule.message or f"{rule.expression[:MAX_EXPRESSION_SHOWN]!r}"
     return f"rule {reply.rule + 1} ({named}) {escape(reply.reason)}"
+
+
+def has_nul(text: bytes) -> bool:
+    r"""Return whether JSON holds the character NUL, for which it has one form: \u0000.
+
+    The engine takes C strings: it would see what is before it as the whole. A backslash of a text is two in JSON, so
+    these are taken out first, from the left: what is left begins an escape.
+    """
+    return rb"\u0000" in text.replace(rb"\\", b"")
 
 
 def _run(request: bytes, seconds: float) -> CommandResult:
