@@ -71,6 +71,76 @@ def test_a_store_that_others_can_fill_is_refused(root: Machine, prepared: str) -
     assert (victim / "file").exists()
 
 
+STRANGER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+"""A user without a capability."""
+
+
+def as_stranger(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*STRANGER, *map(str, words)], capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["new", "of an earlier version"])
+@pytest.mark.parametrize("user", [(), CONTAINER], ids=["root", "container"])
+def test_no_other_user_reads_the_store_of_root(root: Machine, user: tuple[str, ...], *, earlier: bool) -> None:
+    machine = replace(root, user=user)
+    if earlier:
+        assert machine.shell("true").returncode == 0
+        for directory in (root.store, *(path for path in root.store.iterdir() if path.is_dir())):
+            directory.chmod(0o755)
+    assert machine.shell("true").returncode == 0
+    parts = [path for path in root.store.iterdir() if path.is_dir()]
+    assert {path.name for path in parts} >= {"store", "blobs", "copies", "locks", "mounts", "relocated", "run"}
+    for part in parts:
+        assert "Permission denied" in as_stranger("ls", part).stderr
+    (found,) = (root.store / "store" / "sha256").iterdir()
+    assert "Permission denied" in as_stranger("cat", found / "cache" / GROUP).stderr
+
+
+@pytest.mark.parametrize("user", [(), CONTAINER], ids=["root", "container"])
+def test_a_program_of_root_that_becomes_another_user_reads_its_cache(root: Machine, user: tuple[str, ...]) -> None:
+    (root.directory / "deep").mkdir(0o755)
+    store = root.directory / "deep" / "new" / "store"
+    done = replace(root, user=user).shell(f"exec {shlex.join(STRANGER)} sh -c {shlex.quote(PATHS)}", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert_paths_are_its_own(done.stdout)
+    assert [path.stat().st_mode & 0o777 for path in (store.parent, store)] == [0o711, 0o711]
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "why"),
+    [
+        (65534, 0o755, "belongs to user 65534"),
+        (65534, 0o1777, "belongs to user 65534"),
+        (0, 0o775, "other users may write in"),
+        (0, 0o757, "other users may write in"),
+    ],
+)
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("there", [False, True], ids=["new", "there"])
+def test_a_store_below_a_directory_that_others_can_rename_is_refused(
+    root: Machine, owner: int, mode: int, why: str, depth: int, *, there: bool
+) -> None:
+    above = root.directory / "above"
+    store = above.joinpath(*["own"] * (depth - 1), "store")
+    (store if there else above).mkdir(0o755, parents=True)
+    os.chown(above, owner, owner)
+    above.chmod(mode)
+    done = root.shell("echo ran", "--store", store)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"{above} " in done.stderr
+    assert why in done.stderr
+    assert "--store" in done.stderr
+    assert store.exists() == there
+
+
+def test_a_store_below_a_directory_of_root_that_is_sticky_is_no_one_elses(another: Machine) -> None:
+    """As /tmp: only the owner of an entry renames it, so each user may have a store there."""
+    above = another.directory / "above"
+    above.mkdir()
+    above.chmod(0o1777)
+    assert another.shell("true", "--store", above / "store").returncode == 0
+
+
 @pytest.mark.parametrize("part", ["work", "trash", "copies", "locks"])
 def test_no_link_in_a_store_is_followed(root: Machine, part: str) -> None:
     victim = root.directory / "victim"

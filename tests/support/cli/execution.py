@@ -101,7 +101,7 @@ def machine(registry: HasHost, image: str, user: tuple[str, ...] = ROOT) -> Iter
     sign_bundle(Target(registry.host, repository), digest, KEY)
     directory = Path(tempfile.mkdtemp(prefix="gkm-exec-"))
     try:
-        directory.chmod(0o777)
+        directory.chmod(0o1777)
         (directory / "key.pub").write_bytes(KEY.public_pem)
         yield Machine(directory, image, user)
     finally:

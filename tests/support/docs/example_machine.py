@@ -81,7 +81,7 @@ def example_machine() -> Iterator[ExampleMachine]:
     try:
         directory.chmod(0o755)
         (directory / "home").mkdir()
-        (directory / "home").chmod(0o777)
+        (directory / "home").chmod(0o1777)  # sticky: a store in it is refused otherwise
         yield ExampleMachine(directory)
     finally:
         subprocess.run(["chmod", "-R", "u+w", directory], check=True)

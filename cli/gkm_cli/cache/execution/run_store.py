@@ -2,18 +2,17 @@
 
 The agent's own store is never used: it belongs to the agent's budget and garbage collection. Several runs of one user
 may use one directory at once, also from several machines that share it. Entries are verified when they are fetched and
-not again, so a directory that another user owns or may write is refused.
+not again, so a directory that another user owns, may write or could replace is refused.
 """
 
 import os
 import secrets
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from gkm.hoststate import files, locks, trees
+from gkm.hoststate import locks, trees
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.locks import LockBusy
 from gkm.images.pulling import entry
@@ -21,6 +20,7 @@ from gkm.images.pulling.entry import StoreEntry
 from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
+from gkm_cli.cache.execution import store_directories
 from gkm_cli.cache.execution.retries import retried_while_busy
 from gkm_cli.cache_directory import cache_directory
 from gkm_cli.output import UsageError
@@ -89,17 +89,20 @@ class RunStore:
         """Make the directories, and remove what killed runs left.
 
         Raises:
-            UsageError: the directory is another user's, or others may write in it.
+            UsageError: the directory or one above is another user's, or others may write in it.
             OSError: the directory cannot be written.
         """
-        self.layout.state.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-        _check_own(self.layout.state)
-        self.layout.make_directories()
-        own = (self.mounts, self.views, self.copies, self.layout.blobs, self._all_trees, self.layout.run / "layer")
-        for directory in own:
+        layout = self.layout
+        store_directories.make(layout.state)
+        layout.make_directories()
+        passages = (self.mounts, self.views, self.copies)
+        made = (layout.blobs, self._all_trees, layout.run / "layer")
+        for directory in (*passages, *made):
             directory.mkdir(parents=True, exist_ok=True)
-        for directory in (*own, self._building.parent, self.layout.store, self.layout.work, self.layout.trash):
-            _check_own(directory)
+        private = (*made, layout.locks, layout.store, layout.work, layout.trash, layout.empty, layout.caches)
+        store_directories.check_own((*passages, *private))
+        store_directories.limit(passages, store_directories.PASSAGE)
+        store_directories.limit((*private, *self._tops(private)), store_directories.PRIVATE)
         with suppress(LockBusy), locks.exclusive(self._building):
             # No run extracts or builds now.
             for directory in (self.layout.work, self.layout.trash):
@@ -164,6 +167,10 @@ class RunStore:
             path.rename(gone)
             trees.remove(gone)
 
+    def _tops(self, directories: Iterable[Path]) -> set[Path]:
+        """Return the directories just below the store that these are in."""
+        return {self.layout.state / each.relative_to(self.layout.state).parts[0] for each in directories}
+
     @property
     def _building(self) -> Path:
         return self.layout.state / "locks" / "building"
@@ -215,22 +222,6 @@ class RunStore:
             with suppress(LockBusy), locks.exclusive(lock):
                 self.discard(lock.with_suffix(""))
                 lock.unlink()
-
-
-def _check_own(directory: Path) -> None:
-    """Refuse a directory that another user could have filled.
-
-    Raises:
-        UsageError: it is not this user's, or others may write in it.
-        OSError: it is a link, or no directory.
-    """
-    with files.closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as descriptor:
-        status = os.fstat(descriptor)
-    hint = "name a directory of your own with --store"
-    if status.st_uid != os.geteuid():
-        raise UsageError(f"the store {directory} belongs to user {status.st_uid}, who could change caches in it", hint)
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError(f"other users may write in the store {directory}", f"chmod go-w {directory}, or {hint}")
 
 
 def _last_use(lock: Path) -> float:
