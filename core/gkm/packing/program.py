@@ -46,10 +46,15 @@ _OPTIONS: Mapping[str, bool | int | float] = {
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """How far one objective is searched, in search nodes, and all of them together, in seconds."""
+    """When the search for all objectives ends, as a time of the monotonic clock, and how many nodes each may take."""
 
+    deadline: float
     nodes: int = 20_000
-    seconds: float = SECONDS
+
+    @classmethod
+    def within(cls, seconds: float, nodes: int = 20_000) -> "SearchLimits":
+        """Return limits that end some seconds from now."""
+        return cls(monotonic() + seconds, nodes)
 
     @classmethod
     def before(cls, deadline: float) -> "SearchLimits":
@@ -58,10 +63,9 @@ class SearchLimits:
         Raises:
             TooLargeError: it has passed.
         """
-        seconds = deadline - monotonic()
-        if seconds <= 0:
+        if deadline <= monotonic():
             raise TooLargeError(f"its integer programs were not solved within {SECONDS:.0f} seconds; {_SMALLER}")
-        return cls(seconds=seconds)
+        return cls(deadline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,27 +131,18 @@ class Program:
             return None
         if not self._least:
             return Solution((), (0,) * len(objectives), (0,) * len(objectives))
-        bounded = limits or SearchLimits()
-        deadline = monotonic() + bounded.seconds
-        search = _Search(self._least, self._most, self._rows, bounded)
+        search = _Search(self._least, self._most, self._rows, limits or SearchLimits.within(SECONDS))
         reached: list[int] = []
         bounds: list[int] = []
         for objective in objectives or ({},):
-            if search.values is not None and search.of(objective) == self._trivial(objective):
-                # Nothing is below the sum of the columns' own bounds: no search is needed.
-                reached.append(search.of(objective))
-                bounds.append(reached[-1])
-                search.fix(objective, reached[-1])
-                continue
-            if not search.minimize(objective, max(0.05, deadline - monotonic())):
-                if search.values is None:
-                    return None
-                # The solution of the objectives before stands; for this one only the trivial bound is known.
-                reached.append(search.of(objective))
-                bounds.append(min(reached[-1], self._trivial(objective)))
-                continue
+            trivial = self._trivial(objective)
+            # Nothing is below the sum of the columns' own bounds: where a solution has that, no search is needed.
+            searched = not search.has(objective, trivial) and search.minimize(objective)
+            if search.values is None:
+                return None
             reached.append(search.of(objective))
-            bounds.append(min(reached[-1], max(search.bound, self._trivial(objective))))
+            # Where the search found nothing, the solution of the objectives before stands.
+            bounds.append(min(reached[-1], max(search.bound, trivial) if searched else trivial))
             search.fix(objective, reached[-1])
         values = search.values
         if values is None:
@@ -170,6 +165,7 @@ class _Search:
         self.bound = 0
         self.cut_short = False
         self._rows = list(rows)
+        self._deadline = limits.deadline
         self._limits = (np.array(least, dtype=np.int64), np.array(most, dtype=np.int64))
         self._highs = _instance(limits)
         self._highs.passModel(_model(*self._limits, rows))
@@ -179,21 +175,31 @@ class _Search:
         values = self.values or []
         return sum(weight * values[column] for column, weight in objective.items())
 
-    def minimize(self, objective: Terms, seconds: float) -> bool:
+    def has(self, objective: Terms, value: int) -> bool:
+        """Return whether the best solution has this value of an objective."""
+        return self.values is not None and self.of(objective) == value
+
+    def minimize(self, objective: Terms) -> bool:
         """Search for the least value; return whether a solution was found that is as good as the one before.
+
+        HiGHS measures its time limit from the start of each run, so each run gets the rest of the time.
 
         Raises:
             TooLargeError: no solution is known, and the limits ended the search.
         """
         import highspy  # noqa: PLC0415 - loaded when the first program is solved: it takes 30 MB
 
+        seconds = self._deadline - monotonic()
+        if seconds <= 0:
+            self.cut_short = True
+            return self._without_solution()
         highs = self._highs
+        highs.setOptionValue("time_limit", seconds)
         count = len(self._limits[0])
         cost = np.zeros(count)
         for column, weight in objective.items():
             cost[column] = weight
         highs.changeColsCost(count, np.arange(count, dtype=np.int32), cost)
-        highs.setOptionValue("time_limit", highs.getRunTime() + seconds)
         if self.values is not None:
             known = highspy.HighsSolution()
             known.col_value = [float(value) for value in self.values]
@@ -207,17 +213,21 @@ class _Search:
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             found = np.rint(np.array(highs.getSolution().col_value)).astype(np.int64)
         if found is None or not self._valid(found):
-            if self.values is None:
-                raise TooLargeError(
-                    f"a model of {count} variables and {len(self._rows)} conditions was not solved within its limits; "
-                    + _SMALLER
-                )
-            return False
+            return self._without_solution()
         self.values = found.tolist()
         self.bound = ceil(info.mip_dual_bound - _TOLERANCE) if isfinite(info.mip_dual_bound) else -UNBOUNDED
         if status == highspy.HighsModelStatus.kOptimal:
             self.bound = self.of(objective)
         return True
+
+    def _without_solution(self) -> bool:
+        """Keep the solution of the objectives before, if there is one."""
+        if self.values is None:
+            raise TooLargeError(
+                f"a model of {len(self._limits[0])} variables and {len(self._rows)} conditions was not solved within "
+                f"its limits; {_SMALLER}"
+            )
+        return False
 
     def fix(self, objective: Terms, value: int) -> None:
         """Require that an objective stays as good as it is."""

@@ -69,6 +69,9 @@ class Bounds:
     def _solved(self, level: int, reached: Sequence[int]) -> Proven:
         """Return the most GPUs of a level where each higher one has what it reached, and the runs that have them."""
         relaxed, program = self.relaxed, Program()
+        # The levels that are left share the time that is left: the first must not use up the time of all.
+        seconds = (self.until - monotonic()) / (len(relaxed.levels) - level + 1)
+        limits = SearchLimits.within(seconds, _NODES)
         ceiling = sum(relaxed.demands[run].most for run in relaxed.levels[level])
         if not ceiling:
             return Proven(0, 0, frozenset())
@@ -92,10 +95,8 @@ class Bounds:
         for higher, least in zip(relaxed.levels[:level], reached, strict=True):
             program.row(over(higher, *gpus), least=least)
         objective = over(relaxed.levels[level], *gpus)
-        # What is left is shared by the levels that are left: the first must not use up the time of all.
-        seconds = (self.until - monotonic()) / (len(relaxed.levels) - level + 1)
         try:
-            solved = program.solve([weighted((-1, objective))], SearchLimits(_NODES, seconds))
+            solved = program.solve([weighted((-1, objective))], limits)
         except TooLargeError:
             solved = None
         if solved is None:

@@ -46,10 +46,11 @@ def exact(instance: Instance, relaxed: Relaxation, seconds: float) -> Exact | No
     runs = [run for level in relaxed.levels for run in level]
     if not 1 <= len(runs) <= MAX_RUNS or len(instance.union.places) > MAX_DOMAINS:
         return None
+    limits = SearchLimits.within(seconds, _NODES)
     builder = _Builder(instance, relaxed, runs)
     objectives = [weighted(*((-1, builder.gpus[run]) for run in level)) for level in relaxed.levels]
     try:
-        solved = builder.program.solve(objectives, SearchLimits(_NODES, seconds))
+        solved = builder.program.solve(objectives, limits)
     except TooLargeError:
         return None
     if solved is None:

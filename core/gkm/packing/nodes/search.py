@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.nodes.demands import Costs, GroupDemand, NodeChoice, NodeSlots, Numbered, slots_of
-from gkm.packing.program import Program, SearchLimits, weighted
+from gkm.packing.program import SECONDS, Program, SearchLimits, weighted
 
 MAX_NODES = 8
 """Sets of nodes double with each."""
@@ -27,7 +27,7 @@ MAX_STEPS = 5_000
 """Choices that are looked at in a domain before the integer program is made: some 15 ms."""
 PROGRAM_STEPS = 10_000
 """What such a program counts as."""
-_LIMITS = SearchLimits(2_000)
+_NODES = 2_000
 
 
 def least_costs(nodes: Sequence[NodeSlots], group: GroupDemand) -> Costs:
@@ -213,7 +213,7 @@ def _best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> 
     pairs = {column: choice.nodes.bit_count() for choice, column in every}
     order = {column: number for found in columns.values() for number, column in enumerate(found.values())}
     try:
-        solution = program.solve([shared, pairs, order], _LIMITS)
+        solution = program.solve([shared, pairs, order], SearchLimits.within(SECONDS, _NODES))
     except TooLargeError:
         return None
     if solution is None:

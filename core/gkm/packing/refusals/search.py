@@ -122,13 +122,12 @@ class RefusalSearch:
         for tried, (bound, domains) in enumerate(self._parts(request, sizes, gains or {})):
             if best and gains and bound >= best.reached[0]:
                 break
-            left = self.until - monotonic()
-            if left <= 0 or tried >= MAX_PARTS:
+            if monotonic() >= self.until or tried >= MAX_PARTS:
                 if best is None:
                     raise TooLargeError(f"the search ended after {SECONDS:g} seconds or {MAX_PARTS} areas")
                 return best._replace(proven=False)
             model = pools(self.offer, request, sizes, domains, ceilings=given, gains=gains)
-            solved = model.program.solve(objectives(model), SearchLimits(_NODES, left))
+            solved = model.program.solve(objectives(model), SearchLimits(self.until, _NODES))
             if solved is not None:
                 proven = proven and solved.proven
                 if best is None or solved.reached < best.reached:

@@ -33,7 +33,7 @@ class Clock:
         monkeypatch.setattr(placement, "_modeled", self._modeled)
 
     def _modeled(self, *args: object, limits: SearchLimits, **options: object) -> object:
-        self.given.append(limits.seconds)
+        self.given.append(limits.deadline - self.now)
         found = self._real(*args, limits=limits, **options)  # type: ignore[arg-type]
         self.now += 4
         return found
