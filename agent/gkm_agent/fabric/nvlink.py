@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from gkm.api.cliques import names_clique
 from gkm.api.fabrics import UUID_PATTERN, NVLink, NVLinkHealth
 from gkm.api.grammar import agree, listed
 from gkm.gpus.fabric import impairs, merged, problems_in_mask
@@ -114,7 +115,7 @@ def _attachment(gpu: Gpu) -> _Attachment:
         return _Attachment.REGISTERING
     if fabric.state != "Completed" or fabric.status != "Success":
         return _Attachment.FAILED
-    if not fabric.cluster_uuid.strip("0-"):
+    if not names_clique(fabric.cluster_uuid):
         return _Attachment.ABSENT
     if not _UUID.fullmatch(fabric.cluster_uuid):
         return _Attachment.FAILED

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from gkm.api.topology_settings import Topology
-from gkm.topology.label_levels import label_placements, level_keys
+from gkm.topology.label_levels import is_of_cliques, label_placements, level_keys
 from gkm.topology.labels import relevant_labels
 from gkm.topology.lists import NodeList
 from gkm.topology.merge import build_tree
@@ -84,7 +84,8 @@ def _axes(settings: Topology) -> Iterator[Axis]:
     for position, (level, keys) in enumerate(zip(settings.levels, level_keys(settings), strict=True)):
         if position == before and _RACK not in names:
             yield rack
-        yield Axis(level.name, tuple(keys), is_scoped=level.unique == "parent")
+        of_cliques = is_of_cliques(level.name, keys, settings)
+        yield Axis(level.name, tuple(keys), is_scoped=level.unique == "parent", is_of_cliques=of_cliques)
     yield Axis(_FLAVOR, tuple(settings.labels.flavor), is_level=False, is_place=False)
 
 

@@ -7,16 +7,13 @@ look.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from gkm.api.cliques import PLACEHOLDERS
 from gkm.api.grammar import count_of
 from gkm.topology.names import hypernode_name
 
 from gkm_cli.topology.label_values import KAI, KUEUE, Axis, Labeled, LabelFault, LabelReason, LabelSeverity
 from gkm_cli.topology.mending import Mend
 
-PLACEHOLDERS = ("unknown", "none", "null", "nil", "undefined", "unset", "tbd", "todo", "na", "n-a")
-"""Values that stand for none: all nodes with one would form one domain.
-
-deploy/components/topology-hygiene has them too."""
 HOSTNAME = "kubernetes.io/hostname"
 _TO_DECIDE = "REPLACE"
 _LONGEST_VALUE = 63
@@ -42,6 +39,12 @@ def _of_value(node: Labeled, axis: Axis, counting: str, value: str, levels: Sequ
         if other == "":
             message = f"label {key} is empty: GKM takes it as missing, {KUEUE} as one domain of all nodes that have it"
             yield LabelFault(LabelReason.EMPTY_VALUE, node.name, message, (Mend(node.name, key, None, sure=True),))
+        elif other is not None and not axis.counts(other):
+            message = (
+                f"label {key} is {other}, which names no NVLink clique: GKM takes it as missing, other schedulers as "
+                "one domain of all nodes that have it; remove it"
+            )
+            yield LabelFault(LabelReason.PLACEHOLDER, node.name, message, (Mend(node.name, key, None, sure=True),))
         elif axis.is_place and other not in (None, value):
             message = f"labels {counting} and {key} differ, and {counting} counts: another scheduler may read {key}"
             mends = (Mend(node.name, key, value, sure=False),)
@@ -60,8 +63,10 @@ def _of_value(node: Labeled, axis: Axis, counting: str, value: str, levels: Sequ
 
 def _missing(nodes: Sequence[Labeled], axis: Axis, at: int) -> Iterator[LabelFault]:
     """Yield nodes with GPUs that lack a label which others have, and nodes without a flavor."""
-    lacking = [node.name for node in nodes if node.has_gpus and not node.values[at][1]]
-    if not axis.keys or (axis.is_level and len(lacking) == len(nodes)) or (axis.is_place and not axis.is_level):
+    # A label that does not count is a fault of its own.
+    lacking = [node.name for node in nodes if node.has_gpus and not any(map(node.labels.get, axis.keys))]
+    is_known = any(node.values[at][1] for node in nodes)
+    if not axis.keys or (axis.is_level and not is_known) or (axis.is_place and not axis.is_level):
         return
     label = f"no label for {axis.name} ({', '.join(axis.keys)})"
     for name in lacking:

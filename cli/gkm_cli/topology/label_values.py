@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from gkm.api.cliques import names_clique
 from gkm.topology.quarantine import QuarantineReason
 from msgspec import Struct
 
@@ -84,6 +85,11 @@ class Axis(NamedTuple):
     is_place: bool = True
     is_scoped: bool = False
     """Names are unique within their parent only, and configured so."""
+    is_of_cliques: bool = False
+
+    def counts(self, value: str) -> bool:
+        """Return whether GKM reads this value; else it takes the label as missing."""
+        return names_clique(value) if self.is_of_cliques else bool(value)
 
 
 class Labeled(NamedTuple):
@@ -97,5 +103,8 @@ class Labeled(NamedTuple):
     @classmethod
     def of(cls, name: str, labels: Mapping[str, str], axes: Sequence[Axis], *, has_gpus: bool) -> "Labeled":
         """Return a node with the values that count."""
-        values = [next(((key, value) for key in axis.keys if (value := labels.get(key))), ("", "")) for axis in axes]
+        values = [
+            next(((key, value) for key in axis.keys if axis.counts(value := labels.get(key, ""))), ("", ""))
+            for axis in axes
+        ]
         return cls(name, labels, has_gpus, tuple(values))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from gkm.api.cliques import names_clique
 from gkm.api.mnnvl_metadata import PODS_USING, WRITER, WRITER_LABEL, MnnvlMetadata
 
 GROUP = "resource.nvidia.com"
@@ -48,7 +49,7 @@ class DomainNode(Struct, frozen=True, gc=False):
     @property
     def isolated(self) -> bool:
         """Return whether the node has no NVLink connection to the others."""
-        return not self.clique_id or self.index < 0
+        return not names_clique(self.clique_id) or self.index < 0
 
     @property
     def ready(self) -> bool:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 
+from gkm.api.cliques import names_clique
 from gkm.gpus.values import GpuFabricInfo
 
 NOT_SUPPORTED, COMPLETED = 0, 3
@@ -45,8 +46,9 @@ def decode(
     """
     if state == NOT_SUPPORTED:
         return None
+    name = str(uuid.UUID(bytes=bytes(cluster_uuid)))
     return GpuFabricInfo(
-        cluster_uuid=str(uuid.UUID(bytes=bytes(cluster_uuid))) if any(cluster_uuid) else "",
+        cluster_uuid=name if names_clique(name) else "",
         clique_id=clique_id,
         state=_STATES.get(state, f"Unknown({state})"),
         status=status if state == COMPLETED else "",

@@ -1,8 +1,9 @@
 """The provider `labels`: places of nodes by the labels that are configured for each level, of any accelerator. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from gkm.api.cliques import CLIQUE_LABEL, CLIQUE_LEVEL
 from gkm.api.topology_settings import Topology
 from gkm.topology import labels
 from gkm.topology.nodes import Node
@@ -13,7 +14,7 @@ from gkm.topology.quarantine import Quarantined, QuarantineReason
 def known_keys(settings: Topology) -> Mapping[str, Sequence[str]]:
     """Return the keys of levels that need none of their own."""
     known = settings.labels
-    keys = {"nvlink": known.domain, "rack": known.rack, "block": known.block}
+    keys = {CLIQUE_LEVEL: known.domain, "rack": known.rack, "block": known.block}
     return keys | {"cluster": known.cluster, "region": known.region}
 
 
@@ -21,6 +22,11 @@ def level_keys(settings: Topology) -> tuple[Sequence[str], ...]:
     """Return the keys of the labels for each configured level."""
     known = known_keys(settings)
     return tuple(level.keys or known.get(level.name, []) for level in settings.levels)
+
+
+def is_of_cliques(level: str, keys: Sequence[str], settings: Topology) -> bool:
+    """Return whether the domains of a level are NVLink cliques: by its name, or by a key that names them."""
+    return level == CLIQUE_LEVEL or not {CLIQUE_LABEL, *settings.labels.domain}.isdisjoint(keys)
 
 
 class LabelPlaces:
@@ -32,11 +38,11 @@ class LabelPlaces:
     def __init__(self, settings: Topology) -> None:
         defaults = {"cluster": settings.defaults.cluster, "region": settings.defaults.region}
         self._levels = [
-            (keys, defaults.get(level.name, ""))
+            (_first_of(level.name, keys, settings), keys, defaults.get(level.name, ""))
             for level, keys in zip(settings.levels, level_keys(settings), strict=True)
         ]
         self._below_cluster = [position for position, level in enumerate(settings.levels) if level.name not in defaults]
-        self._keys = tuple({key: None for keys, _ in self._levels for key in keys})
+        self._keys = tuple({key: None for _, keys, _ in self._levels for key in keys})
         self._cache: dict[tuple[str | None, ...], Place] = {}
 
     def of(self, node: Node) -> Place | Quarantined | None:
@@ -54,7 +60,11 @@ class LabelPlaces:
         return place
 
     def _read(self, found: Mapping[str, str]) -> Place:
-        return tuple([labels.first_value(found, keys) or default for keys, default in self._levels])
+        return tuple([first(found, keys) or default for first, keys, default in self._levels])
+
+
+def _first_of(level: str, keys: Sequence[str], settings: Topology) -> Callable[[Mapping[str, str], Sequence[str]], str]:
+    return labels.first_clique if is_of_cliques(level, keys, settings) else labels.first_value
 
 
 def label_placements(nodes: Iterable[Node], settings: Topology) -> Placements:

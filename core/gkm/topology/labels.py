@@ -1,10 +1,11 @@
 """The topology labels of a node: of several configured keys, the first that the node has counts. Pure."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from gkm.api.cliques import names_clique
 from gkm.api.topology_settings import Topology, TopologyLabels
 
 # Kubernetes, "Labels and Selectors", syntax. Lists may come from files, which no API server has validated.
@@ -37,7 +38,7 @@ def read(labels: Mapping[str, str], settings: Topology) -> Claims:
     return Claims(
         region=first_value(labels, keys.region) or settings.defaults.region,
         cluster=first_value(labels, keys.cluster) or settings.defaults.cluster,
-        domain=first_value(labels, keys.domain),
+        domain=first_clique(labels, keys.domain),
         block=first_value(labels, keys.block),
         rack=first_value(labels, keys.rack),
         # The agent writes nvidia-h100-80gb-hbm3, NVIDIA's feature discovery NVIDIA-H100-80GB-HBM3.
@@ -89,13 +90,25 @@ def first_value(labels: Mapping[str, str], keys: Sequence[str]) -> str:
     Raises:
         MalformedLabel: that value violates the syntax of labels.
     """
+    return next(_values(labels, keys), "")
+
+
+def first_clique(labels: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the value of the first label that names an NVLink clique, "" without one (gkm.api.cliques).
+
+    Raises:
+        MalformedLabel: that value, or one before it, violates the syntax of labels.
+    """
+    return next(filter(names_clique, _values(labels, keys)), "")
+
+
+def _values(labels: Mapping[str, str], keys: Sequence[str]) -> Iterator[str]:
     for key in keys:
         value = labels.get(key)
         if value:  # Kubernetes allows empty values
             if not _is_label_value(value):
                 raise MalformedLabel(f"label {key} is {value[:63]!a}, which is no value of a label")
-            return value
-    return ""
+            yield value
 
 
 @lru_cache(maxsize=1 << 16)  # few values, each on many nodes

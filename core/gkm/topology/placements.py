@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gkm.api.cliques import CLIQUE_LEVEL, names_clique
 from gkm.topology.forest import Forest, forest
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.quarantine import Quarantined, QuarantineReason
@@ -23,6 +24,7 @@ class FaultKind(StrEnum):
     CYCLE = "Cycle"
     MISSING_MEMBER = "MissingMember"
     SEVERAL_DOMAINS = "SeveralDomains"
+    NO_CLIQUE = "NoClique"
 
 
 _TEXTS = {
@@ -31,6 +33,7 @@ _TEXTS = {
     FaultKind.CYCLE: "HyperNodes in a cycle or below one",
     FaultKind.MISSING_MEMBER: "members that are no HyperNode of the provider",
     FaultKind.SEVERAL_DOMAINS: "nodes or HyperNodes in several domains of one level",
+    FaultKind.NO_CLIQUE: f"HyperNodes of level {CLIQUE_LEVEL} with names that stand for none",
 }
 
 
@@ -60,6 +63,8 @@ def placements(
     hypernodes: Iterable[HyperNode], levels: Sequence[str], quarantined: Iterable[Quarantined] = ()
 ) -> Placements:
     """Return the places that HyperNodes give to nodes. A HyperNode whose tier name is no level is no domain.
+
+    One of level `nvlink` whose name stands for no clique is none either (gkm.api.cliques).
 
     `quarantined` are nodes that the source of the HyperNodes could not place.
 
@@ -107,7 +112,7 @@ def _domains(found: Forest, levels: Sequence[str]) -> tuple[dict[str, Place], se
         above = root if not parents else domains.get(parents[0])
         if above is None or len(parents) > 1 or name in found.duplicates:
             continue
-        level = index.get(found.hypernodes[name].tier_name)
+        level = None if _no_clique(found.hypernodes[name]) else index.get(found.hypernodes[name].tier_name)
         if level is None:
             domains[name] = above
         elif above[level]:
@@ -115,6 +120,10 @@ def _domains(found: Forest, levels: Sequence[str]) -> tuple[dict[str, Place], se
         else:
             domains[name] = (*above[:level], name, *above[level + 1 :])
     return domains, several
+
+
+def _no_clique(hypernode: HyperNode) -> bool:
+    return hypernode.tier_name == CLIQUE_LEVEL and not names_clique(hypernode.name)
 
 
 def _union(one: Place, other: Place) -> Place | None:
@@ -133,5 +142,6 @@ def _faults(found: Forest, several: set[str]) -> tuple[PlacementFault, ...]:
         FaultKind.CYCLE: found.cyclic,
         FaultKind.MISSING_MEMBER: found.missing,
         FaultKind.SEVERAL_DOMAINS: several,
+        FaultKind.NO_CLIQUE: [name for name, hypernode in found.hypernodes.items() if _no_clique(hypernode)],
     }
     return tuple(PlacementFault(kind, tuple(sorted(each))) for kind, each in names.items() if each)

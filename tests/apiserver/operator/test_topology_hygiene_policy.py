@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm_cli.topology.label_rules import PLACEHOLDERS
+from gkm.api.cliques import PLACEHOLDERS
 from support.cluster.cluster import Cluster
 from support.peers.build import binary
 
 POLICY = Path(__file__).resolve().parents[3] / "deploy" / "components" / "topology-hygiene" / "policy.yaml"
 LABELER = Path(__file__).resolve().parents[3] / "hack" / "labeler.sh"
 NODE = "hygiene-0"
+ZERO = "00000000-0000-0000-0000-000000000000"
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,10 @@ def kubectl(cluster: Cluster, *arguments: str, text: str = "") -> str:
         ({"fabric__domain": "", "rack": ""}, "empty labels of Node hygiene-new: fabric.domain, rack."),
         ({"rack": "Unknown"}, "that stand for no place: rack."),
         ({"gpu__flavor": "none"}, "that stand for no place: gpu.flavor."),
+        ({"fabric__domain": f"{ZERO}.0"}, "that stand for no place: fabric.domain."),
+        ({"nvidia__com/gpu__clique": ZERO}, "that stand for no place: nvidia.com/gpu.clique."),
+        ({"nvidia__com/gpu__clique": "N.A"}, "that stand for no place: nvidia.com/gpu.clique."),
+        ({"nvidia__com/gpu__clique": "0", "rack": "0"}, "that stand for no place: nvidia.com/gpu.clique."),
         ({"cluster": "Prod_1"}, "that cannot be part of the name of a HyperNode: cluster."),
         ({"block": "a..b"}, "that cannot be part of the name of a HyperNode: block."),
     ],

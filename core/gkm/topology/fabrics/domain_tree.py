@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from gkm.api.cliques import CLIQUE_LEVEL, names_clique
 from gkm.topology.fabrics.leaf_groups import name_of
 from gkm.topology.fabrics.levels import tier_name
 from gkm.topology.hypernodes import HyperNode, Member
@@ -28,6 +29,8 @@ class NamedDomain(NamedTuple):
 def hypernodes(branches: Sequence[NamedDomain]) -> tuple[HyperNode, ...]:
     """Return the domains that hold nodes, with the closest first.
 
+    What is in a domain of level `nvlink` whose name stands for no clique is in the domain around that.
+
     Raises:
         TreeInvalid: a name is empty or comes twice, a node or a domain is in two others, a domain is not defined, lies
             in itself, in one of its own level, or too deep.
@@ -42,7 +45,7 @@ def hypernodes(branches: Sequence[NamedDomain]) -> tuple[HyperNode, ...]:
     found: list[HyperNode] = []
     ranks: dict[str, int] = {}
     heights: dict[str, int] = {}
-    written: set[str] = set()
+    written: dict[str, Sequence[Member]] = {}
     for branch in _from_below(branches, by_name, parents):
         name = name_of(branch.name)
         ranks[branch.name] = 1 + max((ranks[child] for child in branch.children), default=0)
@@ -51,10 +54,13 @@ def hypernodes(branches: Sequence[NamedDomain]) -> tuple[HyperNode, ...]:
             heights[branch.name] = 1 + max(below, default=-1)
         if ranks[branch.name] > MAX_DEPTH:
             raise TreeInvalid(f"{branch.where} holds more than {MAX_DEPTH} levels")
-        members = [Member("HyperNode", name_of(child)) for child in branch.children if child in written]
-        members += [Member("Node", node) for node in branch.nodes]
-        if members:
-            written.add(branch.name)
+        members = [Member("Node", node) for node in branch.nodes]
+        for child in branch.children:
+            members += written.get(child, ())
+        if branch.level == CLIQUE_LEVEL and not names_clique(branch.name):
+            written[branch.name] = members
+        elif members:
+            written[branch.name] = [Member("HyperNode", name)]
             level = branch.level or tier_name(heights[branch.name])
             found.append(HyperNode(name, level, tuple(sorted(members)), ranks[branch.name]))
     return tuple(sorted(found, key=lambda hypernode: (hypernode.tier, hypernode.name)))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from gkm.api.cliques import CLIQUE_LABEL, NO_CLIQUE, PLACEHOLDERS
 from gkm.api.topology_settings import Topology, TopologyLabels, TopologyLevel
 from gkm.topology.lists import NodeList
 from gkm.topology.nodes import Node
 from gkm_cli.topology import hygiene, mending
 from gkm_cli.topology.hygiene import Hygiene
-from gkm_cli.topology.label_rules import PLACEHOLDERS
 from gkm_cli.topology.label_values import LabelSeverity
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +22,7 @@ from support.examples import examples
 from support.topology.clusters import labeled, topology, written
 from support.topology.kube_lists import Json
 
+ZERO = "00000000-0000-0000-0000-000000000000"
 ROOT = Path(__file__).resolve().parents[4]
 POLICY = ROOT / "deploy" / "components" / "topology-hygiene" / "policy.yaml"
 RACKS_IN_PARENTS = Topology(
@@ -84,6 +85,8 @@ FAULTS: list[Fault] = [
     ("EmptyValue", lambda node: labels(node).update({"topology.gkm.io/block": ""}), True),
     ("Placeholder", lambda node: labels(node).update({"rack": "Unknown"}), True),
     ("Placeholder", lambda node: labels(node).update({"gpu.flavor": "none"}), True),
+    ("Placeholder", lambda node: labels(node).update({"fabric.domain": f"{ZERO}.0"}), True),
+    ("Placeholder", lambda node: labels(node).update({CLIQUE_LABEL: "N.A"}), True),
     ("DiffersInCase", lambda node: labels(node).update({"cluster": "C1"}), True),
     ("FlavorMissing", lambda node: labels(node).pop("gpu.flavor"), True),
     ("LabelMissing", lambda node: labels(node).pop("block"), False),
@@ -280,3 +283,5 @@ def test_the_admission_policy_has_the_same_placeholders_and_keys() -> None:
     places = [*defaults.region, *defaults.cluster, *defaults.domain, *defaults.block, *defaults.rack]
     assert yaml.safe_load(variables["places"]) == places
     assert yaml.safe_load(variables["flavors"]) == defaults.flavor
+    assert yaml.safe_load(variables["cliques"]) == defaults.domain
+    assert yaml.safe_load(variables["noClique"]) == NO_CLIQUE
