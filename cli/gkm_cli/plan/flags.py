@@ -17,6 +17,7 @@ MAX_FLAVORS = 8
 """Flavors that a message names."""
 _FIELDS = {"gpus": "gpus", "pod": "gpusPerPod", "group": "groupGPUs", "spares": "spares"}
 _MALLEABILITY = {"step_gpus": "stepGPUs", "min_gpus": "minGPUs"}
+_REQUESTS = ("cpu", "memory")
 _PLACES = ("region", "cluster")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -47,6 +48,8 @@ def manifest(flags: RunFlags, flavors: Collection[str]) -> ParsedObject:
     spec |= {key: value for name, key in _FIELDS.items() if (value := getattr(flags, name)) is not None}
     if malleability := {key: found for name, key in _MALLEABILITY.items() if (found := getattr(flags, name))}:
         spec["malleability"] = malleability
+    if requests := {name: value for name in _REQUESTS if (value := getattr(flags, name)) is not None}:
+        spec["requests"] = requests
     if flags.selector is not None:
         spec["selector"] = _selector("--selector", flags.selector)
     if flags.scopes:

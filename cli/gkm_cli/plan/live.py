@@ -18,7 +18,7 @@ from gkm.topology import pods
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import survey_nodes
-from gkm.topology.usage import Usage
+from gkm.topology.usage import Usage, added
 from msgspec import Struct, field
 
 from gkm_cli.clusters.connection import ClusterConnection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gkm.api.plans import PlacementPlan
 
 MAX_PODS = 500_000
-"""Pods of a cluster, of which each page is reduced to GPUs by node: ten for each of 50,000 nodes."""
+"""Pods of a cluster, of which each page is reduced to sums by node: ten for each of 50,000 nodes."""
 _HINT = "give lists of them with --nodes and --pods"
 PLACED = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 
@@ -78,11 +78,13 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
         used.others,
         reserved=_reserved(cluster.api, own, used.by_run, cluster.now()),
         own_is_free=True,
+        own_nodes=frozenset(node for run in own for node in used.by_run.get(run, {})),
     )
 
 
 def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
     others: Counter[str] = Counter()
+    loads: dict[str, pods.NodeLoad] = {}
     by_run: dict[RunName, Counter[str]] = {}
     faults: dict[str, str] = {}
     for page in pages(api, PODS, PLACED, MAX_PODS, _HINT):
@@ -97,16 +99,18 @@ def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
                 continue
             meta, node = pod.metadata, pod.spec.node_name
             try:
-                gpus = pods.requested_gpus(request)
+                gpus, load = pods.requested_gpus(request), pods.requested_load(request)
             except ValueError as error:
                 faults[node] = min(f"pod {meta.namespace}/{meta.name} on it: {error}", faults.get(node, "\uffff"))
                 continue
             run = RunName(meta.namespace, (meta.labels or {}).get(RUN_LABEL, ""))
             if gpus and run.name:
                 by_run.setdefault(run, Counter())[node] += gpus
-            if gpus and run not in own:
-                others[node] += gpus
-    return _PodUsage(Usage(others, faults), by_run)
+            if run not in own:
+                loads[node] = added(loads.get(node, pods.NodeLoad()), load)
+                if gpus:
+                    others[node] += gpus
+    return _PodUsage(Usage(others, faults, loads), by_run)
 
 
 def _reserved(

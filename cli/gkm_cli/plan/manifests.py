@@ -75,7 +75,7 @@ def _job(run: ParsedRun, plan: Plan, shape: _JobShape, image: str) -> Json:
             }
         },
         "containers": [
-            {"name": "worker", "image": image, "resources": {"limits": {GPU: str(plan.request.pod_gpus)}}},
+            {"name": "worker", "image": image, "resources": _resources(run, plan)},
         ],
     }
     if shape.even:
@@ -91,6 +91,12 @@ def _job(run: ParsedRun, plan: Plan, shape: _JobShape, image: str) -> Json:
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
         },
     }
+
+
+def _resources(run: ParsedRun, plan: Plan) -> Json:
+    asked = run.spec.requests
+    requests = {name: value for name, value in (("cpu", asked.cpu), ("memory", asked.memory)) if value is not None}
+    return {"limits": {GPU: str(plan.request.pod_gpus)}} | ({"requests": requests} if requests else {})
 
 
 def _inherited_labels(labels: Mapping[str, str]) -> dict[str, str]:

@@ -125,6 +125,12 @@ class RunFlags:
         int | None, _flag("--group", help="GPUs of one group, all in one domain; default: those of a pod.")
     ] = None
     pod: Annotated[int | None, _flag("--pod", help="GPUs of one pod, all on one node; default: 8.")] = None
+    cpu: Annotated[str | None, _flag("--cpu", metavar="QUANTITY", help="CPUs that one pod requests, such as 64.")] = (
+        None
+    )
+    memory: Annotated[
+        str | None, _flag("--memory", metavar="QUANTITY", help="Memory that one pod requests, such as 512Gi.")
+    ] = None
     spares: Annotated[int | None, _flag("--spares", help="Spare pods for each group; default: 0.")] = None
     flavor: Annotated[
         str | None, _flag("--flavor", help="The model of the GPUs; default: that of all nodes, if it is one.")

@@ -64,6 +64,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
     if run_flags.gpus is not None:
         described = flags.manifest(run_flags, cluster.flavors)
         parsed_runs = (runs.parse(described, configured.packing.policy, options.policy),)
+    cluster = cluster.with_request_note(run.demand.pod for run in [*parsed_runs, *([extra] if extra else [])])
     mix = kinds(configured.packing.mix)
     if len(parsed_runs) == 1 and extra is None:
         if previous and not options.pods_pending and not cluster.own_is_free:

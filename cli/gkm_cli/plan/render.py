@@ -9,6 +9,7 @@ from gkm.packing.inventory_of import Usable
 from gkm.packing.replanning.values import Replanned
 from gkm.packing.values import Plan, Policy, Refusal
 from gkm.packing.written import fragmentation_written
+from gkm.topology.eligibility import LACKING
 from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.render_domains import render_domains, render_groups
@@ -179,4 +180,6 @@ def _unused(terminal: Sheet, usable: Usable) -> None:
         terminal.line(
             f"node {entry.node} has {count_of(entry.total, 'GPU')}, and pods take {entry.taken}: none counts as free"
         )
+    for lacking in [entry for entry in usable.excluded if entry.why in LACKING][:MAX_QUARANTINED]:
+        terminal.line(f"node {lacking.node} is {lacking.why.value}: {lacking.detail}")
     render_quarantined(terminal, usable.quarantined)

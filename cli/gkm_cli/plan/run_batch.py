@@ -101,7 +101,7 @@ def _usable(runs: Iterable[ParsedRun], snapshot: SurveyedCluster) -> dict[str, U
     by_request: dict[bytes, Usable] = {}
     found: dict[str, Usable] = {}
     for run in runs:
-        key = msgspec.json.encode([run.demand.flavor, run.demand.selector, run.demand.scopes, run.demand.tolerations])
+        key = msgspec.json.encode(run.demand)
         if key not in by_request:
             by_request[key] = snapshot.usable(run.demand)
         found[run.qualified_name] = by_request[key]

@@ -9,10 +9,17 @@ from gkm.api.topology_settings import Topology
 from gkm.packing.inventory_of import Usable, inventory_of
 from gkm.packing.values import Group
 from gkm.topology.eligibility import NodeDemand
+from gkm.topology.nodes import Node
+from gkm.topology.pod_fit import PodDemand
 from gkm.topology.survey import TopologySurvey, survey_nodes
 from gkm.topology.usage import Usage
 
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_nodes, read_usage, unlisted_node_notes
+
+NO_REQUESTS = (
+    "CPU or memory of a pod is not given (spec.requests, or --cpu and --memory): a node may be used where one GPU's "
+    "share of it is free, which may be too little for the pod"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,7 @@ class SurveyedCluster:
     """The surveyed nodes and the GPUs that pods take. `notes` are sentences for the user.
 
     `reserved` are GPUs by node that plans of other runs hold. With `own_is_free`, what the runs to be planned have
-    themselves is in none of the two.
+    themselves is in none of the two. Pods of these runs need not start on `own_nodes`: they are there.
     """
 
     survey: TopologySurvey
@@ -28,6 +35,7 @@ class SurveyedCluster:
     notes: tuple[str, ...] = ()
     reserved: Mapping[str, int] = field(default_factory=dict)
     own_is_free: bool = False
+    own_nodes: frozenset[str] = frozenset()
 
     @property
     def flavors(self) -> frozenset[str]:
@@ -36,7 +44,7 @@ class SurveyedCluster:
 
     def usable(self, demand: NodeDemand) -> Usable:
         """Return the nodes that a run may use."""
-        return inventory_of(self.survey, self.usage, demand, self.reserved)
+        return inventory_of(self.survey, self.usage, demand, self.reserved, self.own_nodes)
 
     def with_freed_gpus(self, groups: Iterable[Group]) -> "SurveyedCluster":
         """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""
@@ -44,7 +52,18 @@ class SurveyedCluster:
         for share in (share for group in groups for share in group.shares):
             freed[share.node] += share.gpus
         gpus = {node: used - min(used, freed[node]) for node, used in self.usage.gpus.items()}
-        return replace(self, usage=replace(self.usage, gpus=gpus))
+        return replace(self, usage=replace(self.usage, gpus=gpus), own_nodes=frozenset(freed))
+
+    def with_request_note(self, pods: Iterable[PodDemand]) -> "SurveyedCluster":
+        """Return the snapshot with a note, if these are pods without requests and nodes report what is free."""
+        unknown = any(pod.cpu is None or pod.memory is None for pod in pods)
+        reported = bool(self.usage.loads) and any(_reports(located.node) for located in self.survey.located)
+        return replace(self, notes=(*self.notes, NO_REQUESTS)) if unknown and reported else self
+
+
+def _reports(node: Node) -> bool:
+    resources = node.status.allocatable
+    return resources is not None and (resources.cpu, resources.memory) != (None, None)
 
 
 def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> SurveyedCluster:

@@ -30,6 +30,18 @@ _KEY_RULE = {
     "message": "these are no labels: a key is at most 63 letters, digits, '-', '_' and '.' behind an optional "
     "DNS name and a slash; so is a value",
 }
+Quantity = Annotated[
+    int | str,
+    Meta(
+        extra_json_schema={
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 32,
+            "minimum": 0,
+            "pattern": "^[0-9]{1,18}([.][0-9]{1,9})?([mkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$",
+        }
+    ),
+]
+"""A quantity of Kubernetes, as 64, "500m" or 512Gi."""
 _Text = Annotated[str, Meta(max_length=63)]
 Labels = Annotated[
     dict[str, _Text],
@@ -80,6 +92,15 @@ class RunMalleability(Struct, frozen=True):
     """Minimum of GPUs of the run."""
 
 
+class RunRequests(Struct, frozen=True, omit_defaults=True):
+    """Requests of one pod of the run, as its containers and its overhead have them together."""
+
+    cpu: Quantity | None = None
+    """CPUs of one pod; without a value, one GPU's share of the node must be free."""
+    memory: Quantity | None = None
+    """Memory of one pod; without a value, one GPU's share of the node must be free."""
+
+
 class RunSpec(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Desired state of a run."""
 
@@ -91,6 +112,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """GPUs of one pod, all on one node; default: 8."""
     group_gpus: GPUs | None = field(default=None, name="groupGPUs")
     """GPUs of one group, all in one domain; default: gpusPerPod."""
+    requests: RunRequests = field(default_factory=RunRequests)
     tolerations: Annotated[list[Toleration], Meta(max_length=32)] | None = None
     """Default: the taint nvidia.com/gpu."""
     allow_cross_group_spread: bool = True

@@ -110,7 +110,7 @@ def _inlined(node: Any, components: dict[str, Schema]) -> Any:  # noqa: ANN401 -
     own = {key: node[key] for key in _OWN if key in node}
     if "$ref" in node:
         return _inlined(components[node["$ref"]], components) | own
-    if "anyOf" in node:
+    if "anyOf" in node and not node.get("x-kubernetes-int-or-string"):
         # The API uses only `X | None`; an absent field equals a null field.
         (present,) = (item for item in node["anyOf"] if item != {"type": "null"})
         return _inlined({key: value for key, value in node.items() if key != "anyOf"} | present, components) | own

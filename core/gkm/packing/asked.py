@@ -8,6 +8,8 @@ from gkm.api.topology_settings import MixGroup
 from gkm.packing.mix import GroupKind
 from gkm.packing.values import Ceiling, Malleability, Policy, Request, Within
 from gkm.topology.eligibility import NodeDemand, Scope, Selector
+from gkm.topology.pod_fit import PodDemand
+from gkm.topology.quantities import thousandths
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration
 
 
@@ -15,7 +17,7 @@ def demand(spec: RunSpec) -> NodeDemand:
     """Return which nodes a run may use.
 
     Raises:
-        ValueError: two of its scopes share a name.
+        ValueError: two of its scopes share a name, or a request is no quantity.
     """
     tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
     if spec.tolerations is not None:
@@ -23,7 +25,7 @@ def demand(spec: RunSpec) -> NodeDemand:
             Toleration(asked.key, asked.operator, asked.value, asked.effect) for asked in spec.tolerations
         )
     scopes = tuple(Scope(scope.name, _selector(scope.selector)) for scope in spec.scopes)
-    return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations)
+    return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations, _pod(spec))
 
 
 def request(asked: RunSpec | PlanRequest, policy: str) -> Request:
@@ -50,6 +52,15 @@ def request(asked: RunSpec | PlanRequest, policy: str) -> Request:
 def kinds(mix: Sequence[MixGroup]) -> tuple[GroupKind, ...]:
     """Return the groups that users ask for, as fragmentation is measured against."""
     return tuple(GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
+
+
+def _pod(spec: RunSpec) -> PodDemand:
+    asked = spec.requests
+    return PodDemand(
+        spec.gpus_per_pod,
+        None if asked.cpu is None else thousandths(asked.cpu, "CPUs"),
+        None if asked.memory is None else thousandths(asked.memory, "bytes"),
+    )
 
 
 def _selector(selector: RunSelector) -> Selector:

@@ -5,15 +5,16 @@ Of this package only this file knows more of gkm.topology than places.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gkm.packing.hashing import canonical
 from gkm.packing.values import Node
-from gkm.topology.eligibility import Excluded, Exclusion, NodeDemand, excluded
+from gkm.topology.eligibility import Excluded, Exclusion, NodeDemand, excluded, startable_pods
 from gkm.topology.labels import flavor
+from gkm.topology.pods import NodeLoad
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.survey import TopologySurvey
+from gkm.topology.survey import LocatedNode, TopologySurvey
 from gkm.topology.usage import Usage
 
 
@@ -49,9 +50,16 @@ class Usable:
 
 
 def inventory_of(
-    survey: TopologySurvey, usage: Usage, demand: NodeDemand, held: Mapping[str, int] | None = None
+    survey: TopologySurvey,
+    usage: Usage,
+    demand: NodeDemand,
+    held: Mapping[str, int] | None = None,
+    own: Collection[str] = (),
 ) -> Usable:
-    """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet."""
+    """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet.
+
+    A node where no pod of the run can start is not used, unless it is one of its `own`: those of its plan and pods.
+    """
     nodes: list[Node] = []
     wanted = flavor(demand.flavor)
     of_flavor = [entry for entry in survey.quarantined if survey.quarantined_flavors.get(entry.node) == wanted]
@@ -66,11 +74,13 @@ def inventory_of(
             of_flavor += [fault] if located.flavor == wanted else []
         elif (wrong := excluded(located, demand)) is not None:
             others.append(wrong)
+        elif isinstance(pods := _startable_pods(located, usage, demand, own), Excluded):
+            others.append(pods)
         else:
             taken = usage.gpus.get(name, 0) + (held or {}).get(name, 0)
             if taken > total:
                 overcommitted.append(Overcommitted(name, taken, total))
-            free = max(0, total - taken)
+            free = max(0, min(total - taken, pods * demand.pod.gpus))
             nodes.append(Node(name, located.location, total, free, demand.scopes_of(located), located.rack))
     nodes.sort(key=lambda node: (node.place, node.name))
     others.sort(key=lambda entry: entry.node)
@@ -82,6 +92,11 @@ def inventory_of(
         tuple(overcommitted),
         tuple(sorted(of_flavor)),
     )
+
+
+def _startable_pods(located: LocatedNode, usage: Usage, demand: NodeDemand, own: Collection[str]) -> int | Excluded:
+    name = located.node.name
+    return located.gpus if name in own else startable_pods(located, usage.loads.get(name, NodeLoad()), demand.pod)
 
 
 def version(nodes: Iterable[Node]) -> str:

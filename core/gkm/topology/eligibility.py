@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gkm.topology.labels import flavor
-from gkm.topology.nodes import Node
+from gkm.topology.nodes import Node, Resources
+from gkm.topology.pod_fit import Lacking, PodDemand, pods_that_fit
+from gkm.topology.pods import NodeLoad
 from gkm.topology.survey import LocatedNode
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration, untolerated
 
@@ -43,12 +45,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
-    """The nodes that a run requests. With scopes, a node must be in at least one of them."""
+    """The nodes that a run requests. With scopes, a node must be in at least one of them. `pod` is one of its pods."""
 
     flavor: str
     selector: Selector = field(default_factory=Selector)
     scopes: tuple[Scope, ...] = ()
     tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
+    pod: PodDemand = field(default_factory=PodDemand)
 
     def __post_init__(self) -> None:
         """Check that the names of scopes differ.
@@ -77,11 +80,14 @@ class Exclusion(StrEnum):
     NOT_READY = "NotReady"
     FABRIC_UNHEALTHY = "FabricUnhealthy"
     TAINTED = "Tainted"
+    INSUFFICIENT_CPU = "InsufficientCPU"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
+    TOO_MANY_PODS = "TooManyPods"
 
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """An excluded node. `detail` is its flavor or its taint, if that is the reason."""
+    """An excluded node. `detail` is its flavor, its taint or what it lacks, if that is the reason."""
 
     node: str
     why: Exclusion
@@ -92,6 +98,25 @@ def excluded(located: LocatedNode, demand: NodeDemand) -> Excluded | None:
     """Return why a run must not use a node, None if it may."""
     why = _why(located, demand)
     return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
+
+
+_LACKING = {
+    Lacking.CPU: Exclusion.INSUFFICIENT_CPU,
+    Lacking.MEMORY: Exclusion.INSUFFICIENT_MEMORY,
+    Lacking.PODS: Exclusion.TOO_MANY_PODS,
+}
+
+LACKING = frozenset(_LACKING.values())
+"""Reasons of nodes where a pod of the run cannot start."""
+
+
+def startable_pods(located: LocatedNode, load: NodeLoad, pod: PodDemand) -> int | Excluded:
+    """Return how many pods of a run a node can start besides its load, or why it can start none."""
+    try:
+        found = pods_that_fit(located.node.status.allocatable or Resources(), located.gpus, load, pod)
+    except ValueError as error:
+        return Excluded(located.node.name, Exclusion.INSUFFICIENT_CPU, f"what is allocatable cannot be read: {error}")
+    return found if isinstance(found, int) else Excluded(located.node.name, _LACKING[found.of], found.message)
 
 
 def _why(located: LocatedNode, demand: NodeDemand) -> Exclusion | None:

@@ -1,4 +1,4 @@
-"""The fields of Node (v1) that GKM reads: labels, taints, allocatable GPUs and readiness.
+"""The fields of Node (v1) that GKM reads: labels, taints, allocatable resources and readiness.
 
 Equal values of all nodes are stored once, and other fields not at all: 25,000 nodes with 40 labels and 7 conditions
 each take 30 MiB instead of 220 (bench/packing_snapshot.py).
@@ -68,16 +68,19 @@ class KubeNodeSpec(Struct, frozen=True, gc=False):
             structs.force_setattr(self, "taints", _deduplicated(self.taints))
 
 
-class GpuResources(Struct, frozen=True, gc=False):
-    """GPUs among the resources of a node or a container."""
+class Resources(Struct, frozen=True, gc=False):
+    """GPUs, CPUs and memory among the resources of a node or a container; a node also has slots for `pods`."""
 
     gpus: Quantity | None = field(default=None, name="nvidia.com/gpu")
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    pods: Quantity | None = None
 
 
 class KubeNodeStatus(Struct, frozen=True, gc=False):
-    """Allocatable GPUs, and the first condition of type Ready."""
+    """Allocatable resources, and the first condition of type Ready."""
 
-    allocatable: GpuResources | None = None
+    allocatable: Resources | None = None
     conditions: _Conditions | None = None
 
     def __post_init__(self) -> None:
@@ -90,7 +93,7 @@ class KubeNodeStatus(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node. Of its resources, only nvidia.com/gpu is read: it includes no MIG devices and no DRA claims."""
+    """A node. Of its GPUs, only nvidia.com/gpu is read: it includes no MIG devices and no DRA claims."""
 
     metadata: KubeNodeMetadata
     spec: KubeNodeSpec = field(default_factory=KubeNodeSpec)

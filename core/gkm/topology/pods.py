@@ -1,11 +1,12 @@
-"""The fields of Pod (v1) that GKM reads, and the GPUs that a pod requests, as the scheduler counts them. Pure."""
+"""The fields of Pod (v1) that GKM reads, and what a pod requests, as the scheduler counts it. Pure."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct, field
 
-from gkm.topology.nodes import GpuResources
-from gkm.topology.quantities import gpu_count
+from gkm.topology.nodes import Resources
+from gkm.topology.quantities import gpu_count, thousandths
 
 _Text = Annotated[str, Meta(max_length=317)]
 _TERMINAL_PHASES = ("Succeeded", "Failed")
@@ -21,8 +22,8 @@ class KubePodMetadata(Struct, frozen=True, gc=False):
 class ResourceRequirements(Struct, frozen=True, gc=False):
     """The requests and limits of a container. A limit without a request counts as the request."""
 
-    requests: GpuResources | None = None
-    limits: GpuResources | None = None
+    requests: Resources | None = None
+    limits: Resources | None = None
 
 
 class ListedContainer(Struct, frozen=True, rename="camel", gc=False):
@@ -41,7 +42,7 @@ class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
     node_name: _Text = ""
     containers: _Containers | None = None
     init_containers: _Containers | None = None
-    overhead: GpuResources | None = None
+    overhead: Resources | None = None
 
 
 class KubePodStatus(Struct, frozen=True, gc=False):
@@ -64,33 +65,71 @@ def occupies_node(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and pod.status.phase not in _TERMINAL_PHASES
 
 
+class NodeLoad(NamedTuple):
+    """What pods request of a node besides GPUs: thousandths of CPUs and of bytes, and slots for pods."""
+
+    cpu: int = 0
+    memory: int = 0
+    pods: int = 0
+
+
 def requested_gpus(pod: Pod) -> int:
     """Return the GPUs that a pod requests.
-
-    The sum of containers and sidecars, or the largest init container with the sidecars that start before it if that is
-    more; plus overhead (k8s.io/component-helpers, resource, PodRequests).
 
     Raises:
         ValueError: a quantity is invalid.
     """
+    return _requested(pod, _gpus_of)
+
+
+def requested_load(pod: Pod) -> NodeLoad:
+    """Return what a pod requests besides GPUs.
+
+    Raises:
+        ValueError: a quantity is invalid.
+    """
+    return NodeLoad(_requested(pod, _cpu_of), _requested(pod, _memory_of), 1)
+
+
+def _requested(pod: Pod, amount: "_Amount") -> int:
+    """Return what a pod requests of one resource.
+
+    The sum of containers and sidecars, or the largest init container with the sidecars that start before it if that is
+    more; plus overhead (k8s.io/component-helpers, resource, PodRequests).
+    """
     spec = pod.spec
-    together = sum(_container_gpus(container) for container in spec.containers or ())
+    together = sum(_of_container(container, amount) for container in spec.containers or ())
     sidecars = before = 0
     for container in spec.init_containers or ():
-        requested = _container_gpus(container)
+        requested = _of_container(container, amount)
         if container.restart_policy == "Always":
             sidecars += requested
             requested = 0
         before = max(before, sidecars + requested)
-    return max(together + sidecars, before) + _gpus_of(spec.overhead)
+    overhead = None if spec.overhead is None else amount(spec.overhead)
+    return max(together + sidecars, before) + (overhead or 0)
 
 
-def _container_gpus(container: ListedContainer) -> int:
-    if container.resources is None:
+def _of_container(container: ListedContainer, amount: "_Amount") -> int:
+    found = container.resources
+    if found is None:
         return 0
-    requests, limits = container.resources.requests, container.resources.limits
-    return _gpus_of(limits if requests is None or requests.gpus is None else requests)
+    requested = None if found.requests is None else amount(found.requests)
+    if requested is None and found.limits is not None:
+        requested = amount(found.limits)
+    return requested or 0
 
 
-def _gpus_of(resources: GpuResources | None) -> int:
-    return 0 if resources is None or resources.gpus is None else gpu_count(resources.gpus)
+_Amount = Callable[[Resources], int | None]
+
+
+def _gpus_of(resources: Resources) -> int | None:
+    return None if resources.gpus is None else gpu_count(resources.gpus)
+
+
+def _cpu_of(resources: Resources) -> int | None:
+    return None if resources.cpu is None else thousandths(resources.cpu, "CPUs")
+
+
+def _memory_of(resources: Resources) -> int | None:
+    return None if resources.memory is None else thousandths(resources.memory, "bytes")

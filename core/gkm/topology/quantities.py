@@ -1,8 +1,9 @@
-"""Parse a Kubernetes quantity as a number of GPUs: whole, not negative, and at most MAX_GPUS."""
+"""Parse Kubernetes quantities, which are not negative here; a number of GPUs is whole and at most MAX_GPUS."""
 
 import re
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 
 MAX_GPUS = 1024
 """The largest number for one node or one pod. Machines have up to 16; with time slicing, each counts several times."""
@@ -27,15 +28,31 @@ def gpu_count(quantity: Quantity) -> int:
         ValueError: the text is no quantity, or not whole, or negative, or more than MAX_GPUS.
     """
     text = str(quantity)
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text[:32]!a} is no number of GPUs")
-    number, suffix = Fraction(found["number"]), found["suffix"]
-    if suffix not in _FACTORS and not suffix[-1:].isdigit():  # a final digit belongs to an exponent
-        raise ValueError(f"{text[:32]!a} is no number of GPUs")
-    number *= _FACTORS[suffix] if suffix in _FACTORS else Fraction(f"1{suffix}")
+    number = _number(text, "GPUs")
     if number > MAX_GPUS:
         raise ValueError(f"{text[:32]!a} GPUs are more than the maximum of {MAX_GPUS}")
     if number.denominator != 1:
         raise ValueError(f"{text[:32]!a} is no whole number of GPUs")
     return int(number)
+
+
+@lru_cache(maxsize=1 << 12)
+def thousandths(quantity: Quantity, of: str) -> int:
+    """Return a quantity of CPUs or memory in thousandths, rounded up as Kubernetes does; `of` is what an error names.
+
+    Raises:
+        ValueError: the text is no quantity, or negative.
+    """
+    return ceil(1000 * _number(str(quantity), of))
+
+
+def _number(text: str, of: str) -> Fraction:
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:32]!a} is no number of {of}")
+    number, suffix = Fraction(found["number"]), found["suffix"]
+    if suffix in _FACTORS:
+        return number * _FACTORS[suffix]
+    if not suffix[-1:].isdigit():  # a final digit belongs to an exponent
+        raise ValueError(f"{text[:32]!a} is no number of {of}")
+    return number * Fraction(f"1{suffix}")

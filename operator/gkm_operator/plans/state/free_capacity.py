@@ -4,7 +4,7 @@ A FreeCapacity serves one reconcile pass, and accounts for the plans that the pa
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,10 @@ class Reservations:
         if self._version is None:
             self._version = hash(frozenset(self.total.items()))
         return self._version
+
+    def nodes_of(self, run: RunKey) -> Collection[str]:
+        """Return the nodes that are reserved for a run."""
+        return self._by_run.get(run, {}).keys()
 
     def without(self, run: RunKey) -> Counter[str]:
         """Return the sums without a run."""
@@ -127,7 +131,8 @@ class FreeCapacity:
             self._by_demand.put(key, free.less(reserved))
 
     def _own(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node]) -> FreeGpus:
-        usable = inventory_of(self._survey, self._pods.without(run), demand, self.reservations.without(run))
+        own = {*self._pods.of(run), *self.reservations.nodes_of(run)}
+        usable = inventory_of(self._survey, self._pods.without(run), demand, self.reservations.without(run), own)
         if not retained:
             return FreeGpus.of(usable)
         names = {node.name for node in retained}

@@ -1,6 +1,7 @@
 """Run, PlacementPlan and Pod as the controller watches them: only the fields that decide, to save memory."""
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -117,7 +118,7 @@ class PodMetadata(Struct, frozen=True, gc=False):
 
 
 class WatchedPod(Struct, frozen=True, gc=False):
-    """The GPUs that a pod uses on its node; with a `fault`, their number is unknown.
+    """The GPUs that a pod uses on its node, and what it requests besides; with a `fault`, both are unknown.
 
     `node` is "" for a pod that waits or has ended. A cluster has 100,000 pods, so no other field is stored.
     """
@@ -128,10 +129,12 @@ class WatchedPod(Struct, frozen=True, gc=False):
     node: str = ""
     gpus: int = 0
     fault: str = ""
+    load: pods.NodeLoad = pods.NodeLoad()
 
     def __post_init__(self) -> None:
-        node, gpus, fault = _pod_usage(self.spec, self.status)
-        for name, value in (("node", node), ("gpus", gpus), ("fault", fault), ("spec", _NOTHING)):
+        node, gpus, load, fault = _pod_usage(self.spec, self.status)
+        found = (("node", node), ("gpus", gpus), ("load", _shared(load)), ("fault", fault), ("spec", _NOTHING))
+        for name, value in found:
             structs.force_setattr(self, name, value)
         structs.force_setattr(self, "status", _NO_STATUS)
 
@@ -143,16 +146,25 @@ class _PodSpec(Struct, rename="camel"):
 _NO_STATUS = pods.KubePodStatus()
 
 
-def _pod_usage(spec: Raw, status: pods.KubePodStatus) -> tuple[str, int, str]:
-    """Return the node of a pod, the GPUs that it uses there, and why their number is unknown."""
+@lru_cache(maxsize=1 << 12)
+def _shared(load: pods.NodeLoad) -> pods.NodeLoad:
+    """Return the first equal load: the pods of one template have the same."""
+    return load
+
+
+def _pod_usage(spec: Raw, status: pods.KubePodStatus) -> tuple[str, int, pods.NodeLoad, str]:
+    """Return the node of a pod, the GPUs that it uses there, its other requests, and why these are unknown."""
+    none = pods.NodeLoad()
     try:
         pod = pods.Pod(spec=msgspec.json.decode(spec, type=pods.KubePodSpec), status=status)
-        return (pod.spec.node_name, pods.requested_gpus(pod), "") if pods.occupies_node(pod) else ("", 0, "")
+        if not pods.occupies_node(pod):
+            return "", 0, none, ""
+        return pod.spec.node_name, pods.requested_gpus(pod), pods.requested_load(pod), ""
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         # A pod with too many containers must not hide all others.
         ended = not pods.occupies_node(pods.Pod(spec=pods.KubePodSpec(node_name="any"), status=status))
         node = "" if ended else msgspec.json.decode(spec, type=_PodSpec).node_name
-        return node, 0, ascii(str(error)[:160])[1:-1] if node else ""
+        return node, 0, none, ascii(str(error)[:160])[1:-1] if node else ""
 
 
 RUNS = Resource(API_VERSION, "Run", "runs", namespaced=True, type=WatchedRun)

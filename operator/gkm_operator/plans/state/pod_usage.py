@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from gkm.topology.usage import Usage
+from gkm.topology.pods import NodeLoad
+from gkm.topology.usage import Usage, added
 
 from gkm_operator.plans.state.objects import RunKey, WatchedPod
 
@@ -28,7 +29,7 @@ class PodUsage:
         gpus = dict(self.usage.gpus)
         for node, count in own.items():
             gpus[node] = gpus.get(node, 0) - count
-        return Usage(gpus, self.usage.faults)
+        return Usage(gpus, self.usage.faults, self.usage.loads)
 
 
 class PodUsageIndex:
@@ -36,15 +37,19 @@ class PodUsageIndex:
 
     def __init__(self) -> None:
         self._gpus: dict[str, int] = {}
+        self._loads: dict[str, NodeLoad] = {}
         self._runs: dict[RunKey, dict[str, int]] = {}
         self._faults: dict[str, dict[tuple[str, str], str]] = {}
         self._lock = Lock()
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> bool:
-        """Apply a change of a pod; return whether it changes a sum."""
+        """Apply a change of a pod; return whether it changes a sum of GPUs or what is known of them."""
         if old == new:
             return False
         with self._lock:
+            for pod, sign in ((old, -1), (new, 1)):
+                if pod is not None:
+                    self._count_load(pod, sign)
             counted = [self._count(pod, sign) for pod, sign in ((old, -1), (new, 1)) if pod is not None]
         return any(counted)
 
@@ -54,7 +59,16 @@ class PodUsageIndex:
             # The first message in alphabetical order, so that the order of pods does not matter.
             faults = {node: min(messages.values()) for node, messages in self._faults.items()}
             runs = {run: dict(gpus) for run, gpus in self._runs.items()}
-            return PodUsage(Usage(dict(self._gpus), faults), runs)
+            return PodUsage(Usage(dict(self._gpus), faults, dict(self._loads)), runs)
+
+    def _count_load(self, pod: WatchedPod, sign: int) -> None:
+        if not pod.load.pods:
+            return
+        load = added(self._loads.get(pod.node, NodeLoad()), pod.load, sign)
+        if load.pods:
+            self._loads[pod.node] = load
+        else:
+            del self._loads[pod.node]
 
     def _count(self, pod: WatchedPod, sign: int) -> bool:
         node, meta = pod.node, pod.metadata

@@ -141,9 +141,16 @@ class ClusterWatcher:
             self._changed()
 
     def _pod_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
-        if self._pod_usage.change(old, new):
+        if self._pod_usage.change(old, new) or self._changes_load(old, new):
             self._advance_version()
             self._changed()
+
+    def _changes_load(self, old: WatchedPod | None, new: WatchedPod | None) -> bool:
+        """Return whether a change of a pod changes what is free on a node with GPUs; pods elsewhere come and go."""
+        nodes = {pod.node: pod.load for pod in (old, new) if pod is not None and pod.node}
+        if old is not None and new is not None and (old.node, old.load) == (new.node, new.load):
+            return False
+        return any((node := self._nodes.get(name)) is not None and node.gpus is not None for name in nodes)
 
 
 def _request_of(run: WatchedRun) -> object:

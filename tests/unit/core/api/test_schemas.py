@@ -78,6 +78,10 @@ def test_a_spec_has_the_defaults_of_the_code_and_a_status_has_none(kind: Kind) -
 def test_no_schema_refers_to_another() -> None:
     def keys(node: object) -> set[str]:
         if isinstance(node, dict):
+            if node.get("x-kubernetes-int-or-string"):
+                # The one form of anyOf that a structural schema may have beside it.
+                assert node["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+                return set()
             return set(node) | {key for value in node.values() for key in keys(value)}
         return {key for item in node for key in keys(item)} if isinstance(node, list) else set()
 

@@ -45,6 +45,7 @@ def test_the_sums_equal_those_of_the_existing_pods(steps: list[tuple[Any, bool]]
     taken = ledger.usage()
     assert taken.usage.gpus == expected.gpus
     assert taken.usage.faults.keys() == expected.faults.keys()
+    assert taken.usage.loads == expected.loads
     for run, own in taken.runs.items():
         of_run = [pod for pod in there.values() if pod["metadata"].get("labels", {}).get("gkm.io/run") == run.name]
         assert own == usage(msgspec.convert(pod, Pod) for pod in of_run).gpus

@@ -1,0 +1,136 @@
+"""Whether a pod of a run can start on a node: CPUs, memory and slots for pods, as the scheduler counts them."""
+
+import pytest
+from gkm.api.topology_settings import Topology
+from gkm.packing.inventory_of import Usable, inventory_of
+from gkm.topology.eligibility import Exclusion, NodeDemand
+from gkm.topology.nodes import Node, Resources
+from gkm.topology.pod_fit import Lacking, PodDemand, Shortage, pods_that_fit
+from gkm.topology.pods import NodeLoad, Pod, requested_load
+from gkm.topology.quantities import Quantity, thousandths
+from gkm.topology.survey import survey_nodes
+from gkm.topology.usage import usage
+from msgspec import convert
+from support.topology.kube_lists import Json, node_json
+
+GIB = 1000 << 30
+NODE = Resources(gpus="8", cpu="90", memory="900Gi", pods="110")
+
+
+def load(cpus: int = 0, gib: int = 0, pods: int = 0) -> NodeLoad:
+    return NodeLoad(1000 * cpus, gib * GIB, pods)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "number"),
+    [(64, 64_000), ("64", 64_000), ("500m", 500), ("0.0001", 1), ("1Ki", 1_024_000), ("2e3", 2_000_000), ("0", 0)],
+)
+def test_quantities_are_exact_and_rounded_up(quantity: Quantity, number: int) -> None:
+    assert thousandths(quantity, "CPUs") == number
+
+
+@pytest.mark.parametrize("quantity", ["", "-1", -1, "x", "1 Gi", "1Q", "1e999"])
+def test_what_is_no_quantity_is_an_error_that_names_what_it_should_be(quantity: Quantity) -> None:
+    with pytest.raises(ValueError, match="is no number of CPUs"):
+        thousandths(quantity, "CPUs")
+
+
+@pytest.mark.parametrize(
+    ("taken", "lacking"),
+    [
+        (load(), None),
+        (load(cpus=80), None),
+        (load(cpus=81), Shortage(Lacking.CPU, 9_000, 90_000, 10_000)),
+        (load(gib=800), None),
+        (load(gib=801), Shortage(Lacking.MEMORY, 99 * GIB, 900 * GIB, 100 * GIB)),
+        (load(pods=109), None),
+        (load(pods=110), Shortage(Lacking.PODS, 0, 110_000, 1_000)),
+        (load(cpus=200), Shortage(Lacking.CPU, 0, 90_000, 10_000)),
+    ],
+)
+def test_without_requests_one_gpus_share_is_needed(taken: NodeLoad, lacking: Shortage | None) -> None:
+    """The share is a ninth of the node: 8 GPUs and one more for pods without GPUs."""
+    found = pods_that_fit(NODE, 8, taken, PodDemand(8))
+    assert found == (8 if lacking is None and taken.pods < 102 else lacking or 110 - taken.pods)
+
+
+@pytest.mark.parametrize(
+    ("taken", "pod", "found"),
+    [
+        (load(), PodDemand(4, 45_000, 450 * GIB), 2),
+        (load(cpus=1), PodDemand(4, 45_000, 450 * GIB), 1),
+        (load(gib=1), PodDemand(4, 45_000, 450 * GIB), 1),
+        (load(pods=109), PodDemand(4, 1_000, GIB), 1),
+        (load(cpus=46), PodDemand(4, 45_000, 450 * GIB), Shortage(Lacking.CPU, 44_000, 90_000, 45_000)),
+        (load(), PodDemand(4, 1_000, 901 * GIB), Shortage(Lacking.MEMORY, 900 * GIB, 900 * GIB, 901 * GIB)),
+        (load(cpus=90), PodDemand(4, 0, 0), 8),
+    ],
+)
+def test_with_requests_so_many_pods_fit_as_these_allow(taken: NodeLoad, pod: PodDemand, found: int | Shortage) -> None:
+    assert pods_that_fit(NODE, 8, taken, pod) == found
+
+
+def test_a_resource_that_a_node_does_not_report_is_0_for_a_pod_that_requests_it_and_unchecked_for_others() -> None:
+    silent = Resources(gpus="8")
+    assert pods_that_fit(silent, 8, load(cpus=1, gib=1, pods=1), PodDemand(8)) == 8
+    assert pods_that_fit(silent, 8, load(), PodDemand(8, 1_000)) == Shortage(Lacking.CPU, 0, 0, 1_000)
+
+
+def test_a_shortage_says_what_is_free_and_what_is_needed() -> None:
+    assert Shortage(Lacking.CPU, 1_000, 192_000, 21_333).message == "1 of 192 CPUs are free, and a pod needs 21.33"
+    found = Shortage(Lacking.MEMORY, GIB // 2, 2048 * GIB, 256 * GIB).message
+    assert found == "0.5 of 2048 GiB of memory are free, and a pod needs 256"
+
+
+def pod_on(name: str, node: str, *containers: Json, init: list[Json] | None = None, **more: Json) -> Pod:
+    spec = {"nodeName": node, "containers": [{"resources": each} for each in containers], **more}
+    spec["initContainers"] = [{"resources": each} for each in init or []]
+    value = {"metadata": {"name": name, "namespace": "ml"}, "spec": spec, "status": {"phase": "Running"}}
+    return convert(value, Pod)
+
+
+def test_a_pod_requests_the_sum_of_its_containers_or_its_largest_init_container_and_its_overhead() -> None:
+    half, whole = {"requests": {"cpu": "500m", "memory": "1Gi"}}, {"limits": {"cpu": 3}}
+    found = requested_load(pod_on("p", "n", half, whole, init=[{"requests": {"memory": "5Gi"}}], overhead={"cpu": "1"}))
+    assert found == NodeLoad(4_500, 5 * GIB, 1)
+
+
+def nodes() -> list[Node]:
+    items = [node_json(name, {"gpu.flavor": "h100"}) for name in ("a", "b")]
+    for item in items:
+        item["status"]["allocatable"] |= {"cpu": "192", "memory": "2Ti", "pods": "110"}
+    return [convert(item, Node) for item in items]
+
+
+def usable(*pods: Pod, pod: PodDemand | None = None, own: tuple[str, ...] = ()) -> Usable:
+    demand = NodeDemand("h100", pod=pod or PodDemand(8))
+    return inventory_of(survey_nodes(nodes(), Topology()), usage(pods), demand, own=own)
+
+
+CPU_PODS = {
+    Exclusion.INSUFFICIENT_CPU: [pod_on("cpu", "a", {"requests": {"cpu": "191"}})],
+    Exclusion.INSUFFICIENT_MEMORY: [pod_on("memory", "a", {"requests": {"memory": "1900Gi"}})],
+    Exclusion.TOO_MANY_PODS: [pod_on(f"p{number}", "a", {}) for number in range(110)],
+}
+
+
+@pytest.mark.parametrize("reason", CPU_PODS)
+def test_a_node_that_pods_without_gpus_filled_is_not_used(reason: Exclusion) -> None:
+    found = usable(*CPU_PODS[reason])
+    assert ([node.name for node in found.nodes], found.counts) == (["b"], {reason: 1})
+    assert "are free, and a pod needs" in found.excluded[0].detail
+
+
+def test_a_node_where_pods_of_the_run_are_is_used_in_any_case() -> None:
+    assert [node.name for node in usable(*CPU_PODS[Exclusion.INSUFFICIENT_CPU], own=("a",)).nodes] == ["a", "b"]
+
+
+def test_a_node_gives_no_more_gpus_than_its_pods_can_start_with() -> None:
+    found = usable(pod_on("p", "a", {"requests": {"cpu": "100"}}), pod=PodDemand(2, 30_000, GIB))
+    assert [(node.name, node.free, node.total) for node in found.nodes] == [("a", 6, 8), ("b", 8, 8)]
+
+
+def test_a_pod_with_an_invalid_request_makes_what_is_free_on_its_node_unknown() -> None:
+    found = usable(pod_on("p", "a", {"requests": {"cpu": "many"}}))
+    assert [node.name for node in found.nodes] == ["b"]
+    assert [entry.message for entry in found.quarantined] == ["pod ml/p on it: 'many' is no number of CPUs"]
