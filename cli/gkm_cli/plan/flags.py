@@ -1,11 +1,12 @@
 """A run from flags, as the manifest that a file would have: it is checked in the same way. Pure."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 from gkm.api.meta import API_VERSION
+from gkm.topology.labels import flavor
 
 from gkm_cli.inputs.objects import ParsedObject
 from gkm_cli.output import UsageError
@@ -38,13 +39,17 @@ def check(flags: RunFlags, *, with_files: bool) -> None:
         raise UsageError("no run is given", "name the file of a Run with --run, or describe one with --gpus")
 
 
-def manifest(flags: RunFlags, flavors: Collection[str]) -> ParsedObject:
-    """Return the Run that flags describe; `flavors` are those of the nodes.
+def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
+    """Return the Run that flags describe; `node_gpus` are the GPUs of a node by flavor.
+
+    A pod takes a whole node by default, or the whole group if that is smaller.
 
     Raises:
         UsageError: a selector or scope cannot be read, or the nodes do not have exactly one flavor and none is given.
     """
-    spec: Json = {"flavor": flags.flavor or _only(flavors)}
+    spec: Json = {"flavor": flags.flavor or _only(node_gpus)}
+    if (gpus := node_gpus.get(flavor(spec["flavor"]))) is not None:
+        spec["gpusPerPod"] = min(gpus, max(1, flags.group or flags.gpus or gpus))
     spec |= {key: value for name, key in _FIELDS.items() if (value := getattr(flags, name)) is not None}
     if malleability := {key: found for name, key in _MALLEABILITY.items() if (found := getattr(flags, name))}:
         spec["malleability"] = malleability

@@ -85,6 +85,7 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
 def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
     others: Counter[str] = Counter()
     loads: dict[str, pods.NodeLoad] = {}
+    holders: dict[str, dict[str, int]] = {}
     by_run: dict[RunName, Counter[str]] = {}
     faults: dict[str, str] = {}
     for page in pages(api, PODS, PLACED, MAX_PODS, _HINT):
@@ -110,7 +111,8 @@ def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
                 loads[node] = added(loads.get(node, pods.NodeLoad()), load)
                 if gpus:
                     others[node] += gpus
-    return _PodUsage(Usage(others, faults, loads), by_run)
+                    holders.setdefault(node, {})[f"{meta.namespace}/{meta.name}"] = gpus
+    return _PodUsage(Usage(others, faults, loads, holders), by_run)
 
 
 def _reserved(

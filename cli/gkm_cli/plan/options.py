@@ -124,7 +124,9 @@ class RunFlags:
     group: Annotated[
         int | None, _flag("--group", help="GPUs of one group, all in one domain; default: those of a pod.")
     ] = None
-    pod: Annotated[int | None, _flag("--pod", help="GPUs of one pod, all on one node; default: 8.")] = None
+    pod: Annotated[
+        int | None, _flag("--pod", help="GPUs of one pod, all on one node; default: all of a node, or the group's.")
+    ] = None
     cpu: Annotated[str | None, _flag("--cpu", metavar="QUANTITY", help="CPUs that one pod requests, such as 64.")] = (
         None
     )

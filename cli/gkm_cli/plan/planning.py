@@ -62,7 +62,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
         raise UsageError("--standing is the plan of one run", "give that run alone")
     cluster = _snapshot(options, where, [*parsed_runs, *([extra] if extra else [])], configured.topology)
     if run_flags.gpus is not None:
-        described = flags.manifest(run_flags, cluster.flavors)
+        described = flags.manifest(run_flags, cluster.node_gpus)
         parsed_runs = (runs.parse(described, configured.packing.policy, options.policy),)
     cluster = cluster.with_request_note(run.demand.pod for run in [*parsed_runs, *([extra] if extra else [])])
     mix = kinds(configured.packing.mix)

@@ -12,7 +12,7 @@ from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.self_check import InvalidPlanError
-from gkm.packing.unusable import none_usable
+from gkm.packing.unusable import none_usable, with_holders
 from gkm.packing.values import Fix, Plan, Refusal
 
 from gkm_cli.output import CommandFailed
@@ -60,6 +60,8 @@ def decide(
         if refused:
             return RunDecision(run, usable, inventory, refused)
         outcome, replanned = _outcome(run, usable, inventory, previous)
+        if isinstance(outcome, Refusal):
+            outcome = with_holders(outcome, usable)
         remaining = fragmentation(inventory, mix, outcome) if isinstance(outcome, Plan) else None
         explanation = explain(inventory, outcome, run.request) if explains else None
     except (TooLargeError, InvalidInventoryError, InvalidPlanError) as error:

@@ -38,9 +38,13 @@ class SurveyedCluster:
     own_nodes: frozenset[str] = frozenset()
 
     @property
-    def flavors(self) -> frozenset[str]:
-        """Return the flavors of nodes with GPUs."""
-        return frozenset(located.flavor for located in self.survey.located if located.gpus and located.flavor)
+    def node_gpus(self) -> Mapping[str, int]:
+        """Return the flavors of nodes with GPUs, each with the GPUs that most of its nodes have."""
+        found: dict[str, Counter[int]] = {}
+        for located in self.survey.located:
+            if located.gpus and located.flavor:
+                found.setdefault(located.flavor, Counter())[located.gpus] += 1
+        return {name: max(counts, key=lambda gpus: (counts[gpus], gpus)) for name, counts in found.items()}
 
     def usable(self, demand: NodeDemand) -> Usable:
         """Return the nodes that a run may use."""

@@ -87,6 +87,10 @@ class Inventory:
         """Return the number of each node's domain."""
         return np.repeat(np.arange(len(self.places)), np.diff(self.starts))
 
+    def areas(self, level: str) -> Integers:
+        """Return the number of each domain's block, cluster or region."""
+        return {"block": self.blocks, "cluster": self.clusters, "region": self.regions}[level]
+
     def in_domain(self, domain: int) -> range:
         """Return the indices of a domain's nodes."""
         return range(int(self.starts[domain]), int(self.starts[domain + 1]))

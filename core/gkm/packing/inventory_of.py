@@ -4,6 +4,7 @@ Of this package only this file knows more of gkm.topology than places.
 """
 
 import hashlib
+import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import LocatedNode, TopologySurvey
 from gkm.topology.usage import Usage
 
+MAX_HOLDERS = 3
+"""Pods that a message about GPUs in use names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overcommitted:
@@ -25,6 +29,19 @@ class Overcommitted:
     node: str
     taken: int
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGpus:
+    """GPUs in use of the nodes that a run may use, of `total`: by pods, and by plans whose pods do not run yet.
+
+    `named` are the pods that hold most, as namespace/name, where they may be named.
+    """
+
+    total: int = 0
+    pods: int = 0
+    plans: int = 0
+    named: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,7 @@ class Usable:
     quarantined: tuple[Quarantined, ...] = ()
     overcommitted: tuple[Overcommitted, ...] = ()
     quarantined_of_flavor: tuple[Quarantined, ...] = ()
+    held: HeldGpus = HeldGpus()
 
     @property
     def counts(self) -> Mapping[Exclusion | QuarantineReason, int]:
@@ -91,7 +109,20 @@ def inventory_of(
         tuple(sorted(aside)),
         tuple(overcommitted),
         tuple(sorted(of_flavor)),
+        _held(nodes, usage, held or {}),
     )
+
+
+def _held(nodes: Iterable[Node], usage: Usage, plans: Mapping[str, int]) -> HeldGpus:
+    listed = list(nodes)
+    total = sum(node.total for node in listed)
+    by_pods = sum(usage.gpus.get(node.name, 0) for node in listed)
+    by_plans = sum(plans.get(node.name, 0) for node in listed)
+    named: Counter[str] = Counter()
+    for node in listed if usage.holders else ():
+        named.update(usage.holders.get(node.name, {}))
+    most = heapq.nsmallest(MAX_HOLDERS, named.items(), key=lambda item: (-item[1], item[0]))
+    return HeldGpus(total, by_pods, by_plans, tuple(most))
 
 
 def _startable_pods(located: LocatedNode, usage: Usage, demand: NodeDemand, own: Collection[str]) -> int | Excluded:

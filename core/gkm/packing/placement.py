@@ -25,7 +25,7 @@ from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.model import PlacementModel, placement_model
 from gkm.packing.program import SECONDS, SearchLimits, Solution
-from gkm.packing.values import Policy, Request, Within
+from gkm.packing.values import Policy, Request
 
 _Kind = tuple[int, tuple[int, ...], int]
 
@@ -103,8 +103,7 @@ def _areas(capacity: Capacity, request: Request) -> Iterator[Capacity]:
     if request.within is None:
         yield capacity
         return
-    areas = {Within.BLOCK: inventory.blocks, Within.CLUSTER: inventory.clusters, Within.REGION: inventory.regions}
-    numbers = areas[request.within]
+    numbers = inventory.areas(request.within.value)
     slots = np.bincount(numbers, weights=capacity.domain_slots)
     size = shape(request)
     for number in np.flatnonzero(slots >= request.groups * size.unit - size.missing).tolist():

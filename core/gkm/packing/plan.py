@@ -6,11 +6,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 
+import numpy as np
+
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.domains.steps import shape
+from gkm.packing.errors import TooLargeError
 from gkm.packing.hashing import plan_hash
-from gkm.packing.inventory import Inventory
+from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.nodes.assembly import assemble
 from gkm.packing.placement import best_placement, figure, fits
 from gkm.packing.program import SECONDS
@@ -155,11 +158,10 @@ def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Lev
     """Return the first level that keeps a run from fitting, and why. The run must not fit.
 
     Levels are looked at from the inventory down: are there nodes, do scopes withhold what is there, is a node large
-    enough for a pod, a domain for a group (for the whole run if it may not spread); else there is too little in all.
+    enough for a pod, a domain for a group (for the whole run if it may not spread), an area for the run within it, and
+    do equal shares withhold what is there; else there is too little in all.
     The levels of selectors are known to whoever chose the nodes: here all of them may be used.
     """
-    size = shape(request)
-    pod = f"pods of {count_of(request.pod_gpus, 'GPU')}"
     slots = offer.domain_slots
     if not offer.inventory.nodes:
         return Level.FLAVOR, "there is no node that the run may use: none is healthy, tolerated and of its flavor"
@@ -170,32 +172,76 @@ def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Lev
             f"{_largest(largest_groups)}"
         )
     if not slots.any():
-        within = (node.free for node in offer.inventory.nodes if node.scopes or not request.ceilings)
-        most = max(within, default=0)
-        return (
-            Level.NODE,
-            f"no node has {count_of(request.pod_gpus, 'GPU')} free, which one pod takes; the most is {most}",
-        )
-    most = int(slots.max())
+        return Level.NODE, _no_node(offer.inventory, request)
+    found = _of_domain(int(slots.max()), request, largest_groups) or _of_area(offer, request, largest_groups)
+    if found is None and request.balanced and _fits_smallest(offer, replace(request, balanced=False)):
+        unequal = f"{_wanted(request)} would fit, but not equally many in each domain that is used"
+        found = Level.BALANCE, f"{unequal}: {_largest(largest_groups)}"
+    return found or (Level.CAPACITY, _too_little(slots, request, largest_groups))
+
+
+def _too_little(slots: Integers, request: Request, largest_groups: int) -> str:
+    bare = count_of(int((slots // shape(request).pods).sum()), "group")
+    return (
+        f"{_wanted(request)} {agree(request.groups, 'does', 'do')} not fit: domains have room for {int(slots.sum())} "
+        f"{_pods_of(request)}, spares included, and {bare} without spares; {_largest(largest_groups)}"
+    )
+
+
+def _of_domain(most: int, request: Request, largest_groups: int) -> tuple[Level, str] | None:
+    """Return the level of domains, if the largest has no slots enough for a group, or for a run that is in one."""
+    size = shape(request)
     if not request.may_spread:
         needed = request.groups * (size.pods + size.spares) - size.missing
         return Level.DOMAIN, (
-            f"the run may not spread and takes {needed} {pod} in one domain, spares included; the largest domain has "
-            f"room for {most}: {_largest(largest_groups)}"
+            f"the run may not spread and takes {needed} {_pods_of(request)} in one domain, spares included; the "
+            f"largest domain has room for {most}: {_largest(largest_groups)}"
         )
     pods = request.last_pods if request.groups == 1 else size.pods
-    if most < pods:
-        return Level.DOMAIN, f"a group takes {pods} {pod} in one domain; the largest domain has room for {most}"
-    bare = count_of(int((slots // size.pods).sum()), "group")
-    return Level.CAPACITY, (
-        f"{_wanted(request)} {agree(request.groups, 'does', 'do')} not fit: domains have room for {int(slots.sum())} "
-        f"{pod}, spares included, and {bare} without spares; {_largest(largest_groups)}"
+    if most >= pods:
+        return None
+    group = f"a group takes {pods} {_pods_of(request)} in one domain"
+    return Level.DOMAIN, f"{group}; the largest domain has room for {most}"
+
+
+def _no_node(inventory: Inventory, request: Request) -> str:
+    nodes = [node for node in inventory.nodes if node.scopes or not request.ceilings]
+    pod, largest = count_of(request.pod_gpus, "GPU"), max((node.total for node in nodes), default=0)
+    if largest < request.pod_gpus:
+        return f"no node has {pod}, which one pod takes; the largest has {largest}"
+    return f"no node has {pod} free, which one pod takes; the most is {max(node.free for node in nodes)}"
+
+
+def _of_area(offer: Capacity, request: Request, largest_groups: int) -> tuple[Level, str] | None:
+    """Return the level of the area that the run stays within, if that withholds what is there, whatever the shares."""
+    free = replace(request, balanced=False)
+    if request.within is None or not _fits_smallest(offer, replace(free, within=None)):
+        return None
+    if request.balanced and _fits_smallest(offer, free):
+        return None
+    area = request.within.value
+    most = int(np.bincount(offer.inventory.areas(area), weights=offer.domain_slots).max())
+    return Level(area), (
+        f"{_wanted(request)} would fit{' in unequal shares' if request.balanced else ''}, but not within one {area}; "
+        f"the largest has room for {most} {_pods_of(request)}, spares included: {_largest(largest_groups)}"
     )
+
+
+def _fits_smallest(offer: Capacity, request: Request) -> bool:
+    """Return whether a run fits in its smallest size; what cannot be found out in time does not count."""
+    try:
+        return fits(offer, replace(request, gpus=request.gpus - request.size_steps * request.size_step))
+    except TooLargeError:
+        return False
 
 
 def _fits_without_scopes(offer: Capacity, request: Request) -> bool:
     unlimited = replace(request, ceilings=())
     return fits(capacity(offer.inventory, unlimited), unlimited)
+
+
+def _pods_of(request: Request) -> str:
+    return f"pods of {count_of(request.pod_gpus, 'GPU')}"
 
 
 def _wanted(request: Request) -> str:

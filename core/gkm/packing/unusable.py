@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gkm.api.grammar import count_of
 from gkm.packing.inventory_of import Usable
@@ -9,6 +10,9 @@ from gkm.packing.values import Level, Refusal
 from gkm.topology.eligibility import Exclusion
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
+_NOT_OF_GPUS = frozenset({Level.SCOPE, Level.BALANCE})
+"""Levels of runs that would fit on the GPUs that are free."""
+_LONGEST_NAME = 128
 _BEFORE_FLAVOR = frozenset({Exclusion.NO_GPUS, Exclusion.FLAVOR})
 _LEVELS = {Exclusion.SELECTOR: Level.SELECTOR, Exclusion.SCOPE: Level.SCOPE}
 _CONTRADICTED = {
@@ -35,6 +39,22 @@ def none_usable(usable: Usable) -> Refusal | None:
     nodes = sum(usable.counts.values())
     message = f"0 of {count_of(nodes, 'node')} can be used: {counted}" if nodes else "there are no nodes"
     return Refusal(level, message, 0)
+
+
+def with_holders(refusal: Refusal, usable: Usable) -> Refusal:
+    """Return a refusal whose message says what holds GPUs of the nodes that the run may use, if anything does.
+
+    Where no pod may be named the message has no numbers either: it would change with every pod of the cluster.
+    """
+    held = usable.held
+    if not held.pods + held.plans or refusal.level in _NOT_OF_GPUS:
+        return refusal
+    named = ", ".join(f"{ascii(name[:_LONGEST_NAME])[1:-1]} {gpus}" for name, gpus in held.named)
+    pods = (f"pods hold {held.pods} (most: {named})" if named else "pods hold some") if held.pods else ""
+    plans = f"plans of other runs {f'hold {held.plans}' if named else 'hold some'}" if held.plans else ""
+    text = " and ".join(filter(None, (pods, plans)))
+    of = f"Of {count_of(held.total, 'GPU')}" if named else "Of the GPUs"
+    return replace(refusal, message=f"{refusal.message}. {of} {text}")
 
 
 def _all_quarantined(entries: Sequence[Quarantined]) -> Refusal:

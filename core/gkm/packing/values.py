@@ -246,7 +246,7 @@ class Level(StrEnum):
     """What keeps a run from fitting: the first of these that does.
 
     REGION, CLUSTER, BLOCK and RACK: all nodes of the flavor are quarantined, since their labels contradict each other
-    there.
+    there; or the run fits, but not within one of these. BALANCE: it fits, but not with equal shares of all domains.
     """
 
     FLAVOR = "flavor"
@@ -258,17 +258,23 @@ class Level(StrEnum):
     SCOPE = "scope"
     NODE = "node"
     DOMAIN = "domain"
+    BALANCE = "balance"
     CAPACITY = "capacity"
 
 
 class FixKind(StrEnum):
     """What a fix changes, and what its `changes` are.
 
-    SPREAD {"spread": 1}; FEWER_SPARES {"spares": n}, pods a group; SPREAD_AND_FEWER_SPARES both; SMALLER {"gpus": n},
-    the size of the run; RAISE_CEILING {scope: GPUs}, the new ceiling; FREE_NODES {node: GPUs}, those in use there.
+    SPREAD {"spread": 1}; LEAVE_AREA {level: 1}, the wider one that the run stays within, or {"anywhere": 1}; UNBALANCED
+    {"balanced": 0}; SMALLER_PODS {"pod": n}, where no node is as large as a pod; FEWER_SPARES {"spares": n}, pods a
+    group; SPREAD_AND_FEWER_SPARES both; SMALLER {"gpus": n}, the size of the run; RAISE_CEILING {scope: GPUs}, the new
+    ceiling; FREE_NODES {node: GPUs}, those in use there.
     """
 
     SPREAD = "spread"
+    LEAVE_AREA = "leave-area"
+    UNBALANCED = "unbalanced"
+    SMALLER_PODS = "smaller-pods"
     FEWER_SPARES = "fewer-spares"
     SPREAD_AND_FEWER_SPARES = "spread-and-fewer-spares"
     RAISE_CEILING = "raise-ceiling"

@@ -11,12 +11,14 @@ class Usage:
     """GPUs in use by node, and the other requests of its pods; a node without any is absent.
 
     `faults` are nodes with a pod that requests an invalid quantity, each with a message: what is free on such a node is
-    unknown.
+    unknown. `holders` are the pods that use GPUs by node, as namespace/name; the controllers name none, since a user of
+    one namespace must not see pods of others.
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
+    holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
@@ -39,12 +41,14 @@ def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
         by_pod[key] = tuple(map(max, requested, by_pod.get(key, requested)))
     gpus: dict[str, int] = {}
     loads: dict[str, NodeLoad] = {}
-    for (node, _, _), (count, *load) in by_pod.items():
+    holders: dict[str, dict[str, int]] = {}
+    for (node, namespace, name), (count, *load) in by_pod.items():
         if count:
             gpus[node] = gpus.get(node, 0) + count
+            holders.setdefault(node, {})[f"{namespace}/{name}"] = count
         loads[node] = added(loads.get(node, NodeLoad()), NodeLoad(*load))
     # Of several messages about a node the first in alphabetical order, so that the order of pods does not matter.
-    return Usage(gpus, dict(sorted(wrong, reverse=True)), loads)
+    return Usage(gpus, dict(sorted(wrong, reverse=True)), loads, holders)
 
 
 def added(load: NodeLoad, other: NodeLoad, sign: int = 1) -> NodeLoad:

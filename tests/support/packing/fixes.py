@@ -9,13 +9,24 @@ from dataclasses import replace
 from itertools import chain, combinations, islice
 from typing import TypeVar
 
-from gkm.packing.values import Ceiling, Fix, FixKind, Node, Request
-from support.packing.brute import fits, legal_sizes
+from gkm.packing.values import Ceiling, Fix, FixKind, Node, Request, Within
+from support.packing import brute
+from support.packing.brute import legal_sizes
 
 MAX_SETS = 1_500
 """So many sets of fewer nodes are tried, the smallest first."""
 
 _Value = TypeVar("_Value")
+
+
+def fits(nodes: Sequence[Node], request: Request) -> bool:
+    """Return whether a run fits; one that stays within an area is tried in each alone."""
+    if request.within is None or not request.may_spread:
+        return brute.fits(nodes, request)
+    depth = {Within.BLOCK: 3, Within.CLUSTER: 2, Within.REGION: 1}[request.within]
+    areas = {node.place[:depth] for node in nodes}
+    anywhere = replace(request, within=None)
+    return any(brute.fits([node for node in nodes if node.place[:depth] == area], anywhere) for area in areas)
 
 
 def wrong(nodes: Sequence[Node], request: Request, told: Iterable[Fix]) -> list[str]:
@@ -32,7 +43,17 @@ def _numbers(nodes: Sequence[Node], request: Request, by: dict[FixKind, list[Fix
     both = _first(range(request.spares - 1, -1, -1), lambda n: fits(nodes, replace(spreading, spares=n)))
     alone = spread or fewer is not None or request.may_spread
     whole, short = _sizes(nodes, request)
+    areas = [Within.BLOCK, Within.CLUSTER, Within.REGION, None]
+    wider = areas[areas.index(request.within) + 1 :] if request.may_spread else []
+    area = _first(range(len(wider)), lambda at: fits(nodes, replace(request, within=wider[at])))
+    free = request.balanced and fits(nodes, replace(request, balanced=False))
+    small = max((node.total for node in nodes), default=0) < request.pod_gpus
+    pods = (pod for pod in range(request.pod_gpus - 1, 0, -1) if small and request.pod_gpus % pod == 0)
+    pod = _first(pods, lambda pod: fits(nodes, replace(request, pod_gpus=pod)))
     expected: dict[FixKind, list[dict[str, int]]] = {
+        FixKind.LEAVE_AREA: [] if area is None else [{wider[area] or "anywhere": 1}],
+        FixKind.UNBALANCED: [{"balanced": 0}] if free else [],
+        FixKind.SMALLER_PODS: [] if pod is None else [{"pod": pod}],
         FixKind.SPREAD: [{"spread": 1}] if spread else [],
         FixKind.FEWER_SPARES: [] if fewer is None else [{"spares": fewer}],
         FixKind.SPREAD_AND_FEWER_SPARES: [] if alone or both is None else [{"spread": 1, "spares": both}],

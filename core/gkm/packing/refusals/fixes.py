@@ -12,7 +12,7 @@ from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.refusals.search import SECONDS, RefusalSearch
-from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request
+from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request, Within
 
 MAX_FIXES = 8
 MAX_NAMED, MAX_NAME = 6, 63
@@ -58,7 +58,7 @@ def changes(inventory: Inventory, request: Request) -> Changes:
         except TooLargeError as error:
             missing.setdefault(str(error), []).append(what)
     proposals.sort(key=lambda one: _rank(one[1].fix, request))
-    found = sorted(_planned(request, search, proposals, missing), key=lambda fix: _rank(fix, request))
+    found = sorted(_planned(search, proposals, missing), key=lambda fix: _rank(fix, request))
     notes = [f"left out: {', '.join(dict.fromkeys(kinds))}; {reason}" for reason, kinds in missing.items()]
     if len(found) > MAX_FIXES:
         notes.append(f"{count_of(len(found) - MAX_FIXES, 'larger change')} would do as well")
@@ -73,7 +73,7 @@ def _rank(fix: Fix, request: Request) -> tuple[bool, int, int]:
 
 
 def _planned(
-    request: Request, search: RefusalSearch, proposals: list[tuple[str, _Proposal]], missing: dict[str, list[str]]
+    search: RefusalSearch, proposals: list[tuple[str, _Proposal]], missing: dict[str, list[str]]
 ) -> Iterator[Fix]:
     """Yield the fixes of the changed runs that can be planned, the smallest runs first."""
     left = MAX_WORK
@@ -90,7 +90,7 @@ def _planned(
                 if isinstance(answer, Plan):
                     yield proposal.fix
                 # What is found is enough for any run but one that is balanced, which may need more.
-                if isinstance(answer, Plan) or not request.balanced:
+                if isinstance(answer, Plan) or not proposal.request.balanced:
                     continue
                 reason = "the smallest such change does not give each domain equally many groups"
         missing.setdefault(reason, []).append(what)
@@ -105,6 +105,39 @@ def _spread(search: RefusalSearch, inventory: Inventory, request: Request) -> It
     if not request.may_spread and search.fits(replace(search.request, may_spread=True)):
         fix = Fix(FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
         yield _Proposal(replace(request, may_spread=True), inventory, fix)
+
+
+def _wider_area(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    """Yield the run within the closest wider area that holds it."""
+    if request.within is None or not request.may_spread:
+        return
+    levels = [*Within]
+    for level in (*levels[levels.index(request.within) + 1 :], None):
+        if search.fits(replace(search.request, within=level)):
+            stays = f", and stay within one {level.value}" if level else ""
+            sentence = f"let the run leave its {request.within.value}{stays}"
+            fix = Fix(FixKind.LEAVE_AREA, sentence, {level.value if level else "anywhere": 1})
+            yield _Proposal(replace(request, within=level), inventory, fix)
+            return
+
+
+def _unbalanced(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    if request.balanced and search.fits(search.request):
+        fix = Fix(FixKind.UNBALANCED, "let domains have different numbers of groups", {"balanced": 0})
+        yield _Proposal(replace(request, balanced=False), inventory, fix)
+
+
+def _smaller_pods(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+    """Yield the run in the largest smaller pods that divide its own, where no node is as large as one of these."""
+    if max((node.total for node in inventory.nodes), default=0) >= request.pod_gpus:
+        return
+    for gpus in range(request.pod_gpus - 1, 0, -1):
+        smaller = replace(search.request, pod_gpus=gpus) if request.pod_gpus % gpus == 0 else None
+        if smaller and RefusalSearch(inventory, smaller).fits(smaller):
+            sentence = f"ask for pods of {count_of(gpus, 'GPU')} instead of {request.pod_gpus}"
+            fix = Fix(FixKind.SMALLER_PODS, sentence, {"pod": gpus})
+            yield _Proposal(replace(request, pod_gpus=gpus), inventory, fix)
+            return
 
 
 def _fewer_spares(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
@@ -182,6 +215,9 @@ def _freed_nodes(search: RefusalSearch, inventory: Inventory, request: Request) 
 
 _FINDERS: Mapping[str, Callable[[RefusalSearch, Inventory, Request], Iterator[_Proposal]]] = {
     "spreading": _spread,
+    "leaving the area": _wider_area,
+    "unequal shares": _unbalanced,
+    "smaller pods": _smaller_pods,
     "fewer spares": _fewer_spares,
     "spreading with fewer spares": _spread_and_fewer_spares,
     "a smaller run": _smaller,

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from gkm.api.grammar import agree, count_of
 from gkm.packing.inventory_of import Usable
-from gkm.packing.unusable import none_usable
+from gkm.packing.unusable import none_usable, with_holders
 from gkm.packing.values import Level, Refusal
 from gkm.topology import labels
 from gkm.topology.eligibility import Exclusion
@@ -59,7 +59,8 @@ def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavor: str)
     if usable.nodes:
         reason = PlanReason.OUTSIDE_SCOPES if refusal.level is Level.SCOPE else PlanReason.DOES_NOT_FIT
         more = f"; not counted are {_counts(unused)}" if unused else ""
-        return Unfit(reason, f"{refusal.message}{more}", refusal.level.value, refusal.largest_groups)
+        message = with_holders(refusal, usable).message
+        return Unfit(reason, f"{message}{more}", refusal.level.value, refusal.largest_groups)
     if not unused:
         return Unfit(PlanReason.DOES_NOT_FIT, _no_flavor(flavor, survey, wanted), Level.FLAVOR.value, 0)
     none = none_usable(usable) or refusal

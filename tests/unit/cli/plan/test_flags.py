@@ -65,6 +65,21 @@ def test_a_balanced_run_from_flags_has_equal_shares(workspace: PlanWorkspace) ->
     assert (code, [group.get("count", 1) for group in json.loads(out)["groups"]]) == (0, [3, 3])
 
 
+def test_a_pod_takes_a_node_by_default_or_the_whole_group_where_that_is_smaller(workspace: PlanWorkspace) -> None:
+    workspace.nodes = workspace.write("four.json", listed(*racks(gpus=4)))
+    for typed, pod in (((64, 16), 4), ((8, 2), 2), ((2, None), 2)):
+        group = () if typed[1] is None else ("--group", typed[1])
+        code, out, err = flags(workspace, "--gpus", typed[0], *group, "-o", "json")
+        assert (code, err, json.loads(out)["request"]["gpusPerPod"]) == (0, "", pod)
+
+
+def test_of_nodes_of_two_sizes_the_more_frequent_one_is_that_of_a_pod(workspace: PlanWorkspace) -> None:
+    mixed = [*racks(count=1, nodes=2, gpus=8), *(node(f"small-{at}", "rack1", gpus=4) for at in range(3))]
+    workspace.nodes = workspace.write("mixed.json", listed(*mixed))
+    code, out, _ = flags(workspace, "--gpus", 12, "-o", "json")
+    assert (code, json.loads(out)["request"]["gpusPerPod"]) == (0, 4)
+
+
 def test_a_malleable_run_is_reduced_to_what_fits(workspace: PlanWorkspace) -> None:
     code, out, _ = flags(workspace, "--gpus", 160, "--group", 16, "--step-gpus", 32, "--min-gpus", 64)
     assert code == 0

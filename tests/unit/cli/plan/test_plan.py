@@ -44,6 +44,25 @@ def test_without_pods_all_gpus_are_free_and_a_note_states_this(workspace: PlanWo
     assert result["notes"] == ["no --pods are given: every GPU counts as free"]
 
 
+def test_a_refusal_names_the_pods_that_hold_gpus(workspace: PlanWorkspace) -> None:
+    named = {"a": 8, "b": 4, "c": 8, "d": 2}
+    pods = workspace.write(
+        "pods.json", listed(*(pod(name, f"gpu-{at}-0", n) for at, (name, n) in enumerate(named.items())))
+    )
+    code, result = workspace.plan("--pods", pods, run=workspace.write("all.json", run(gpus=128, groupGPUs=16)))
+    assert (code, result["bindingLevel"]) == (3, "capacity")
+    assert result["message"].endswith(". Of 128 GPUs pods hold 22 (most: ml/a 8, ml/c 8, ml/b 4)")
+
+
+def test_a_run_that_fits_in_two_blocks_is_refused_within_one_and_may_leave_it(workspace: PlanWorkspace) -> None:
+    wide = workspace.write("wide.json", run(gpus=96, groupGPUs=16, within="block"))
+    code, result = workspace.plan(run=wide)
+    assert (code, result["bindingLevel"]) == (3, "block")
+    assert result["message"].startswith("6 groups of 16 GPUs would fit, but not within one block; the largest has room")
+    assert result["fixes"][0]["message"] == "let the run leave its block, and stay within one cluster"
+    assert result["fixes"][0]["kind"] == "leave-area"
+
+
 def test_pods_on_unlisted_nodes_cause_a_note(workspace: PlanWorkspace) -> None:
     pods = workspace.write("pods.json", listed(pod("p", "elsewhere", 8)))
     _, result = workspace.plan("--pods", pods)

@@ -26,6 +26,42 @@ def test_spreading() -> None:
     assert [fix.sentence for fix in found[FixKind.SPREAD]] == ["let the run spread over several domains"]
 
 
+def of_block(block: str, name: str, *free: int, cluster: str = "c") -> list[Node]:
+    return [Node(f"{name}-{at}", Location("r", cluster, block, name), 8, gpus) for at, gpus in enumerate(free)]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "within", "sentence"),
+    [
+        ("c", Within.BLOCK, "let the run leave its block, and stay within one cluster"),
+        ("other", Within.BLOCK, "let the run leave its block, and stay within one region"),
+        ("other", Within.CLUSTER, "let the run leave its cluster, and stay within one region"),
+    ],
+)
+def test_the_closest_area_that_holds_the_run(cluster: str, within: Within, sentence: str) -> None:
+    nodes = [*of_block("b1", "d1", 8, 8), *of_block("b2", "d2", 8, 8, cluster=cluster)]
+    found = found_for(nodes, Request(32, 8, 8, within=within))
+    assert [fix.sentence for fix in found[FixKind.LEAVE_AREA]] == [sentence]
+
+
+def test_a_run_that_leaves_its_region_may_be_anywhere() -> None:
+    nodes = [Node(f"n{at}", Location(f"r{at}", "c", "b", "d"), 8, 8) for at in range(2)]
+    (fix,) = found_for(nodes, Request(16, 8, 8, within=Within.REGION))[FixKind.LEAVE_AREA]
+    assert (fix.sentence, dict(fix.changes)) == ("let the run leave its region", {"anywhere": 1})
+
+
+def test_unequal_shares() -> None:
+    found = found_for([*domain("d1", 8, 8, 8), *domain("d2", 8, 8)], Request(40, 8, 8, balanced=True))
+    assert [fix.sentence for fix in found[FixKind.UNBALANCED]] == ["let domains have different numbers of groups"]
+    assert FixKind.UNBALANCED not in found_for(domain("d1", 8), Request(16, 8, 8, balanced=True))
+
+
+def test_pods_that_a_node_can_hold() -> None:
+    (fix,) = found_for(domain("d1", 8, 8, 8), Request(24, 24, 24))[FixKind.SMALLER_PODS]
+    assert (fix.sentence, dict(fix.changes)) == ("ask for pods of 8 GPUs instead of 24", {"pod": 8})
+    assert FixKind.SMALLER_PODS not in found_for(domain("d1", 4, 4), Request(8, 8, 8))
+
+
 def test_the_most_spares_that_fit() -> None:
     found = found_for(domain("d1", 8, 8, 8), Request(16, 8, 16, spares=3))
     assert [fix.sentence for fix in found[FixKind.FEWER_SPARES]] == ["ask for 1 spare pod a group instead of 3"]

@@ -4,16 +4,16 @@
 """
 
 import os
+from dataclasses import replace
 
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.refusals.fixes import fixes
-from gkm.packing.values import Ceiling, Node, Request
+from gkm.packing.values import Ceiling, Node, Request, Within
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from support.packing.brute import fits
 from support.packing.cases import Case, inventories, requests
-from support.packing.fixes import wrong
+from support.packing.fixes import fits, wrong
 
 EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
 many = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
@@ -46,6 +46,15 @@ def refused_with_scopes(draw: st.DrawFn) -> Case:
     return nodes, request
 
 
+@st.composite
+def refused_within(draw: st.DrawFn) -> Case:
+    """Return a case that does not fit, of a run that stays within one area."""
+    nodes = smaller(draw(inventories(domains=4)))
+    request = replace(draw(requests(nodes, groups=4)), within=draw(st.sampled_from(Within)))
+    assume(not fits(nodes, request))
+    return nodes, request
+
+
 def agree(nodes: tuple[Node, ...], request: Request) -> None:
     told = fixes(Inventory.from_nodes(nodes), request)
     assert len(told) <= 8
@@ -61,4 +70,10 @@ def test_a_fix_is_true_and_the_smallest_of_its_kind(case: Case) -> None:
 @many
 @given(refused_with_scopes())
 def test_with_scopes_it_is_too(case: Case) -> None:
+    agree(*case)
+
+
+@many
+@given(refused_within())
+def test_within_an_area_it_is_too(case: Case) -> None:
     agree(*case)

@@ -3,7 +3,19 @@
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Distance, Level, Location, Malleability, Node, Plan, Policy, Refusal, Request
+from gkm.packing.values import (
+    Ceiling,
+    Distance,
+    Level,
+    Location,
+    Malleability,
+    Node,
+    Plan,
+    Policy,
+    Refusal,
+    Request,
+    Within,
+)
 
 
 def domain(name: str, *free: int, block: str = "b1", scopes: frozenset[str] = frozenset()) -> list[Node]:
@@ -120,6 +132,14 @@ def test_a_group_lies_in_one_scope_even_where_its_domain_has_nodes_of_several() 
     assert planned(both, request).groups[0].scope == "b"
 
 
+TWO_BLOCKS = [
+    Node(f"{block}-{at}", Location("r", "c", block, f"d-{block}"), 8, 8)
+    for block, count in (("b1", 3), ("b2", 2))
+    for at in range(count)
+]
+TWO_CLUSTERS = [Node(f"c{at}", Location(f"r{at}", f"c{at}", "b", "d"), 8, 8) for at in range(2)]
+
+
 @pytest.mark.parametrize(
     ("nodes", "request_", "level", "largest"),
     [
@@ -130,6 +150,19 @@ def test_a_group_lies_in_one_scope_even_where_its_domain_has_nodes_of_several() 
         (domain("d1", 8, 8), Request(8, 8, 8, spares=2), Level.CAPACITY, 0),
         (domain("d1", 8, 8, 8), Request(24, 8, 8, may_spread=False, spares=1), Level.DOMAIN, 1),
         (domain("d1", 8), Request(10**9, 1, 1), Level.CAPACITY, 8),
+        (TWO_BLOCKS, Request(32, 8, 8, within=Within.BLOCK), Level.BLOCK, 3),
+        (TWO_BLOCKS, Request(48, 8, 8, within=Within.BLOCK), Level.CAPACITY, 3),
+        (TWO_BLOCKS, Request(32, 8, 32, within=Within.BLOCK), Level.DOMAIN, 0),
+        (TWO_BLOCKS, Request(40, 8, 8, within=Within.CLUSTER, balanced=True), Level.BALANCE, 4),
+        (TWO_BLOCKS, Request(40, 8, 8, within=Within.BLOCK, balanced=True), Level.BLOCK, 3),
+        (TWO_CLUSTERS, Request(16, 8, 8, within=Within.CLUSTER), Level.CLUSTER, 1),
+        (TWO_CLUSTERS, Request(16, 8, 8, within=Within.REGION), Level.REGION, 1),
+        (
+            TWO_BLOCKS,
+            Request(40, 8, 8, within=Within.BLOCK, malleability=Malleability(step_gpus=8, min_gpus=32)),
+            Level.BLOCK,
+            3,
+        ),
     ],
 )
 def test_a_refusal_names_the_level_that_binds_and_the_most_groups_that_fit(
