@@ -48,7 +48,7 @@ def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
         UsageError: a selector or scope cannot be read, or the nodes do not have exactly one flavor and none is given.
     """
     spec: Json = {"flavor": flags.flavor or _only(node_gpus)}
-    if (gpus := node_gpus.get(flavor(spec["flavor"]))) is not None:
+    if gpus := node_gpus.get(flavor(spec["flavor"])):
         spec["gpusPerPod"] = min(gpus, max(1, flags.group or flags.gpus or gpus))
     spec |= {key: value for name, key in _FIELDS.items() if (value := getattr(flags, name)) is not None}
     if malleability := {key: found for name, key in _MALLEABILITY.items() if (found := getattr(flags, name))}:

@@ -39,11 +39,16 @@ class SurveyedCluster:
 
     @property
     def node_gpus(self) -> Mapping[str, int]:
-        """Return the flavors of nodes with GPUs, each with the GPUs that most of its nodes have."""
+        """Return the flavors of nodes with GPUs, each with the GPUs that most of its nodes have.
+
+        Where all nodes are quarantined, these are the flavors that their labels name, with 0 GPUs.
+        """
         found: dict[str, Counter[int]] = {}
         for located in self.survey.located:
             if located.gpus and located.flavor:
                 found.setdefault(located.flavor, Counter())[located.gpus] += 1
+        if not found:
+            return dict.fromkeys(self.survey.quarantined_flavors.values(), 0)
         return {name: max(counts, key=lambda gpus: (counts[gpus], gpus)) for name, counts in found.items()}
 
     def usable(self, demand: NodeDemand) -> Usable:

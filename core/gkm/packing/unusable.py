@@ -21,6 +21,7 @@ _CONTRADICTED = {
     QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS: Level.BLOCK,
     QuarantineReason.RACK_IN_SEVERAL_BLOCKS: Level.RACK,
     QuarantineReason.NO_FABRIC_DOMAIN: Level.DOMAIN,
+    QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS: Level.DOMAIN,
 }
 """The level of each contradiction between labels; every other reason is one of the node alone."""
 

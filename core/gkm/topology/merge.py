@@ -79,8 +79,8 @@ class Merge:
         return Merge(self.settings, self.reader, by_provider, rows, faults, groups, resolution), changed
 
     @cached_property
-    def tree(self) -> Tree:
-        """Return the tree of all nodes that take part."""
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """Return the nodes that no domain has: those with a fault, and those whose domains contradict each other."""
         levels = [level.name for level in self.settings.levels]
         quarantined = [*self.faults.values()]
         reason = QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS
@@ -89,10 +89,16 @@ class Merge:
             message = messages.get(id(conflict)) or _message(conflict, self.groups, levels)
             messages[id(conflict)] = message
             quarantined += [Quarantined(name, reason, message) for name in self.groups[row]]
+        return tuple(sorted(quarantined))
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Return the tree of all nodes that take part."""
+        levels = [level.name for level in self.settings.levels]
         return arrange(
             levels,
             ((claims, self.groups[row]) for row, claims in self.resolution.places.items()),
-            tuple(sorted(quarantined)),
+            self.quarantined,
             tuple(_contradiction(entry, levels, self.by_provider) for entry in sorted(self.resolution.overruled)),
         )
 
@@ -137,12 +143,23 @@ def build_tree(
     Claims about nodes that are not `existing` do not count; without it all do. The `unplaced` nodes, such as those with
     GPUs, take part even if no provider places them.
     """
+    return merged(by_provider, settings, existing=existing, unplaced=unplaced).tree
+
+
+def merged(
+    by_provider: Named,
+    settings: Topology,
+    *,
+    existing: Collection[str] | None = None,
+    unplaced: Iterable[str] = (),
+) -> Merge:
+    """Return the merge of placements, whose tree and quarantined nodes are made when they are asked for."""
     bare = frozenset(unplaced)
 
     def role(name: str) -> bool | None:
         return None if existing is not None and name not in existing else name in bare
 
-    return Merge(settings, Rows(settings)).changed(by_provider, bare, role)[0].tree
+    return Merge(settings, Rows(settings)).changed(by_provider, bare, role)[0]
 
 
 def differing(before: Mapping[str, T], after: Mapping[str, T]) -> set[str]:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from gkm.api.topology_settings import Topology
 from gkm.topology import labels, quantities
+from gkm.topology.label_levels import label_placements
 from gkm.topology.locations import Location
+from gkm.topology.merge import merged
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locations
 
@@ -64,7 +66,10 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
             found[name] = (node, *result)
     named_claims = ((name, claims) for name, (_, claims, _) in found.items())
     locations, contradicting = resolve_locations(named_claims, own_domains=settings.missing_fabric == "own")
-    aside = tuple(sorted([*quarantined, *contradicting]))
+    of_planner = {entry.node for entry in (*quarantined, *contradicting)}
+    of_tree = _outside_tree(listed, settings)
+    more = [entry for entry in of_tree if entry.node in locations and entry.node not in of_planner]
+    aside = tuple(sorted([*quarantined, *contradicting, *more]))
     unlocated = {entry.node for entry in aside}
     named = ((node.name, labels.named_flavor(node.labels, settings.labels.flavor)) for node in listed)
     return TopologySurvey(
@@ -72,7 +77,7 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
             [
                 LocatedNode(node, locations[name], claims.flavor, claims.health, gpus, claims.rack)
                 for name, (node, claims, gpus) in sorted(found.items())
-                if name in locations
+                if name in locations and name not in unlocated
             ]
         ),
         tuple(sorted(bare)),
@@ -80,6 +85,11 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
         # Sorted: nodes of one name may name several flavors.
         dict(sorted((name, flavor) for name, flavor in named if flavor and name in unlocated)),
     )
+
+
+def _outside_tree(nodes: Iterable[Node], settings: Topology) -> tuple[Quarantined, ...]:
+    """Return the nodes whose labels contradict each other at the levels of the tree: no run may use them either."""
+    return merged([("labels", label_placements(nodes, settings))], settings).quarantined
 
 
 def _read_node(
