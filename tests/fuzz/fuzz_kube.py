@@ -80,6 +80,7 @@ def _read(blocks: list[bytes]) -> tuple[object, object]:
 def _takes(pod: pods.Pod) -> None:
     try:
         assert pods.requested_gpus(pod) >= 0
+        assert min(pods.requested_load(pod)) >= 0
     except ValueError as error:
         _check_message(str(error))
 

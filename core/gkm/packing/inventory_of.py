@@ -15,7 +15,7 @@ from gkm.topology.eligibility import Excluded, Exclusion, NodeDemand, excluded, 
 from gkm.topology.labels import flavor
 from gkm.topology.pods import NodeLoad
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.survey import LocatedNode, TopologySurvey
+from gkm.topology.survey import TopologySurvey
 from gkm.topology.usage import Usage
 
 MAX_HOLDERS = 3
@@ -76,7 +76,8 @@ def inventory_of(
 ) -> Usable:
     """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet.
 
-    A node where no pod of the run can start is not used, unless it is one of its `own`: those of its plan and pods.
+    A node with free GPUs where no pod of the run can start is not used, unless it is one of its `own`: those of its
+    plan and pods.
     """
     nodes: list[Node] = []
     wanted = flavor(demand.flavor)
@@ -92,13 +93,19 @@ def inventory_of(
             of_flavor += [fault] if located.flavor == wanted else []
         elif (wrong := excluded(located, demand)) is not None:
             others.append(wrong)
-        elif isinstance(pods := _startable_pods(located, usage, demand, own), Excluded):
-            others.append(pods)
         else:
             taken = usage.gpus.get(name, 0) + (held or {}).get(name, 0)
             if taken > total:
                 overcommitted.append(Overcommitted(name, taken, total))
-            free = max(0, min(total - taken, pods * demand.pod.gpus))
+            free = max(0, total - taken)
+            # Where the GPUs are in use, so may be the CPUs: such a node is one that could be freed.
+            unchecked = name in own or free < demand.pod.gpus
+            load = usage.loads.get(name, NodeLoad())
+            pods = total if unchecked else startable_pods(located, load, demand.pod)
+            if isinstance(pods, Excluded):
+                others.append(pods)
+                continue
+            free = min(free, pods * demand.pod.gpus)
             nodes.append(Node(name, located.location, total, free, demand.scopes_of(located), located.rack))
     nodes.sort(key=lambda node: (node.place, node.name))
     others.sort(key=lambda entry: entry.node)
@@ -123,11 +130,6 @@ def _held(nodes: Iterable[Node], usage: Usage, plans: Mapping[str, int]) -> Held
         named.update(usage.holders.get(node.name, {}))
     most = heapq.nsmallest(MAX_HOLDERS, named.items(), key=lambda item: (-item[1], item[0]))
     return HeldGpus(total, by_pods, by_plans, tuple(most))
-
-
-def _startable_pods(located: LocatedNode, usage: Usage, demand: NodeDemand, own: Collection[str]) -> int | Excluded:
-    name = located.node.name
-    return located.gpus if name in own else startable_pods(located, usage.loads.get(name, NodeLoad()), demand.pod)
 
 
 def version(nodes: Iterable[Node]) -> str:

@@ -125,6 +125,12 @@ def test_a_node_where_pods_of_the_run_are_is_used_in_any_case() -> None:
     assert [node.name for node in usable(*CPU_PODS[Exclusion.INSUFFICIENT_CPU], own=("a",)).nodes] == ["a", "b"]
 
 
+def test_a_node_whose_gpus_are_in_use_with_its_cpus_is_one_that_could_be_freed() -> None:
+    pods = [pod_on("p", "a", {"limits": {"nvidia.com/gpu": 1, "cpu": "191"}})]
+    assert [(node.name, node.free) for node in usable(*pods).nodes] == [("a", 7), ("b", 8)]
+    assert usable(*pods, pod=PodDemand(4)).counts == {Exclusion.INSUFFICIENT_CPU: 1}
+
+
 def test_a_node_gives_no_more_gpus_than_its_pods_can_start_with() -> None:
     found = usable(pod_on("p", "a", {"requests": {"cpu": "100"}}), pod=PodDemand(2, 30_000, GIB))
     assert [(node.name, node.free, node.total) for node in found.nodes] == [("a", 6, 8), ("b", 8, 8)]
