@@ -1,4 +1,6 @@
-"""Trees from files: models of topograph in their older and newer shape, our own shape, and files that are no trees."""
+"""Trees from files: models of topograph in their three shapes, our own shape, and files that are no trees."""
+
+import json
 
 import pytest
 from gkm.topology.fabrics import tree_file
@@ -43,6 +45,19 @@ capacity_blocks:
 - {name: cb12, type: GB200, nvlink: nvl2, nodes: [n12-1, n12-2]}
 """
 
+NEWEST = """
+switches:
+  core: {labels: {topology.kubernetes.io/region: us-east}, switches: [spine1, spine2]}
+  spine1: {switches: [leaf1, leaf2, empty]}
+  spine2: {switches: [leaf3], annotations: {accelerator.topology.test/domain: inherited}}
+blocks:
+- {switch: leaf1, nodes: ["N[01-02]"], annotations: {accelerator.topology.test/domain: nvl1}, labels: {zone: z1}}
+- {switch: leaf1, nodes: [n3]}
+- {switch: leaf2, nodes: [n4], annotations: {accelerator.topology.test/domain: nvl2}}
+- {switch: leaf3, nodes: [n5, n6]}
+- {nodes: [n7], annotations: {accelerator.topology.test/domain: alone}}
+"""
+
 
 def shown(hypernodes: tuple[HyperNode, ...]) -> dict[str, str]:
     return {
@@ -78,6 +93,85 @@ def test_an_older_model_of_topograph_has_lists() -> None:
         "sw12": "leaf 2: cb12",
         "sw2": "spine 3: sw11 sw12",
     }
+
+
+def test_the_newest_model_of_topograph_has_blocks_with_switches_and_annotations() -> None:
+    assert shown(parse(NEWEST.encode())) == {
+        "nvl1": "nvlink 1: n01 n02",
+        "nvl2": "nvlink 1: n4",
+        "inherited": "nvlink 1: n5 n6",
+        "alone": "nvlink 1: n7",
+        "leaf1": "leaf 2: nvl1 n3",
+        "leaf2": "leaf 2: nvl2",
+        "leaf3": "leaf 2: inherited",
+        "spine1": "spine 3: leaf1 leaf2",
+        "spine2": "spine 3: leaf3",
+        "core": "core 4: spine1 spine2",
+    }
+
+
+def newest(*blocks: tuple[str, str, dict[str, str]], switches: object = None) -> dict[str, str]:
+    """Return the tree of blocks: the switch, the nodes and the end of each annotation of the accelerator."""
+    listed = [
+        {
+            "switch": switch,
+            "nodes": [nodes],
+            "annotations": {f"accelerator.topology.test/{k}": v for k, v in of.items()},
+        }
+        for switch, nodes, of in blocks
+    ]
+    return shown(
+        parse(json.dumps({"switches": switches or {"top": {"switches": ["a", "b"]}}, "blocks": listed}).encode())
+    )
+
+
+def test_the_sub_domains_of_one_accelerator_domain_are_its_nvlink_domains() -> None:
+    """Switches of one domain divide it, as sub-domains do; a sub-domain may have the name of its switch."""
+    assert newest(
+        ("a", "n[1-2]", {"domain": "x", "sub-domain": "a"}),
+        ("b", "n[3-4]", {"domain": "x", "sub-domain": "b"}),
+    ) == {
+        "x-a": "nvlink 1: n1 n2",
+        "x-b": "nvlink 1: n3 n4",
+        "a": "leaf 2: x-a",
+        "b": "leaf 2: x-b",
+        "top": "spine 3: a b",
+    }
+
+
+def test_sub_domains_of_one_name_in_two_domains_are_two() -> None:
+    found = newest(("a", "n1", {"domain": "x", "sub-domain": "r"}), ("b", "n2", {"domain": "y", "sub-domain": "r"}))
+    assert (found["x-r"], found["y-r"]) == ("nvlink 1: n1", "nvlink 1: n2")
+
+
+def test_names_of_domains_that_look_alike_stay_apart() -> None:
+    found = newest(
+        ("a", "n1", {"domain": "x-y", "sub-domain": "z"}),
+        ("a", "n2", {"domain": "x", "sub-domain": "y-z"}),
+        ("b", "n3", {"domain": "b"}),
+    )
+    domains = [text for text in found.values() if text.startswith("nvlink")]
+    assert sorted(domains) == ["nvlink 1: n1", "nvlink 1: n2", "nvlink 1: n3"]
+    assert found["b"].startswith("leaf")
+
+
+def test_an_nvlink_domain_of_several_leaves_is_in_the_switch_above_them() -> None:
+    assert newest(("a", "n1", {"domain": "x"}), ("b", "n2", {"domain": "x"}), ("b", "n3", {})) == {
+        "x": "nvlink 1: n1 n2",
+        "b": "leaf 1: n3",
+        "top": "spine 2: b x",
+    }
+
+
+def test_an_nvlink_domain_of_switches_that_nothing_connects_is_in_none() -> None:
+    apart = {"a": {}, "b": {}}
+    found = newest(("a", "n1", {"domain": "x"}), ("b", "n2", {"domain": "x"}), switches=apart)
+    assert found == {"x": "nvlink 1: n1 n2"}
+
+
+def test_blocks_need_no_switches() -> None:
+    text = b"{blocks: [{nodes: ['n[1-2]'], annotations: {accelerator.topology.test/domain: x}}]}"
+    assert shown(parse(text)) == {"x": "nvlink 1: n1 n2"}
 
 
 def test_json_is_read_too() -> None:
@@ -128,6 +222,22 @@ WRONG = {
         "{domains: [{name: a, level: x, domains: [{name: b, level: x, nodes: [n]}]}]}",
         "has the level of domain number 0",
     ),
+    "an unknown switch of a block": ("{blocks: [{switch: secret, nodes: [n]}]}", r"blocks\[0\] names a switch that"),
+    "a node in two of the newest blocks": (
+        "{switches: {a: {}}, blocks: [{switch: a, nodes: [n]}, {nodes: [m, n]}]}",
+        r"node number 1 of blocks\[1\] is in blocks\[0\]",
+    ),
+    "a block without nodes": ("{switches: {a: {}}, blocks: [{switch: a}]}", r"another shape: .*nodes.* `\$.blocks"),
+    "two shapes at once": ("{blocks: [{nodes: [n]}], capacity_blocks: {c: {nodes: [m]}}}", "beside `blocks`"),
+    "a leaf of two parents": (
+        "{switches: {a: {switches: [secret]}, b: {switches: [secret]}}, blocks: [{switch: secret, nodes: [n]}]}",
+        "is in switches",
+    ),
+    "a cycle above a block": (
+        "{switches: {a: {switches: [b]}, b: {switches: [a]}}, blocks: [{switch: a, nodes: [n]}]}",
+        "lies in itself",
+    ),
+    "blocks that place no node": ("{blocks: [{nodes: [n]}]}", "no block with a switch or an accelerator domain"),
     "no node": ("{switches: {a: {nodes: ['Secret!']}}}", r"switches\[0\]: nodes\[0\] holds no names"),
     "a million nodes": ("{switches: {a: {nodes: ['secret[1-999999]']}}}", "or too many"),
     "aliases": ("{switches: {a: &x {nodes: [n]}, b: *x}}", "no YAML or JSON within the limits"),
