@@ -14,7 +14,7 @@ from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
 from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, netq, tree_file, ufm
 from gkm.topology.fabrics.leaf_groups import name_of
-from gkm.topology.fabrics.network import FabricDiscovery
+from gkm.topology.fabrics.network import FabricDiscovery, MatchedHosts
 from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.fabrics.subnet import Subnet
 
@@ -60,8 +60,20 @@ def read(options: SourceOptions, nodes: frozenset[str], settings: Topology) -> S
                 f"the network of {provider} cannot be used: {error}", "check the cables in its files, or leave it out"
             ) from error
         sources.found[provider] = found
-        sources.notes += [f"{provider}: {fault}" for fault in found.faults]
+        sources.notes += [f"{provider}: {text}" for text in (*_hosts(found.hosts, len(nodes)), *found.faults)]
     return sources
+
+
+def _hosts(hosts: MatchedHosts | None, nodes: int) -> Iterator[str]:
+    """Yield how many nodes a source shows, and which of its hosts are none, unless all is matched."""
+    if hosts is None:
+        return
+    if nothing := hosts.nothing_placed(nodes, with_examples=True):
+        yield nothing
+    elif others := hosts.unmatched(with_examples=True):
+        yield f"{hosts.nodes} of {count_of(nodes, 'node')} are in it; {others}"
+    elif hosts.nodes < nodes:
+        yield f"{hosts.nodes} of {count_of(nodes, 'node')} are in it"
 
 
 def _discoveries(
@@ -94,7 +106,8 @@ def _discoveries(
         ends = chain.from_iterable(_parsed(path, "netq", netq.MAX_BYTES, netq.decode) for path in answers)
         yield "netq", partial(lldp.from_netq, ends, nodes)
     if (path := options.tree_file) is not None:
-        yield "tree-file", lambda: FabricDiscovery(_parsed(path, "tree-file", tree_file.MAX_BYTES, tree_file.parse))
+        parse = partial(tree_file.discover, nodes=nodes)
+        yield "tree-file", lambda: _parsed(path, "tree-file", tree_file.MAX_BYTES, parse)
 
 
 def _switch(description: str) -> str:
@@ -104,10 +117,13 @@ def _switch(description: str) -> str:
 
 def _parse_survey(text: bytes) -> Subnet:
     if text.startswith(_GZIP):
+        stream = zlib.decompressobj(_GZIP_WINDOW)
         try:
-            text = zlib.decompressobj(_GZIP_WINDOW).decompress(text, ibnetdiscover.MAX_BYTES + 1)
+            text = stream.decompress(text, ibnetdiscover.MAX_BYTES + 1)
         except zlib.error as error:
             raise ibnetdiscover.NotASurvey("it cannot be unpacked by gzip") from error
+        if len(text) <= ibnetdiscover.MAX_BYTES and not stream.eof:
+            raise ibnetdiscover.NotASurvey("it ends in the middle")
     return ibnetdiscover.parse(text)
 
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 from gkm.api.fabrics import NodeFabric
-from gkm.topology.fabrics.network import Cables, FabricNetwork
+from gkm.topology.fabrics.network import OTHER_HOST, Cables, FabricNetwork
 from gkm.topology.fabrics.subnet import HostPort, Subnet
 
 _CONTESTED = ""
@@ -108,15 +108,14 @@ def _hosts(ports: Sequence[HostPort], owners: Sequence[str | None]) -> tuple[Cab
     anonymous: Counter[str] = Counter()
     for port, node in zip(ports, owners, strict=True):
         if node or port.host:
-            # No node has a name with a question mark.
-            hosts[node or f"?{port.host}"][port.switch] += 1
+            hosts[node or OTHER_HOST + port.host][port.switch] += 1
         elif port.system_guid:
             nameless[port.system_guid][port.switch] += 1
         else:
             anonymous[port.switch] += 1
     for system, cables in nameless.items():
         if len(cables) > 1:
-            hosts[f"?{system}"] = cables
+            hosts[OTHER_HOST + system] = cables
         else:
             anonymous.update(cables.keys())
     return hosts, anonymous

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from gkm.api.grammar import count_of
 from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, names_in
 
 MAX_BYTES = 64 << 20
@@ -58,8 +59,8 @@ def parse(text: bytes) -> Subnet:
         raise NotASurvey(f"the text names no switch as ibnetdiscover does{reader.faults_in('; ')}")
     ports = tuple(_host_ports(reader))
     links = tuple(sorted(_links(reader.cables)))
-    faults = reader.faults_in("")
-    return Subnet(reader.switches, ports, links, (faults,) if faults else ())
+    faults = (reader.faults_in(""), reader.gaps())
+    return Subnet(reader.switches, ports, links, tuple(filter(None, faults)))
 
 
 class _Reader:
@@ -76,7 +77,7 @@ class _Reader:
         self.adapters: list[tuple[str, str, str, bytes]] = []
         """Switch, GUIDs of port and node, and description."""
         self.systems: dict[str, str] = {}
-        """GUID of the system by GUID of the node, without adapters that are part of a switch."""
+        """GUID of the system by GUID of the node, "" for none, of each adapter that has a block."""
         self.switch_systems: set[str] = set()
 
     def read(self) -> None:
@@ -97,8 +98,7 @@ class _Reader:
                 self._add_damaged(record.start())
             elif adapter is not None:
                 switch = ""
-                if system is not None:
-                    self.systems[_guid(adapter)] = _guid(system)
+                self.systems[_guid(adapter)] = _guid(system or b"")
             elif system is not None:
                 self.switch_systems.add(_guid(system))
 
@@ -124,6 +124,15 @@ class _Reader:
         shown = [str(self._text.count(b"\n", 0, start) + 1) for start in self._damaged[:_SHOWN]]
         more = f" and {len(self._damaged) - _SHOWN} more" if len(self._damaged) > _SHOWN else ""
         return f"{before}damaged lines are ignored: {', '.join(shown)}{more}"
+
+    def gaps(self) -> str:
+        """Return a sentence about switches and adapters that have cables but no block, "" without any."""
+        switches = {peer for peers in self.cables.values() for peer in peers} - self.switches.keys()
+        adapters = {node for _, _, node, _ in self.adapters} - self.systems.keys()
+        if not switches and not adapters:
+            return ""
+        missing = f"{count_of(len(switches), 'switch', 'switches')} and {count_of(len(adapters), 'adapter')}"
+        return f"it is not whole: {missing} that it names have no entry; a file that is cut, or devices without answer"
 
     def _switch(self, digits: bytes) -> str:
         """Return the GUID of a switch, always as the same object."""

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics.levels import switch_levels, tier_name
-from gkm.topology.fabrics.network import Cables, FabricDiscovery, FabricNetwork
+from gkm.topology.fabrics.network import Cables, FabricDiscovery, FabricNetwork, MatchedHosts
 from gkm.topology.fabrics.rails import joined
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.quarantine import Quarantined, QuarantineReason
@@ -55,7 +55,12 @@ def discover(network: FabricNetwork, nodes: Collection[str], existing: Container
         for number, level in enumerate(levels)
         if (count := sum(unit.startswith(_GROUP) for unit in level.tied))
     ]
-    return FabricDiscovery(tuple(_hypernodes(levels, known)), tuple(sorted(quarantined)), (*network.faults, *faults))
+    return FabricDiscovery(
+        tuple(_hypernodes(levels, known)),
+        tuple(sorted(quarantined)),
+        (*network.faults, *faults),
+        MatchedHosts.of(network.hosts, known, sum(network.anonymous.values())),
+    )
 
 
 def name_of(switch: str) -> str:

@@ -6,12 +6,13 @@ management too: `counts` decides by the name of an interface whether its cable c
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics import guid_join, leaf_groups, netq
 from gkm.topology.fabrics.lldpd import Neighbor
-from gkm.topology.fabrics.network import FabricDiscovery, FabricNetwork
+from gkm.topology.fabrics.network import FabricDiscovery, FabricNetwork, MatchedHosts
 
 Counts = Callable[[str], bool]
 
@@ -52,6 +53,7 @@ def from_neighbors(
     """Return the leaf groups of `nodes` from their neighbors by node, as `lldpd` decodes them."""
     hosts: dict[str, Counter[str]] = {}
     known = frozenset(nodes)
+    others: list[str] = []
     for node, found in neighbors.items():
         # An interface with several neighbors has a device in between that forwards LLDP: each is one cable at most.
         chassis = {
@@ -59,9 +61,12 @@ def from_neighbors(
             for neighbor in found
             if neighbor.protocol in {"", "LLDP"} and neighbor.chassis_id.strip() and counts(neighbor.interface)
         }
-        if node in known and chassis:
+        if node not in known:
+            others.append(node)
+        elif chassis:
             hosts[node] = Counter(switch for _, switch in chassis)
-    return leaf_groups.discover(FabricNetwork(hosts), known, existing)
+    discovered = leaf_groups.discover(FabricNetwork(hosts), known, existing)
+    return replace(discovered, hosts=MatchedHosts.of([*hosts, *others], known))
 
 
 def from_netq(

@@ -45,7 +45,10 @@ def decode_nodes(text: bytes) -> Mapping[str, tuple[Neighbor, ...]]:
     loaded = _loaded(text)
     if not isinstance(loaded, dict) or "lldp" in loaded:
         raise OutputUnreadable("it is not an object of nodes, each with an output of lldpcli")
-    return {node: _neighbors(value, f"$[{number}]") for number, (node, value) in enumerate(loaded.items())}
+    found = {node: _neighbors(value, f"$[{number}]") for number, (node, value) in enumerate(loaded.items())}
+    if any(found.values()) and not any(neighbor.chassis_id for each in found.values() for neighbor in each):
+        raise OutputUnreadable("no neighbor in it has a chassis with an id")
+    return found
 
 
 def _loaded(text: bytes) -> object:

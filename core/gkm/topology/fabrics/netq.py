@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from gkm.topology.fabrics import program_output
-from gkm.topology.fabrics.network import FabricNetwork
+from gkm.topology.fabrics.network import OTHER_HOST, FabricNetwork
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 MAX_BYTES = 128 << 20
@@ -48,11 +48,12 @@ def decode(text: bytes) -> tuple[CableEnd, ...]:
         OutputUnreadable: it is not JSON of that shape, exceeds a limit, or NetQ has cut it.
     """
     found = program_output.decode(text, _ANSWER, MAX_BYTES)
-    if isinstance(found, list):
-        return tuple(found)
-    if found.truncated:
+    if isinstance(found, NetQAnswer) and found.truncated:
         raise OutputUnreadable("NetQ has left out rows (truncatedResult): ask for fewer at a time")
-    return tuple(found.lldp)
+    rows = found.lldp if isinstance(found, NetQAnswer) else found
+    if rows and not any(row.hostname and row.peer_hostname for row in rows):
+        raise OutputUnreadable("no row in it names both ends of a cable (hostname and peerHostname)")
+    return tuple(rows)
 
 
 def network(
@@ -72,7 +73,7 @@ def network(
                 continue
             if node or _is_adapter(interface):
                 if counts(interface):
-                    hosts[node or f"?{device}"][other] += 1
+                    hosts[node or OTHER_HOST + device][other] += 1
             elif node is None:
                 links[device][other] += 1
     return FabricNetwork(hosts, links)

@@ -6,13 +6,14 @@ Fields that describe no tree are ignored.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct, ValidationError
 
 from gkm.api import documents
 from gkm.api.topology_settings import LevelName
 from gkm.topology.fabrics.domain_tree import NamedDomain, TreeInvalid, hypernodes
+from gkm.topology.fabrics.network import FabricDiscovery, MatchedHosts
 from gkm.topology.fabrics.topograph_model import NodeNames, TopographModel, named_domains
 from gkm.topology.hypernodes import HyperNode
 
@@ -60,6 +61,17 @@ def parse(text: bytes) -> tuple[HyperNode, ...]:
     if not branches:
         raise TreeInvalid("the file has no `domains`, no `switches` and no blocks")
     return hypernodes(branches)
+
+
+def discover(text: bytes, nodes: Collection[str]) -> FabricDiscovery:
+    """Return what `parse` returns, and how many of the nodes in it are `nodes`.
+
+    Raises:
+        TreeInvalid: as parse.
+    """
+    found = parse(text)
+    members = (member.name for hypernode in found for member in hypernode.members if member.kind == "Node")
+    return FabricDiscovery(found, hosts=MatchedHosts.of(members, frozenset(nodes)))
 
 
 def _domains(roots: Sequence[TreeFileDomain]) -> Iterator[NamedDomain]:

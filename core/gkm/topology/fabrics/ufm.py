@@ -52,7 +52,10 @@ def decode(page: bytes) -> tuple[PortRow, ...]:
         OutputUnreadable: it is not JSON of that shape, or has too many bytes or values.
     """
     found = program_output.decode(page, _PAGE, MAX_PAGE_BYTES)
-    return tuple(found.data if isinstance(found, _Page) else found)
+    rows = tuple(found.data if isinstance(found, _Page) else found)
+    if rows and not any((row.description or "").startswith((_COMPUTER, _SWITCH)) for row in rows):
+        raise OutputUnreadable(f"no row in it is a port of a {_COMPUTER} or a {_SWITCH} (description)")
+    return rows
 
 
 def subnet(rows: Iterable[PortRow]) -> Subnet:
@@ -71,11 +74,7 @@ def subnet(rows: Iterable[PortRow]) -> Subnet:
     ends = {(min(pair), max(pair)) for pair in pairs if pair[1] in reader.switches}
     links = tuple(Link(*pair, max(pairs[pair], pairs[pair[::-1]])) for pair in sorted(ends))
     ports = tuple(sorted(reader.host_ports()))
-    missing = sum(not reader.switch(guid, name) for _, guid, name in reader.adapters if name.lower() not in _NO_PEER)
-    faults = (
-        [f"{missing} ports of hosts do not count: UFM names a system of several switches for each"] if missing else []
-    )
-    return Subnet({**{port.switch: "" for port in ports}, **reader.switches}, ports, links, tuple(faults))
+    return Subnet({**{port.switch: "" for port in ports}, **reader.switches}, ports, links, tuple(reader.faults()))
 
 
 class _Reader:
@@ -126,6 +125,17 @@ class _Reader:
             known = switch in self.switches or not self.switches
             if switch and known and not (port.system_guid and port.system_guid in self._systems):
                 yield port._replace(switch=switch)
+
+    def faults(self) -> Iterator[str]:
+        """Yield how many ports of hosts do not count, and why."""
+        cabled = [(guid, name) for _, guid, name in self.adapters if guid or name.lower() not in _NO_PEER]
+        found = [self.switch(guid, name) for guid, name in cabled]
+        if several := found.count(_SEVERAL):
+            yield f"{several} ports of hosts do not count: UFM names a system of several switches for each"
+        hosts = {name for port, _, _ in self.adapters for name in (port.port_guid, *port.words)}
+        known = {_SEVERAL, *self.switches, *hosts}
+        if self.switches and (absent := sum(switch not in known and switch.lower() not in hosts for switch in found)):
+            yield f"{absent} ports of hosts do not count: their switches have no row, so pages may be missing"
 
 
 def _guid(text: str | None) -> str:

@@ -86,10 +86,12 @@ class PollingProvider:
                 while replies.get(0) is not None:
                     sent = None
                 content = found.hypernodes, found.quarantined
+                nothing = found.hosts.nothing_placed(len(view.nodes())) if found.hosts else ""
+                faults = (nothing, *found.faults) if nothing else found.faults
                 if content == sent:
-                    events.put(Event(Action.UPDATE, (), found.faults))
+                    events.put(Event(Action.UPDATE, (), faults))
                 else:
-                    events.put(Event(Action.SNAPSHOT, found.hypernodes, found.faults, found.quarantined))
+                    events.put(Event(Action.SNAPSHOT, found.hypernodes, faults, found.quarantined))
                 sent = content
                 names = frozenset(each.name for each in found.hypernodes) or names
             self._wait(view, version, _REST * (time.monotonic() - began))

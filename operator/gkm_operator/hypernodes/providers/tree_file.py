@@ -5,7 +5,6 @@ from typing import Any
 
 from gkm.topology.fabrics import tree_file
 from gkm.topology.fabrics.domain_tree import TreeInvalid
-from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.providers import Provider
 
 from gkm_operator.hypernodes.providers.file_source import file_provider
@@ -13,4 +12,4 @@ from gkm_operator.hypernodes.providers.file_source import file_provider
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
     """Return the provider."""
-    return file_provider("tree-file", config, lambda data, _: FabricDiscovery(tree_file.parse(data)), TreeInvalid)
+    return file_provider("tree-file", config, lambda data, known: tree_file.discover(data, known.nodes), TreeInvalid)

@@ -145,7 +145,8 @@ def test_a_port_without_a_description_is_a_port() -> None:
     ],
 )
 def test_a_damaged_line_is_a_fault_with_its_number_and_without_its_content(old: str, new: str, line: int) -> None:
-    (fault,) = parse(changed(old, new)).faults
+    fault, *gaps = parse(changed(old, new)).faults
+    assert [gap.partition(":")[0] for gap in gaps] == ["it is not whole"] * ("Switch" in old)
     assert re.match(rf"damaged lines are ignored: {line}\b", fault)
     assert not re.search(r"[SHQX]-|\bMF0", fault)
 
@@ -153,7 +154,9 @@ def test_a_damaged_line_is_a_fault_with_its_number_and_without_its_content(old: 
 def test_a_text_that_ends_in_a_line_has_what_is_before_and_a_fault() -> None:
     subnet = parse(TEXT.encode()[: TEXT.index("[36]") + 20])
     assert subnet.ports == (PORT._replace(system_guid=""),)
-    assert len(subnet.faults) == 1
+    damaged, gap = subnet.faults
+    assert damaged.startswith("damaged lines are ignored: ")
+    assert gap.startswith("it is not whole: 1 switch and 1 adapter that it names have no entry; ")
 
 
 @pytest.mark.parametrize(

@@ -108,5 +108,8 @@ def test_what_netq_does_not_print_is_refused(text: bytes, problem: str) -> None:
 
 
 def test_rows_with_missing_fields_are_no_cables() -> None:
-    found = netq.decode(b'[{}, {"hostname": "server01"}, {"hostname": null, "peerHostname": "leaf01"}]')
-    assert groups(found) == {}
+    rows = b'{}, {"hostname": "server01"}, {"hostname": null, "peerHostname": "leaf01"}'
+    cable = b'{"hostname": "leaf01", "ifname": "swp1", "peerHostname": "leaf02", "peerIfname": "swp1"}'
+    assert groups(netq.decode(b"[%b, %b]" % (rows, cable))) == {}
+    with pytest.raises(OutputUnreadable, match="no row in it names both ends of a cable"):
+        netq.decode(b"[%b]" % rows)
