@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gkm.gpus.values import printable
-from gkm.hoststate.bounded_command import BoundedCommand, RunFailed
+from gkm.hoststate.bounded_command import BoundedCommand, CommandResult, RunFailed
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
@@ -29,10 +29,14 @@ class Command:
         )
 
     def run(self) -> bytes:
-        """Run the program and return its output.
+        """Run the program and return its output; raises as `result`."""
+        return self.result().output
+
+    def result(self) -> CommandResult:
+        """Run the program and return its output and the first bytes of its standard error.
 
         Raises:
-            CommandFailed: the program does not start, takes too long, prints too much, or fails.
+            FabricCommandFailed: the program does not start, takes too long, prints too much, or fails.
         """
         name = Path(self.arguments[0]).name
         try:
@@ -42,7 +46,7 @@ class Command:
         if result.code != 0:
             complaint = printable(" ".join(result.errors.decode(errors="replace").split()), 160)
             raise FabricCommandFailed(f"{name} ended with {result.code}" + (f": {complaint}" if complaint else ""))
-        return result.output
+        return result
 
     def cancel(self) -> None:
         """End a run in another thread."""

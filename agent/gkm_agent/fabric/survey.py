@@ -1,7 +1,8 @@
 """The InfiniBand survey: runs ibnetdiscover on the nodes that the configuration chooses, and stores its output.
 
 ibnetdiscover queries the subnet by management datagrams (/dev/infiniband/umad*, needs root), so one node of a subnet
-sees all of it. The sink stores the output unchanged and compressed; topology providers read it.
+sees all of it. The sink stores the output compressed, with a first line that counts the queries without an answer;
+topology providers read it.
 """
 
 import gzip
@@ -13,8 +14,10 @@ from threading import Event, Thread
 
 from gkm.api.fabric_settings import Ibnetdiscover
 from gkm.api.fabrics import MAX_SURVEY_BYTES
+from gkm.gpus.values import printable
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
+from gkm.topology.fabrics.ibnetdiscover import marker, unanswered
 
 from gkm_agent.fabric.command import Command, FabricCommandFailed, find
 from gkm_agent.fabric.report import FabricSink
@@ -38,15 +41,18 @@ class UnusableSurvey(ValueError):
     """The output is not a topology of ibnetdiscover, or is too large to store; the message states the cause."""
 
 
-def pack(output: bytes) -> bytes:
+def pack(output: bytes, missing: int = 0) -> bytes:
     """Return the output without its date, compressed: the same bytes for the same fabric.
+
+    `missing` answers make the survey partial: its first line says so.
 
     Raises:
         NotASurvey: the output names no port, or is larger than a ConfigMap even when compressed.
     """
     if not output.startswith(_FIRST_BYTE) or b"guid=0x" not in output:
         raise UnusableSurvey("ibnetdiscover prints no topology")
-    packed = gzip.compress(_DATE_LINE.sub(b"", output, count=1), compresslevel=9, mtime=0)
+    text = marker(missing) + _DATE_LINE.sub(b"", output, count=1)
+    packed = gzip.compress(text, compresslevel=9, mtime=0)
     if len(packed) > MAX_SURVEY_BYTES:
         raise UnusableSurvey(f"the topology has {len(packed)} bytes compressed, the limit is {MAX_SURVEY_BYTES}")
     return packed
@@ -91,14 +97,15 @@ class SubnetSurvey:
     def once(self) -> bool:
         """Survey once and store the output; return whether both succeeded."""
         try:
-            self._sink.survey(pack(self._output()))
+            self._sink.survey(pack(*self._output()))
         except (FabricCommandFailed, UnusableSurvey, NotWritten) as error:
             if not self._stop.is_set():
                 _LOG.warning("survey failed", extra=fields(why=str(error)))
             return False
         return True
 
-    def _output(self) -> bytes:
+    def _output(self) -> tuple[bytes, int]:
+        """Return the output, and how many queries had no answer."""
         program = find(self._settings.command, CANDIDATES)
         if program is None:
             paths = self._settings.command or ", ".join(CANDIDATES)
@@ -106,7 +113,12 @@ class SubnetSurvey:
             raise FabricCommandFailed(f"ibnetdiscover is not installed at {paths}; {hint}")
         if self._command is None or self._command.arguments[0] != program:
             self._command = Command((program,), SECONDS, MAX_BYTES)
-        return self._command.run()
+        result = self._command.result()
+        missing = unanswered(result.errors.splitlines())
+        if missing:
+            why = printable(" ".join(result.errors.decode(errors="replace").split()), 160)
+            _LOG.warning("survey is partial", extra=fields(unanswered=missing, why=why))
+        return result.output, missing
 
     def _run(self) -> None:
         failures = 0

@@ -9,7 +9,7 @@ Reading a text of a real network takes twice its bytes of memory at most, a host
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gkm.api.grammar import count_of
 from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, names_in
@@ -37,6 +37,11 @@ _RECORD = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _AGGREGATION = AGGREGATION_NODE.encode()
+_MARKER = re.compile(rb"^# unanswered: (\d{1,9})$", re.MULTILINE)
+# libibnetdisc: src/query_smp.c:228; umad (DR path slid 0; dlid 0; 0,1 Attr 0x11:0) bad status 110; Connection timed out
+_COMPLAINT = re.compile(rb"^(?:[\w./-]{1,99}\.c:\d{1,6}; |ib(?:warn|error|panic): )[^\n]*", re.MULTILINE)
+_UNSUPPORTED = b"Attr 0xff90:"
+"""A query for the vendor's speeds of a port: a device without them refuses it, and is in the output all the same."""
 
 
 class NotASurvey(ValueError):
@@ -59,8 +64,21 @@ def parse(text: bytes) -> Subnet:
         raise NotASurvey(f"the text names no switch as ibnetdiscover does{reader.faults_in('; ')}")
     ports = tuple(_host_ports(reader))
     links = tuple(sorted(_links(reader.cables)))
-    faults = (reader.faults_in(""), reader.gaps())
+    faults = (reader.faults_in(""), _unanswered_in(text), reader.gaps())
     return Subnet(reader.switches, ports, links, tuple(filter(None, faults)))
+
+
+def unanswered(errors: Iterable[bytes]) -> int:
+    """Return how many lines of standard error may hide a part of the network: all but the known harmless ones.
+
+    ibnetdiscover ends with 0 although devices do not answer, and prints what it has found.
+    """
+    return sum(bool(line.strip()) and _UNSUPPORTED not in line for line in errors)
+
+
+def marker(count: int) -> bytes:
+    """Return the line that a survey begins with if so many queries had no answer."""
+    return b"# unanswered: %d\n" % count if count else b""
 
 
 class _Reader:
@@ -140,6 +158,13 @@ class _Reader:
         if known is None:
             known = self._guids[digits] = _guid(digits)
         return known
+
+
+def _unanswered_in(text: bytes) -> str:
+    """Return a sentence about queries without an answer, by the marker or redirected standard error; "" without any."""
+    count = sum(map(int, _MARKER.findall(text))) + unanswered(_COMPLAINT.findall(text))
+    queries = count_of(count, "query", "queries")
+    return f"{queries} of ibnetdiscover had no answer: what lies behind is missing" if count else ""
 
 
 def _links(cables: Mapping[str, Mapping[str, int]]) -> Iterator[Link]:

@@ -47,6 +47,19 @@ class Subnet:
     links: tuple[Link, ...]
     faults: tuple[str, ...] = ()
 
+    def filled(self, earlier: "Subnet") -> "Subnet":
+        """Return the network with what only an earlier survey of it shows: this one is not whole.
+
+        A port is where this survey shows it.
+        """
+        shown = {port.port_guid for port in self.ports}
+        missing = (port for port in earlier.ports if port.port_guid not in shown)
+        cables: dict[tuple[str, str], int] = {}
+        for first, second, number in (*earlier.links, *self.links):
+            cables[first, second] = max(number, cables.get((first, second), 0))
+        links = tuple(sorted(Link(*ends, number) for ends, number in cables.items()))
+        return Subnet({**earlier.switches, **self.switches}, (*self.ports, *missing), links, self.faults)
+
 
 def names_in(description: str) -> tuple[tuple[str, ...], str]:
     """Return `words` and `host` for the NodeDescription of an adapter, in lower case.

@@ -46,6 +46,8 @@ class SurveyReader:
         """The network in a survey, or why there is none, by digest."""
         self._good: dict[str, bytes] = {}
         """The last network of each node."""
+        self._read_as: dict[str, bytes] = {}
+        """What the last network of each node was made of: its survey, as it was parsed."""
         self._used: dict[str, bytes] = {}
         """The network of each node in the last tree."""
         self._left_out: dict[bytes, str] = {}
@@ -113,6 +115,7 @@ class SurveyReader:
         before, self._parsed = self._parsed, {}
         networks = {*self._good.values()}
         self._good = {node: network for node, network in self._good.items() if node in surveys}
+        self._read_as = {node: network for node, network in self._read_as.items() if node in surveys}
         for node, text in sorted(surveys.items()):
             digest = sha256(text).digest()
             found = self._parsed.get(digest) or before.get(digest)
@@ -120,12 +123,30 @@ class SurveyReader:
                 found = _network(text)
             self._parsed[digest] = found
             if isinstance(found, bytes):
-                self._good[node] = found
+                if found is not self._read_as.get(node):
+                    self._good[node] = _filled(found, self._good.get(node))
+                    self._read_as[node] = found
             else:
                 faults.append(f"a survey cannot be read: {found}{_rest(node in self._good)}")
         if again or networks != {*self._good.values()}:
             self._left_out = {}
         return faults
+
+
+def _filled(network: bytes, earlier: bytes | None) -> bytes:
+    """Return a network with what only an earlier one shows, if it is not whole and both together are not too large."""
+    if earlier is None:
+        return network
+    try:
+        subnet = msgspec.msgpack.decode(network, type=Subnet)
+        if not subnet.faults:
+            return network
+        filled = subnet.filled(msgspec.msgpack.decode(earlier, type=Subnet))
+        told = (*filled.faults, "a survey is not whole: nodes that an earlier one showed stay")
+        both = msgspec.msgpack.encode(replace(filled, faults=told))
+    except MemoryError:
+        return network
+    return both if len(both) <= MAX_NETWORK_BYTES else network
 
 
 def _rest(counts: bool) -> str:  # noqa: FBT001 -- what the text depends on

@@ -85,6 +85,31 @@ def test_without_ibnetdiscover_the_log_names_the_package_to_install(monkeypatch:
         SubnetSurvey(HERE, "node-1", lambda: None, FakeFabricSink())._output()
 
 
+UNANSWERED = (
+    "src/query_smp.c:228; umad (DR path slid 0; dlid 0; 0,1,31 Attr 0x11:0) bad status 110; Connection timed out"
+)
+UNSUPPORTED = "src/query_smp.c:235; mad (DR path slid 0; dlid 0; 0,1 Attr 0xff90:1) bad status 0x1c"
+
+
+@pytest.mark.parametrize(
+    ("errors", "marker"),
+    [
+        ([UNANSWERED, UNSUPPORTED, UNANSWERED], b"# unanswered: 2\n"),
+        (["ibwarn: [7] discover: a sentence that nobody knows"], b"# unanswered: 1\n"),
+        ([UNSUPPORTED, ""], b""),
+    ],
+)
+def test_ports_that_do_not_answer_stand_in_the_survey_though_the_program_ends_with_0(
+    tmp_path: Path, errors: list[str], marker: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A query for the vendor's speeds (0xff90) is refused by devices that have none: this hides nothing."""
+    sink = FakeFabricSink()
+    (tmp_path / "errors").write_text("".join(f"{error}\n" for error in errors))
+    assert surveying(tmp_path, f"cat {tmp_path}/errors >&2; cat {PRINTED}", sink).once()
+    assert gzip.decompress(sink.surveys[0]) == marker + gzip.decompress(pack(PRINTED.read_bytes()))
+    assert [line.message for line in caplog.records] == (["survey is partial"] if marker else [])
+
+
 def test_a_sink_that_is_away_gets_it_later(tmp_path: Path) -> None:
     sink = FakeFabricSink(away=True)
     survey = surveying(tmp_path, f"cat {PRINTED}", sink)

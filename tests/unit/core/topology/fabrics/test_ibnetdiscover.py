@@ -159,6 +159,28 @@ def test_a_text_that_ends_in_a_line_has_what_is_before_and_a_fault() -> None:
     assert gap.startswith("it is not whole: 1 switch and 1 adapter that it names have no entry; ")
 
 
+ERROR = "src/query_smp.c:228; umad (DR path slid 0; dlid 0; 0,1,31 Attr 0x11:0) bad status 110; Connection timed out\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "count"),
+    [
+        (ERROR, "1 query"),
+        (ERROR * 3, "3 queries"),
+        ("# unanswered: 7\n", "7 queries"),
+        (ERROR.replace("0x11", "0xff90"), ""),
+        ("# unanswered: 0\n", ""),
+        ('[1]\t"H-00000000000000ff"[1](00000000000000fe)\t# "ibwarn: bad status" lid 1 4xNDR\n', ""),
+    ],
+)
+def test_queries_without_an_answer_are_a_fault_in_the_survey(before: str, count: str) -> None:
+    """The agent writes their number into the survey; a person may have redirected standard error into the file."""
+    faults = parse(TEXT.replace("[1]", f"{before}[1]", 1).encode()).faults
+    unanswered = [fault for fault in faults if "answer" in fault and "entry" not in fault]
+    expected = f"{count} of ibnetdiscover had no answer: what lies behind is missing"
+    assert unanswered == ([expected] if count else [])
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"\n" * 9, b"#\n# Topology file\n#\n", b"ibwarn: cannot open UMAD port", b"\xff" * 99]
 )

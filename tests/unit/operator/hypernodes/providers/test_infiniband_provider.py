@@ -18,8 +18,8 @@ from gkm_operator.hypernodes.providers import infiniband, survey_text
 from gkm_operator.hypernodes.providers.infiniband import AGAIN_SECONDS, SurveyReader
 from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild
 from gkm_operator.hypernodes.providers.polling import SourceMissing
-from support.topology.infiniband_networks import Rails, cabling, irregular, topology_file
-from support.topology.infiniband_views import BY_GROUP, TEXT, groups, known, message
+from support.topology.infiniband_networks import Rails, adapter_guid, cabling, irregular, leaf_guid, topology_file
+from support.topology.infiniband_views import BY_GROUP, NETWORK, NODES, TEXT, groups, known, message
 from support.topology.observed import packed, survey
 from support.topology.provider_run import ProviderRun
 
@@ -96,6 +96,39 @@ def test_a_survey_that_cannot_be_read_is_a_fault_and_the_others_count(text: byte
     assert why in fault
     with pytest.raises(SourceMissing, match=why):
         SurveyReader().read(known(bad))
+
+
+UNANSWERED = b"# unanswered: 2\n"
+
+
+def test_a_survey_without_all_answers_removes_no_node() -> None:
+    reader, half = SurveyReader(), cabling(NETWORK)
+    half.switches = {guid: name for guid, name in half.switches.items() if "leaf-00-001" not in name}
+    half.plugged = [(adapter, switch) for adapter, switch in half.plugged if switch in half.switches]
+    half.links = [link for link in half.links if set(link) <= half.switches.keys()]
+    reader.read(known(survey("a", TEXT)))
+    partial = survey("a", UNANSWERED + topology_file(half))
+    for _ in range(2):
+        found = reader.read(known(partial))
+        assert groups(found) == BY_GROUP
+        assert found.faults == (
+            "2 queries of ibnetdiscover had no answer: what lies behind is missing",
+            "a survey is not whole: nodes that an earlier one showed stay",
+        )
+    assert groups(reader.read(known(survey("a", topology_file(half))))) == BY_GROUP[:1]
+
+
+def test_a_node_lies_where_a_survey_without_all_answers_shows_it() -> None:
+    reader, half = SurveyReader(), cabling(NETWORK)
+    moved = {adapter_guid(*NODES["node-000"][1:], rail): leaf_guid(0, 1, rail) for rail in range(NETWORK.rails)}
+    half.plugged = [*moved.items(), *half.plugged[NETWORK.rails : NETWORK.rails * NETWORK.hosts_each]]
+    reader.read(known(survey("a", TEXT)))
+    found = reader.read(known(survey("a", UNANSWERED + topology_file(half))))
+    assert groups(found) == [["node-000", *BY_GROUP[1]], BY_GROUP[0][1:]]
+
+
+def test_the_first_survey_counts_though_it_lacks_answers() -> None:
+    assert groups(SurveyReader().read(known(survey("a", UNANSWERED + TEXT)))) == BY_GROUP
 
 
 def test_the_last_good_survey_of_a_node_counts_on_and_that_of_a_node_that_is_not_chosen_does_not() -> None:
