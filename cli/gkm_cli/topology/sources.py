@@ -13,6 +13,7 @@ from gkm.api.fabrics import NodeFabric
 from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
 from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, netq, tree_file, ufm
+from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.leaf_groups import name_of
 from gkm.topology.fabrics.network import FabricDiscovery, MatchedHosts
 from gkm.topology.fabrics.rails import TooIrregular
@@ -84,27 +85,29 @@ def _discoveries(
     switches: dict[str, str],
 ) -> Iterator[tuple[str, Callable[[], FabricDiscovery]]]:
     """Yield the providers that have files, with the function that reads these."""
-    counts = lldp.matching(settings.lldp.interfaces)
 
-    def from_subnets(subnets: Iterable[Subnet]) -> FabricDiscovery:
+    def counted(provider: str) -> Counted:
+        return Counted(*settings.counted(provider))
+
+    def from_subnets(subnets: Iterable[Subnet], provider: str) -> FabricDiscovery:
         known = list(subnets)
         switches.update((name_of(guid), _switch(name)) for subnet in known for guid, name in subnet.switches.items())
-        return infiniband.from_subnets(known, fabrics, nodes)
+        return infiniband.from_subnets(known, fabrics, nodes, counted=counted(provider))
 
     if surveys := options.ibnetdiscover:
         limit = ibnetdiscover.MAX_BYTES
         parsed = (_parsed(path, "ibnetdiscover", limit, _parse_survey) for path in surveys)
-        yield "infiniband", partial(from_subnets, parsed)
+        yield "infiniband", partial(from_subnets, parsed, "infiniband")
     if pages := options.ufm:
         rows = chain.from_iterable(_parsed(path, "ufm", ufm.MAX_PAGE_BYTES, ufm.decode) for path in pages)
-        yield "ufm", lambda: from_subnets([ufm.subnet(rows)])
+        yield "ufm", lambda: from_subnets([ufm.subnet(rows)], "ufm")
     if outputs := options.lldp:
-        yield "lldp", lambda: lldp.from_neighbors(_neighbors(outputs), nodes, counts=counts)
+        yield "lldp", lambda: lldp.from_neighbors(_neighbors(outputs), nodes, counted=counted("lldp"))
     elif fabrics and any(provider.name == "lldp" for provider in settings.providers):
-        yield "lldp", partial(lldp.discover, fabrics, nodes, counts=counts)
+        yield "lldp", partial(lldp.discover, fabrics, nodes, counted=counted("lldp"))
     if answers := options.netq:
         ends = chain.from_iterable(_parsed(path, "netq", netq.MAX_BYTES, netq.decode) for path in answers)
-        yield "netq", partial(lldp.from_netq, ends, nodes)
+        yield "netq", partial(lldp.from_netq, ends, nodes, counted=counted("netq"))
     if (path := options.tree_file) is not None:
         parse = partial(tree_file.discover, nodes=nodes)
         yield "tree-file", lambda: _parsed(path, "tree-file", tree_file.MAX_BYTES, parse)

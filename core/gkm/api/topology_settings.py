@@ -66,15 +66,47 @@ class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """`config` of a provider that has none."""
 
 
-class LldpConfig(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """`config` of the provider lldp: globs for the names of the interfaces whose cables count."""
-
-    interfaces: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=64)
-    ] = field(default_factory=lambda: ["*"])
+Globs = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=64)]
 
 
-_CONFIGS: dict[str, type[NoConfig | LldpConfig]] = {"labels": NoConfig, "infiniband": NoConfig, "lldp": LldpConfig}
+def _everything() -> list[str]:
+    return field(default_factory=lambda: ["*"])
+
+
+class CountedSwitches(Struct, frozen=True, kw_only=True):
+    """Globs for the names and identifiers of the switches whose cables count; `!` before one excludes."""
+
+    switches: Globs = _everything()
+
+
+class CountedAdapters(CountedSwitches, frozen=True, kw_only=True):
+    """Globs for the names of the adapters whose cables count."""
+
+    adapters: Globs = _everything()
+
+
+class CountedInterfaces(CountedSwitches, frozen=True, kw_only=True):
+    """Globs for the names of the interfaces whose cables count."""
+
+    interfaces: Globs = _everything()
+
+
+class InfinibandConfig(CountedAdapters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`config` of the provider infiniband."""
+
+
+class LldpConfig(CountedInterfaces, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`config` of the provider lldp."""
+
+
+_CONFIGS: dict[str, type[NoConfig | CountedAdapters | CountedInterfaces]] = {
+    "labels": NoConfig,
+    "infiniband": InfinibandConfig,
+    "ufm": CountedAdapters,
+    "lldp": LldpConfig,
+    "netq": CountedInterfaces,
+}
+"""The providers ufm and netq have further keys, which they check."""
 _MEMORY = {"infiniband": 512 << 20, "ufm": 512 << 20}
 
 
@@ -166,11 +198,13 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             if name and not self.node_labels:
                 raise ValueError(f"{what} needs nodeLabels: true, or no node has the labels of its Topology")
 
-    @property
-    def lldp(self) -> LldpConfig:
-        """Return the settings of the provider `lldp`, the defaults where it is not configured."""
-        found = (provider.config for provider in self.providers if provider.name == "lldp")
-        return convert(next(found, {}), LldpConfig)
+    def counted(self, name: str) -> tuple[list[str], list[str]]:
+        """Return the globs for adapters or interfaces, and for switches, of a provider; the defaults without one."""
+        found = (provider.config for provider in self.providers if provider.name == name)
+        config = convert(next(found, {}), _CONFIGS[name])
+        adapters = config.adapters if isinstance(config, CountedAdapters) else []
+        interfaces = config.interfaces if isinstance(config, CountedInterfaces) else []
+        return [*adapters, *interfaces], config.switches if isinstance(config, CountedSwitches) else []
 
 
 class MixGroup(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

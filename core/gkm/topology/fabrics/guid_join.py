@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 from gkm.api.fabrics import NodeFabric
+from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
 from gkm.topology.fabrics.network import OTHER_HOST, Cables, FabricNetwork
 from gkm.topology.fabrics.subnet import HostPort, Subnet
 
@@ -15,8 +16,13 @@ _CONTESTED = ""
 """Stands for the node of a GUID or name that several nodes claim."""
 
 
-def join(subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterable[str]) -> FabricNetwork:
-    """Return the network of all subnets, with the names of `nodes` for their hosts.
+_SETTINGS = "adapters or switches"
+
+
+def join(
+    subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterable[str], counted: Counted = EVERY_CABLE
+) -> FabricNetwork:
+    """Return the network of all subnets, with the names of `nodes` for their hosts, of the cables that are `counted`.
 
     NodeFabrics of other nodes do not count. Several reports of one subnet count once. Where they contradict one
     another, the cables of all count: a node that was moved lies in no group until the old report is gone. The order of
@@ -24,12 +30,15 @@ def join(subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterab
     """
     surveys, known = list(subnets), frozenset(nodes)
     guids: dict[str, set[str]] = defaultdict(set)
+    devices: dict[str, str] = {}
     for fabric in fabrics:
         if fabric.metadata.name in known:
             for port in fabric.status.infiniband:
                 for guid in filter(None, (port.port_guid, port.node_guid)):
                     guids[guid].add(fabric.metadata.name)
-    ports = _distinct(surveys)
+                    devices[guid] = port.device
+    every_port, links = _distinct(surveys), _links(surveys)
+    ports, links = _counted(every_port, links, surveys, devices, counted)
     owners = _owners(ports, guids, by_name(known))
     hosts, anonymous = _hosts(ports, owners)
     faults = [fault for subnet in surveys for fault in subnet.faults]
@@ -37,7 +46,29 @@ def join(subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterab
         faults.append(
             f"{contested} GUIDs that several NodeFabrics have count only where a switch names one of the nodes"
         )
-    return FabricNetwork(hosts, _links(surveys), anonymous, tuple(sorted(faults)))
+    if every_port and not ports:
+        faults.append(f"no {_SETTINGS} in it match the globs that its config names, so no cable counts")
+    return FabricNetwork(hosts, links, anonymous, tuple(sorted(faults)), _SETTINGS)
+
+
+def _counted(
+    ports: list[HostPort], links: Cables, surveys: Iterable[Subnet], devices: Mapping[str, str], counted: Counted
+) -> tuple[list[HostPort], Cables]:
+    """Return the cables that count. A NodeFabric names an adapter as its node does, a description as it once did."""
+    if counted.is_all:
+        return ports, links
+    names = {guid: name for subnet in surveys for guid, name in subnet.switches.items()}
+    known = {*names, *links, *(port.switch for port in ports)}
+    switches = {switch for switch in known if counted.switch(switch, names.get(switch, ""))}
+    counting = [
+        port
+        for port in ports
+        if port.switch in switches and counted.adapter(devices.get(port.port_guid) or port.adapter)
+    ]
+    between = {
+        end: {other: n for other, n in links[end].items() if other in switches} for end in links.keys() & switches
+    }
+    return counting, between
 
 
 def _claims(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from gkm.api.grammar import count_of
-from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, names_in
+from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, adapter_in, names_in
 
 MAX_BYTES = 64 << 20
 """10,000 hosts with eight adapters each take 50 MB."""
@@ -190,7 +190,7 @@ def _host_ports(reader: _Reader) -> Iterator[HostPort]:
         found = names.get(key)
         if found is None:
             found = names[key] = names_in(description.decode("latin-1"))
-        yield HostPort(switch, port, node, system, *found)
+        yield HostPort(switch, port, node, system, *found, adapter=adapter_in(description.decode("latin-1")))
 
 
 def _guid(digits: bytes) -> str:

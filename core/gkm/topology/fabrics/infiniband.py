@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gkm.api.fabrics import NodeFabric
 from gkm.topology.fabrics import guid_join, ibnetdiscover, leaf_groups
+from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.subnet import Subnet
 
@@ -27,7 +28,7 @@ def discover(
             subnets.append(ibnetdiscover.parse(text))
         except ibnetdiscover.NotASurvey as error:
             faults.append(f"a topology file is ignored: {error}")
-    return from_subnets(subnets, fabrics, nodes, existing, tuple(sorted(faults)))
+    return from_subnets(subnets, fabrics, nodes, existing, faults=tuple(sorted(faults)))
 
 
 def from_subnets(
@@ -35,12 +36,14 @@ def from_subnets(
     fabrics: Iterable[NodeFabric],
     nodes: Collection[str],
     existing: Container[str] = (),
+    *,
     faults: tuple[str, ...] = (),
+    counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
-    """Return the HyperNodes of `nodes` in subnets of any source, such as UFM.
+    """Return the HyperNodes of `nodes` in subnets of any source, such as UFM, by the cables that are `counted`.
 
     Raises:
         TooIrregular: the subnets together have no groups that can be found in bounded time.
     """
-    found = leaf_groups.discover(guid_join.join(subnets, fabrics, nodes), nodes, existing)
+    found = leaf_groups.discover(guid_join.join(subnets, fabrics, nodes, counted), nodes, existing)
     return replace(found, faults=(*faults, *found.faults))

@@ -44,7 +44,7 @@ def discover(network: FabricNetwork, nodes: Collection[str], existing: Container
     known = frozenset(nodes)
     levels = _levels(network, existing)
     quarantined = [
-        Quarantined(node, QuarantineReason.EQUAL_CABLES, _message(cables))
+        Quarantined(node, QuarantineReason.EQUAL_CABLES, _message(cables, network.settings))
         for level in levels
         for node, cables in level.tied.items()
         if node in known
@@ -68,10 +68,10 @@ def name_of(switch: str) -> str:
     return switch if _LABEL.fullmatch(switch) else f"{_HASHED}{sha256(switch.encode()).hexdigest()[:16]}"
 
 
-def _message(cables: int) -> str:
-    return (
-        f"several groups of switches have {count_of(cables, 'cable')} to it each, and none has more: correct the cables"
-    )
+def _message(cables: int, settings: str) -> str:
+    equal = f"several groups of switches have {count_of(cables, 'cable')} to it each, and none has more"
+    setting = f"name the {settings} that count in the config of the provider (topology.providers)"
+    return f"{equal}: {setting}, unless a cable is in a wrong switch"
 
 
 def _levels(network: FabricNetwork, existing: Container[str]) -> list[_Level]:

@@ -1,37 +1,28 @@
 """The provider `lldp`: leaf groups of an Ethernet network, from the neighbors of nodes and of switches. Pure.
 
 A leaf is the chassis of a neighbor, whose name is for people only. A node usually has a cable to a switch for
-management too: `counts` decides by the name of an interface whether its cable counts.
+management too: `counted` decides which interfaces and switches count. Hosts, and bridges in hosts, announce themselves
+as switches do: a neighbor that is a node, or calls its port as a host does, is no switch.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from gkm.api.fabrics import NodeFabric
+from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics import guid_join, leaf_groups, netq
+from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
+from gkm.topology.fabrics.interfaces import is_host_interface
 from gkm.topology.fabrics.lldpd import Neighbor
 from gkm.topology.fabrics.network import FabricDiscovery, FabricNetwork, MatchedHosts
-
-Counts = Callable[[str], bool]
-
-
-def every_interface(_: str) -> bool:
-    """Return that the cable of an interface counts."""
-    return True
-
-
-def matching(globs: Collection[str]) -> Counts:
-    """Return the function that counts the cables of interfaces whose names a glob matches."""
-    return lambda interface: any(fnmatchcase(interface, glob) for glob in globs)
 
 
 def discover(
     fabrics: Iterable[NodeFabric],
     nodes: Collection[str],
     existing: Container[str] = (),
-    counts: Counts = every_interface,
+    counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
     """Return the leaf groups of `nodes` from their NodeFabrics; `existing` are the names of groups before."""
     neighbors = {
@@ -41,39 +32,61 @@ def discover(
         ]
         for fabric in fabrics
     }
-    return from_neighbors(neighbors, nodes, existing, counts)
+    return from_neighbors(neighbors, nodes, existing, counted)
 
 
 def from_neighbors(
     neighbors: Mapping[str, Iterable[Neighbor]],
     nodes: Collection[str],
     existing: Container[str] = (),
-    counts: Counts = every_interface,
+    counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
     """Return the leaf groups of `nodes` from their neighbors by node, as `lldpd` decodes them."""
-    hosts: dict[str, Counter[str]] = {}
     known = frozenset(nodes)
+    names = guid_join.by_name(known)
+    hosts: dict[str, Counter[str]] = {}
     others: list[str] = []
+    left_out = not_counted = 0
     for node, found in neighbors.items():
+        announced = [each for each in found if each.protocol in {"", "LLDP"} and each.chassis_id.strip()]
+        switches = [each for each in announced if not _is_host(each, names)]
+        left_out += len(announced) - len(switches)
         # An interface with several neighbors has a device in between that forwards LLDP: each is one cable at most.
         chassis = {
             (neighbor.interface, neighbor.chassis_id.strip().lower())
-            for neighbor in found
-            if neighbor.protocol in {"", "LLDP"} and neighbor.chassis_id.strip() and counts(neighbor.interface)
+            for neighbor in switches
+            if counted.adapter(neighbor.interface) and counted.switch(neighbor.chassis_id, neighbor.system_name)
         }
         if node not in known:
             others.append(node)
         elif chassis:
             hosts[node] = Counter(switch for _, switch in chassis)
-    discovered = leaf_groups.discover(FabricNetwork(hosts), known, existing)
+        else:
+            not_counted += bool(switches)
+    faults = tuple(_faults(left_out, not_counted))
+    discovered = leaf_groups.discover(FabricNetwork(hosts, faults=faults), known, existing)
     return replace(discovered, hosts=MatchedHosts.of([*hosts, *others], known))
+
+
+def _is_host(neighbor: Neighbor, names: Collection[str]) -> bool:
+    name = neighbor.system_name.strip().lower()
+    is_node = name in names or name.partition(".")[0] in names
+    return neighbor.is_host or is_node or is_host_interface(neighbor.port_id)
+
+
+def _faults(left_out: int, not_counted: int) -> Iterator[str]:
+    if left_out:
+        yield f"{count_of(left_out, 'neighbor')} {agree(left_out, 'is a host or a bridge', 'are hosts or bridges')}"
+    if not_counted:
+        nodes = f"{count_of(not_counted, 'node')} {agree(not_counted, 'has', 'have')}"
+        yield f"{nodes} switches as neighbors, of which none counts by interfaces and switches of the config"
 
 
 def from_netq(
     rows: Iterable[netq.CableEnd],
     nodes: Collection[str],
     existing: Container[str] = (),
-    counts: Counts = every_interface,
+    counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
     """Return the groups of `nodes` at all levels from the cables that NetQ reports."""
-    return leaf_groups.discover(netq.network(rows, guid_join.by_name(nodes), counts), nodes, existing)
+    return leaf_groups.discover(netq.network(rows, guid_join.by_name(nodes), counted), nodes, existing)

@@ -4,6 +4,7 @@
 a name. The device at the other end of a cable sends the content: it is bounded here, and checked where it is used.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -11,20 +12,28 @@ from msgspec.json import Decoder
 
 from gkm.api import json_limits
 from gkm.topology.fabrics import program_output
+from gkm.topology.fabrics.interfaces import is_host_interface
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 MAX_BYTES = 64 << 20
 """Of a file with the neighbors of several nodes; a node with eight cables takes 10 kB."""
 
+_FORWARDING = frozenset({"bridge", "router", "repeater", "other"})
+_INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)  # IFNAMSIZ of Linux
+
 
 class Neighbor(NamedTuple):
-    """A device at the other end of a cable, as it announces itself; a missing text is empty."""
+    """A device at the other end of a cable, as it announces itself; a missing text is empty.
+
+    `is_host`: it announces to be a station, and neither a bridge nor a router, or names its port as a host does.
+    """
 
     interface: str
     protocol: str
     chassis_id: str
     port_id: str
     system_name: str
+    is_host: bool = False
 
 
 def decode(text: bytes) -> tuple[Neighbor, ...]:
@@ -79,12 +88,33 @@ def _neighbor(interface: str, entry: object) -> Neighbor:
     # json has the name of the neighbor as key of its chassis, if there is one.
     if isinstance(chassis, dict) and len(chassis) == 1 and not _text(chassis.get("id")):
         ((name, chassis),) = chassis.items()
+    port = _first(_get(entry, "port"))
     return Neighbor(
         interface,
         _text(_get(entry, "via")),
         _text(_get(chassis, "id")),
-        _text(_get(_first(_get(entry, "port")), "id")),
+        _text(_get(port, "id")),
         name or _text(_get(chassis, "name")),
+        _is_station(chassis) or _has_host_port(port),
+    )
+
+
+def _is_station(chassis: object) -> bool:
+    enabled = {
+        _text(_get(each, "type")).lower()
+        for each in _items(_get(chassis, "capability"))
+        if _get(each, "enabled") in (True, "on")
+    }
+    return "station" in enabled and enabled.isdisjoint(_FORWARDING)
+
+
+def _has_host_port(port: object) -> bool:
+    """Return whether a port with an address as its id, as lldpd has it on hosts, is described as an adapter."""
+    described = _text(_get(port, "descr"))
+    return (
+        _text_of(_get(port, "id"), "type") == "mac"
+        and _INTERFACE.fullmatch(described) is not None
+        and (is_host_interface(described))
     )
 
 
@@ -98,6 +128,10 @@ def _first(value: object) -> object:
 
 def _text(value: object) -> str:
     """Return a text, also as the value of an object, or of the first object of a list."""
+    return _text_of(value, "value")
+
+
+def _text_of(value: object, key: str) -> str:
     value = _first(value)
-    value = value.get("value") if isinstance(value, dict) else value
+    value = value.get(key) if isinstance(value, dict) else value
     return value if isinstance(value, str) else ""

@@ -5,20 +5,19 @@ the name that Linux gives to network adapters; ports of switches have other name
 port for management: there a switch is a host of the network for management.
 """
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from gkm.topology.fabrics import program_output
+from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
+from gkm.topology.fabrics.interfaces import is_host_interface
 from gkm.topology.fabrics.network import OTHER_HOST, FabricNetwork
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 MAX_BYTES = 128 << 20
-# systemd.net-naming-scheme(7), and what drivers name themselves.
-_ADAPTER = re.compile(r"(?:eth\d|en[opsx]|ib[ps\d]|wl|usb|bond\d|mlx\d|[Mm]gmt|Management)", re.ASCII)
 _End = tuple[str, str]
 
 
@@ -56,12 +55,10 @@ def decode(text: bytes) -> tuple[CableEnd, ...]:
     return tuple(rows)
 
 
-def network(
-    rows: Iterable[CableEnd], names: Mapping[str, str], counts: Callable[[str], bool] = lambda _: True
-) -> FabricNetwork:
+def network(rows: Iterable[CableEnd], names: Mapping[str, str], counted: Counted = EVERY_CABLE) -> FabricNetwork:
     """Return the network in rows; `names` are the nodes by name, "" for one that several nodes have.
 
-    `counts` decides by its name whether an interface of a host counts. A cable that both ends report counts once.
+    A cable that both ends report counts once.
     """
     hosts: dict[str, Counter[str]] = defaultdict(Counter)
     links: dict[str, Counter[str]] = defaultdict(Counter)
@@ -69,12 +66,12 @@ def network(
     for first, second in cables:
         for (device, interface), (other, port) in ((first, second), (second, first)):
             node = names.get(device)
-            if other in names or _is_adapter(port):
+            if other in names or is_host_interface(port) or not counted.switch(other):
                 continue
-            if node or _is_adapter(interface):
-                if counts(interface):
+            if node or is_host_interface(interface):
+                if counted.adapter(interface):
                     hosts[node or OTHER_HOST + device][other] += 1
-            elif node is None:
+            elif node is None and counted.switch(device):
                 links[device][other] += 1
     return FabricNetwork(hosts, links)
 
@@ -84,7 +81,3 @@ def _ends(row: CableEnd) -> tuple[_End, _End]:
         ((row.hostname or "").lower(), row.ifname or ""),
         ((row.peer_hostname or "").lower(), row.peer_ifname or ""),
     )
-
-
-def _is_adapter(interface: str) -> bool:
-    return _ADAPTER.match(interface) is not None

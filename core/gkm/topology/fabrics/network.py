@@ -29,6 +29,8 @@ class FabricNetwork:
     links: Cables = field(default_factory=dict)
     anonymous: Mapping[str, int] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    settings: str = "interfaces or switches"
+    """The keys of the provider's config that decide which cables count."""
 
 
 class MatchedHosts(NamedTuple):

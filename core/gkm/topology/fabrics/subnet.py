@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import NamedTuple
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _NO_HOST = "localhost"
+_HOST_AND_ADAPTER = 2
 AGGREGATION_NODE = "Aggregation Node"
 """In the description of an adapter that is part of a switch (SHARP)."""
 
@@ -15,7 +17,8 @@ class HostPort(NamedTuple):
     """A port of an adapter in a host, at the host's end of a cable to `switch`. GUIDs are empty where unknown.
 
     `words` may name the node: the first word of the NodeDescription, or the name that a fabric manager gives it.
-    `host` tells hosts apart that are no nodes; empty where the description is that of a factory.
+    `host` tells hosts apart that are no nodes; empty where the description is that of a factory. `adapter` is its name
+    in the host.
     """
 
     switch: str
@@ -24,6 +27,7 @@ class HostPort(NamedTuple):
     system_guid: str = ""
     words: tuple[str, ...] = ()
     host: str = ""
+    adapter: str = ""
 
 
 class Link(NamedTuple):
@@ -73,3 +77,9 @@ def names_in(description: str) -> tuple[tuple[str, ...], str]:
         return (), ""
     name = words[0].lower()
     return (name,), "" if words[2:] or name == _NO_HOST else name
+
+
+def adapter_in(description: str) -> str:
+    """Return the name of the adapter in its NodeDescription as rdma-ndd writes it, "" without one."""
+    words = description.split(None, 2)
+    return intern(words[1]) if len(words) == _HOST_AND_ADAPTER else ""

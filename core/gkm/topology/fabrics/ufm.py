@@ -14,7 +14,7 @@ from msgspec.json import Decoder
 
 from gkm.topology.fabrics import program_output
 from gkm.topology.fabrics.program_output import OutputUnreadable
-from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, names_in
+from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, adapter_in, names_in
 
 MAX_PAGE_BYTES = 100 << 20
 """As much as the provider reads of an answer. A row takes 1.5 kB."""
@@ -109,7 +109,8 @@ class _Reader:
         elif kind.startswith(_COMPUTER) and AGGREGATION_NODE not in (row.node_description or ""):
             words, host = names_in(name)
             more, other = names_in(row.node_description or "")
-            port = HostPort("", guid, "", system, tuple(dict.fromkeys((*words, *more))), host or other)
+            adapter = adapter_in(row.node_description or "")
+            port = HostPort("", guid, "", system, tuple(dict.fromkeys((*words, *more))), host or other, adapter)
             self.adapters.append((port, *peer))
 
     def switch(self, guid: str, name: str) -> str:

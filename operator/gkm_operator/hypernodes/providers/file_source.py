@@ -1,45 +1,46 @@
 """Providers that read one file, such as a mounted ConfigMap, and read it again when it changes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from gkm.hoststate.files import UnreadableState, read_bounded
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.providers import Provider, ProviderFailed
 from msgspec import Meta, Struct
 
-from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, parse_config
+from gkm_operator.hypernodes.providers.polling import Known, PollingProvider
 
 MAX_FILE_BYTES = 64 << 20
 
 
+FilePath = Annotated[str, Meta(min_length=1, max_length=4096)]
+Interval = Annotated[float, Meta(ge=0.1, le=86_400)]
+INTERVAL_SECONDS = 10.0
 Parse = Callable[[bytes, Known], FabricDiscovery]
 
 
-class FileConfig(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class FileConfig(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """`config` of the provider: the file, and how often it is read."""
 
-    file: Annotated[str, Meta(min_length=1, max_length=4096)]
-    interval_seconds: Annotated[float, Meta(ge=0.1, le=86_400)] = 10.0
+    file: FilePath
+    interval_seconds: Interval = INTERVAL_SECONDS
 
 
-def file_provider(name: str, config: Mapping[str, Any], parse: Parse, refused: type[ValueError]) -> Provider:
-    """Return a provider of what `parse` returns for the file; it raises `refused`, whose message has no content.
+def file_provider(name: str, file: str, seconds: float, parse: Parse, refused: type[ValueError]) -> Provider:
+    """Return a provider of what `parse` returns for a file, which is read every `seconds`.
 
-    Raises:
-        ProviderFailed: the configuration is not valid.
+    `parse` raises `refused`, whose message has no content.
     """
-    settings = parse_config(config, FileConfig)
 
     def read(known: Known) -> FabricDiscovery:
-        data = _read(settings.file)
+        data = _read(file)
         try:
             return parse(data, known)
         except refused as error:
             raise ProviderFailed(f"cannot read its file: {error}") from None
 
-    return PollingProvider(name, read, settings.interval_seconds)
+    return PollingProvider(name, read, seconds)
 
 
 def _read(path: str) -> bytes:

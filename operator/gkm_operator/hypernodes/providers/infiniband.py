@@ -13,14 +13,16 @@ from typing import Any
 
 import msgspec
 from gkm.api.fabrics import NodeFabric
+from gkm.api.topology_settings import InfinibandConfig
 from gkm.topology.fabrics import infiniband
+from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
 from gkm.topology.fabrics.ibnetdiscover import NotASurvey
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Provider
 
-from gkm_operator.hypernodes.providers.polling import Known, SourceMissing, following
+from gkm_operator.hypernodes.providers.polling import Known, SourceMissing, following, parse_config
 from gkm_operator.hypernodes.providers.survey_text import parsed
 
 MAX_NETWORK_BYTES = 24 << 20
@@ -32,15 +34,17 @@ _SEARCH_SECONDS = 30.0
 _NO_MEMORY = "it takes more memory than the provider has"
 
 
-def provider(_config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
+def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
     """Return the provider."""
-    return following("infiniband", SurveyReader().read)
+    settings = parse_config(config, InfinibandConfig)
+    return following("infiniband", SurveyReader(Counted(settings.adapters, settings.switches)).read)
 
 
 class SurveyReader:
     """Parses each survey once; the networks stay as bytes, which take a fraction of the memory."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, counted: Counted = EVERY_CABLE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._counted = counted
         self._clock = clock
         self._parsed: dict[bytes, bytes | str] = {}
         """The network in a survey, or why there is none, by digest."""
@@ -66,7 +70,7 @@ class SurveyReader:
         faults = self._parse(surveys)
         if not self._good:
             raise SourceMissing(faults[0])
-        discover = partial(_discover, known, known.view.fabrics("Ports"))
+        discover = partial(_discover, known, known.view.fabrics("Ports"), self._counted)
         deadline = self._clock() + _SEARCH_SECONDS
         while usable := self._usable():
             networks = sorted({*usable.values()})
@@ -153,11 +157,13 @@ def _rest(counts: bool) -> str:  # noqa: FBT001 -- what the text depends on
     return "; its last good one counts on" if counts else ""
 
 
-def _discover(known: Known, fabrics: Iterable[NodeFabric], networks: Iterable[bytes]) -> FabricDiscovery | str:
+def _discover(
+    known: Known, fabrics: Iterable[NodeFabric], counted: Counted, networks: Iterable[bytes]
+) -> FabricDiscovery | str:
     """Return the HyperNodes of networks, or the reason why there are no HyperNodes."""
     try:
         subnets = [msgspec.msgpack.decode(network, type=Subnet) for network in networks]
-        return infiniband.from_subnets(subnets, fabrics, known.nodes, known.existing)
+        return infiniband.from_subnets(subnets, fabrics, known.nodes, known.existing, counted=counted)
     except MemoryError:
         return _NO_MEMORY
     except TooIrregular as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gkm.api.topology_settings import LldpConfig
 from gkm.topology.fabrics import lldp
+from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.providers import Provider
 
@@ -15,8 +16,8 @@ from gkm_operator.hypernodes.providers.polling import Known, following, parse_co
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
     """Return the provider."""
     settings = parse_config(config, LldpConfig)
-    return following("lldp", partial(_read, lldp.matching(settings.interfaces)))
+    return following("lldp", partial(_read, Counted(settings.interfaces, settings.switches)))
 
 
-def _read(counts: lldp.Counts, known: Known) -> FabricDiscovery:
-    return lldp.discover(known.view.fabrics("Neighbors"), known.nodes, known.existing, counts)
+def _read(counted: Counted, known: Known) -> FabricDiscovery:
+    return lldp.discover(known.view.fabrics("Neighbors"), known.nodes, known.existing, counted)

@@ -7,9 +7,17 @@ from gkm.topology.fabrics import tree_file
 from gkm.topology.fabrics.domain_tree import TreeInvalid
 from gkm.topology.providers import Provider
 
-from gkm_operator.hypernodes.providers.file_source import file_provider
+from gkm_operator.hypernodes.providers.file_source import FileConfig, file_provider
+from gkm_operator.hypernodes.providers.polling import parse_config
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
     """Return the provider."""
-    return file_provider("tree-file", config, lambda data, known: tree_file.discover(data, known.nodes), TreeInvalid)
+    settings = parse_config(config, FileConfig)
+    return file_provider(
+        "tree-file",
+        settings.file,
+        settings.interval_seconds,
+        lambda data, known: tree_file.discover(data, known.nodes),
+        TreeInvalid,
+    )

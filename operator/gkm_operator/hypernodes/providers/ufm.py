@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
+from gkm.api.topology_settings import CountedAdapters
+from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.infiniband import from_subnets
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.fabrics.ufm import MAX_ROWS, PortRow, decode, subnet
 from gkm.topology.providers import Provider, ProviderFailed
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from gkm_operator.hypernodes.providers.https_source import HttpsSource
 from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, parse_config
@@ -24,7 +26,7 @@ _MAX_PAGES = MAX_ROWS // PAGE_ROWS
 _SECONDS = Meta(ge=0.1, le=86_400)
 
 
-class UfmConfig(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class UfmConfig(CountedAdapters, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """`config` of the provider. `timeout_seconds` limits one page, which may have 100 MiB."""
 
     url: Annotated[str, Meta(max_length=2048)]
@@ -43,7 +45,7 @@ def provider(config: Mapping[str, Any], credentials: Mapping[str, bytes]) -> Pro
     path, secret = _authentication(credentials)
     headers = {"Authorization": f"Basic {secret}"}
     source = HttpsSource(settings.url, settings.ca_file, headers, settings.timeout_seconds)
-    read = partial(_read, source, path)
+    read = partial(_read, source, path, Counted(settings.adapters, settings.switches))
     return PollingProvider("ufm", read, settings.interval_seconds, timeout=settings.timeout_seconds)
 
 
@@ -59,7 +61,7 @@ def _authentication(credentials: Mapping[str, bytes]) -> tuple[str, str]:
     return "/ufmRest", base64.b64encode(user + b":" + password).decode("ascii")
 
 
-def _read(source: HttpsSource, path: str, known: Known) -> FabricDiscovery:
+def _read(source: HttpsSource, path: str, counted: Counted, known: Known) -> FabricDiscovery:
     """Return the HyperNodes of all ports.
 
     A page with another number of rows than requested is the last one, and so is a repeated one: not every version of
@@ -79,4 +81,4 @@ def _read(source: HttpsSource, path: str, known: Known) -> FabricDiscovery:
         subnets = (subnet(rows),)
     except OutputUnreadable as error:
         raise ProviderFailed(f"cannot read its server: {error}") from None
-    return from_subnets(subnets, known.view.fabrics("Ports"), known.nodes, known.existing)
+    return from_subnets(subnets, known.view.fabrics("Ports"), known.nodes, known.existing, counted=counted)

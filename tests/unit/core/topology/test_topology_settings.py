@@ -54,9 +54,23 @@ def test_a_topology_object_needs_the_labels_on_nodes(name: str) -> None:
 
 
 def test_the_globs_of_interfaces_default_to_all() -> None:
-    assert Topology().lldp.interfaces == ["*"]
+    assert Topology().counted("lldp") == (["*"], ["*"])
     section = {"providers": [{"name": "lldp", "config": {"interfaces": ["rail*", "ens?"]}}]}
-    assert convert(section, Topology).lldp.interfaces == ["rail*", "ens?"]
+    assert convert(section, Topology).counted("lldp") == (["rail*", "ens?"], ["*"])
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("infiniband", {"adapters": ["mlx5_[0-7]"]}),
+        ("ufm", {"adapters": ["mlx5_[0-7]"], "url": "https://ufm.example"}),
+        ("lldp", {"interfaces": ["mlx5_[0-7]"]}),
+        ("netq", {"interfaces": ["mlx5_[0-7]"], "file": "/netq"}),
+    ],
+)
+def test_adapters_and_switches_that_count_are_a_setting_of_every_network(name: str, config: dict[str, object]) -> None:
+    section = {"providers": [{"name": name, "config": config | {"switches": ["!*storage*"]}}]}
+    assert convert(section, Topology).counted(name) == (["mlx5_[0-7]"], ["!*storage*"])
 
 
 @pytest.mark.parametrize(

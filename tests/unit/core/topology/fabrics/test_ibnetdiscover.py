@@ -42,7 +42,7 @@ Ca\t2 "H-{ADAPTER}"\t\t# "GPU-1 mlx5_5"
 [1](e09d7303007a4bd9) \t"S-{SWITCH}"[1]\t\t# lid 647 lmc 0 "MF0;leaf-01:MQM9701/U1" lid 73 4xNDR
 
 """
-PORT = HostPort(SWITCH, "e09d7303007a4bd9", ADAPTER, "009d7303007a4bd0", ("gpu-1",), "gpu-1")
+PORT = HostPort(SWITCH, "e09d7303007a4bd9", ADAPTER, "009d7303007a4bd0", ("gpu-1",), "gpu-1", "mlx5_5")
 LINK = Link(SWITCH, SPINE, 2)
 SWITCHES = {SWITCH: "MF0;leaf-01:MQM9701/U1", SPINE: "MF0;spine-02:MQM9701/U1"}
 
@@ -112,7 +112,15 @@ def test_a_description_names_a_host_only_as_rdma_ndd_writes_it(
     description: str, words: tuple[str, ...], host: str
 ) -> None:
     (port,) = parse(changed('"GPU-1 mlx5_5" lid', f'"{description}" lid')).ports
-    assert port == PORT._replace(words=words, host=host)
+    assert port._replace(adapter="mlx5_5") == PORT._replace(words=words, host=host)
+
+
+@pytest.mark.parametrize(
+    ("description", "adapter"), [("gpu-1 mlx5_9", "mlx5_9"), ("gpu-1", ""), ("MT4129 ConnectX7   Mellanox", "")]
+)
+def test_a_description_of_two_words_names_the_adapter(description: str, adapter: str) -> None:
+    (port,) = parse(changed('"GPU-1 mlx5_5" lid', f'"{description}" lid')).ports
+    assert port.adapter == adapter
 
 
 def test_descriptions_with_bytes_that_are_no_text_are_no_names() -> None:
@@ -131,7 +139,7 @@ def test_a_link_that_one_end_reports_is_a_link(ports: str, end: str) -> None:
 
 def test_a_port_without_a_description_is_a_port() -> None:
     text = changed(' \t\t# "GPU-1 mlx5_5" lid 647 4xNDR', "")
-    assert parse(text).ports == (PORT._replace(words=(), host=""),)
+    assert parse(text).ports == (PORT._replace(words=(), host="", adapter=""),)
 
 
 @pytest.mark.parametrize(

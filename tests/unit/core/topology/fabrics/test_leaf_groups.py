@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from gkm.topology.fabrics import leaf_groups, rails
 from gkm.topology.fabrics.levels import MAX_LEVELS, switch_levels, tier_name
-from gkm.topology.fabrics.network import FabricDiscovery, FabricNetwork
+from gkm.topology.fabrics.network import FabricDiscovery, FabricNetwork, MatchedHosts
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
@@ -137,4 +137,4 @@ def test_a_network_without_order_is_no_network_without_groups(monkeypatch: pytes
 
 
 def test_no_network_has_no_groups() -> None:
-    assert discover(FabricNetwork({})) == FabricDiscovery()
+    assert discover(FabricNetwork({})) == FabricDiscovery(hosts=MatchedHosts())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gkm.topology.fabrics import leaf_groups, lldp, lldpd
+from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.lldpd import Neighbor
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
@@ -44,8 +45,50 @@ def test_the_network_for_management_is_left_out_by_the_names_of_interfaces() -> 
     nodes = [f"n{number}" for number in range(4)]
     every = lldp.discover(fabrics, nodes)
     assert {each.node for each in every.quarantined} == set(nodes)
-    counted = lldp.discover(fabrics, nodes, counts=lambda interface: interface.startswith("rdma"))
+    counted = lldp.discover(fabrics, nodes, counted=Counted(["rdma*"]))
     assert groups(counted) == {named(A): ["n0", "n1"], named(B): ["n2", "n3"]}
+    without = lldp.discover(fabrics, nodes, counted=Counted(switches=[f"!{D}"]))
+    assert without == counted
+
+
+def test_nodes_of_which_no_cable_counts_are_told() -> None:
+    found = lldp.discover(
+        [node_fabric("n1", eth0=A), node_fabric("n2", rdma0=A)], ["n1", "n2"], counted=Counted(["rdma*"])
+    )
+    assert groups(found) == {named(A): ["n2"]}
+    assert found.faults == (
+        "1 node has switches as neighbors, of which none counts by interfaces and switches of the config",
+    )
+
+
+STATION = [{"type": "Bridge", "enabled": False}, {"type": "Station", "enabled": True}]
+FORWARDING = [{"type": "Bridge", "enabled": True}, {"type": "Station", "enabled": True}]
+
+
+@pytest.mark.parametrize(
+    ("neighbor", "is_switch"),
+    [
+        ({"capability": FORWARDING}, True),
+        ({"capability": STATION}, False),
+        ({"capability": STATION[1]}, False),
+        ({"capability": []}, True),
+        ({"name": "n2"}, False),
+        ({"name": "N2.example.com"}, False),
+        ({"port": {"id": {"type": "ifname", "value": "br0"}}}, False),
+        ({"port": {"id": {"type": "ifname", "value": "enp1s0f0"}}}, False),
+        ({"port": {"id": {"type": "mac", "value": B}, "descr": "eth1"}}, False),
+        ({"port": {"id": {"type": "mac", "value": B}, "descr": "eno1 of n1 in rack 7"}}, True),
+        ({"port": {"id": {"type": "ifname", "value": "Ethernet1/1"}, "descr": "eth1"}}, True),
+        ({"port": {"id": {"type": "local", "value": "bridge-aggregation1"}}}, True),
+    ],
+)
+def test_hosts_and_bridges_in_hosts_are_no_switches(neighbor: dict[str, Any], is_switch: bool) -> None:  # noqa: FBT001 -- a parameter
+    fields = {"id": {"type": "mac", "value": A}, "capability": neighbor.get("capability", FORWARDING)}
+    port = neighbor.get("port", {"id": {"type": "ifname", "value": "swp1"}})
+    one = {"via": "LLDP", "chassis": {neighbor.get("name", "leaf-1"): fields}, "port": port}
+    found = lldp.from_neighbors({"n1": lldpd.decode(printed({"eth0": one}))}, ["n1", "n2"])
+    assert groups(found) == ({named(A): ["n1"]} if is_switch else {})
+    assert found.faults == (() if is_switch else ("1 neighbor is a host or a bridge",))
 
 
 def test_a_nodefabric_without_a_node_or_without_neighbors_is_in_no_group() -> None:
@@ -172,4 +215,4 @@ def test_any_json_gives_texts_or_an_error(value: Any) -> None:  # noqa: ANN401 -
         found = lldpd.decode(json.dumps({"lldp": value}).encode())
     except OutputUnreadable:
         return
-    assert all(isinstance(text, str) for neighbor in found for text in neighbor)
+    assert all(isinstance(text, str) for neighbor in found for text in neighbor[:5])

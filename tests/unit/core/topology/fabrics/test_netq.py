@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gkm.topology.fabrics import lldp, netq
+from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 SERVERS = ("server01", "server02", "server03", "server04")
@@ -66,8 +67,9 @@ def test_the_network_for_management_of_switches_does_not_count() -> None:
 
 def test_interfaces_of_hosts_may_be_left_out() -> None:
     management = [f"{server}:eth0 oob-mgmt-switch:swp{number}" for number, server in enumerate(SERVERS)]
-    found = lldp.from_netq(rows(*CABLES, *management), SERVERS, counts=lambda interface: interface != "eth0")
+    found = lldp.from_netq(rows(*CABLES, *management), SERVERS, counted=Counted(["!eth0"]))
     assert {hypernode.name for hypernode in found.hypernodes} == set(EXPECTED)
+    assert lldp.from_netq(rows(*CABLES, *management), SERVERS, counted=Counted(switches=["!oob*"])) == found
 
 
 def test_a_foreign_host_is_no_switch() -> None:

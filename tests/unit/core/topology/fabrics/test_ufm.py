@@ -48,7 +48,7 @@ ROWS = [
 ]
 EXPECTED = Subnet(
     {LEAF: "leaf-1", SPINE: "spine-1"},
-    (HostPort(LEAF, PORT, "", SYSTEM, ("gpu-1",), "gpu-1"),),
+    (HostPort(LEAF, PORT, "", SYSTEM, ("gpu-1",), "gpu-1", "mlx5_0"),),
     (Link(LEAF, SPINE, 2),),
 )
 
@@ -105,7 +105,7 @@ def test_without_any_guid_switches_and_nodes_have_their_names() -> None:
     rows = [{key: value for key, value in row.items() if "guid" not in key and key != "systemID"} for row in ROWS]
     assert subnet(*rows) == Subnet(
         {"leaf-1": "leaf-1", "spine-1": "spine-1"},
-        (HostPort("leaf-1", words=("gpu-1",), host="gpu-1"),),
+        (HostPort("leaf-1", words=("gpu-1",), host="gpu-1", adapter="mlx5_0"),),
         (Link("leaf-1", "spine-1", 2),),
     )
 

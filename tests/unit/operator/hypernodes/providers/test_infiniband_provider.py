@@ -160,10 +160,10 @@ def test_surveys_that_take_too_much_memory_together_lose_the_largest(monkeypatch
     more = topology_file(cabling(Rails(pods=1, groups=3, hosts_each=40, rails=2, spines=2)))
     joined = fabric.from_subnets
 
-    def from_subnets(subnets: list[Subnet], *others: object) -> FabricDiscovery:
+    def from_subnets(subnets: list[Subnet], *others: object, **settings: object) -> FabricDiscovery:
         if len(subnets) > 1:
             raise MemoryError
-        return joined(subnets, *others)  # type: ignore[arg-type]
+        return joined(subnets, *others, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fabric, "from_subnets", from_subnets)
     found = SurveyReader().read(known(survey("a", TEXT), survey("b", more)))
@@ -204,13 +204,13 @@ def test_a_left_out_survey_is_looked_for_once_for_the_same_surveys(monkeypatch: 
     networks: list[int] = []
     join = fabric.from_subnets
 
-    def from_subnets(subnets: list[Subnet], *others: object) -> FabricDiscovery:
+    def from_subnets(subnets: list[Subnet], *others: object, **settings: object) -> FabricDiscovery:
         networks.append(len(subnets))
-        return join(subnets, *others)  # type: ignore[arg-type]
+        return join(subnets, *others, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fabric, "from_subnets", from_subnets)
     now = [0.0]
-    reader = SurveyReader(lambda: now[0])
+    reader = SurveyReader(clock=lambda: now[0])
     surveys = known(survey("a", irregular(switches=SWITCHES)), survey("b", TEXT))
     for _ in range(3):
         reader.read(surveys)
@@ -223,7 +223,7 @@ def test_a_left_out_survey_is_looked_for_once_for_the_same_surveys(monkeypatch: 
 def test_a_search_takes_bounded_time() -> None:
     """With a clock that leaves no time to try, the survey that was not in the last tree is left out."""
     now = count(0.0, 100.0)
-    reader = SurveyReader(lambda: next(now))
+    reader = SurveyReader(clock=lambda: next(now))
     larger = survey("b", topology_file(cabling(Rails(groups=2, hosts_each=1_000, rails=2, spines=2))))
     assert groups(reader.read(known(larger))) == BY_GROUP
     found = reader.read(known(survey("a", irregular(switches=SWITCHES)), larger))
@@ -243,7 +243,7 @@ def test_memory_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(infiniband, "parsed", parsed)
     now = [0.0]
-    reader = SurveyReader(lambda: now[0])
+    reader = SurveyReader(clock=lambda: now[0])
     surveys = known(survey("a", TEXT), large)
     for _ in range(3):
         assert len(reader.read(surveys).faults) == 1

@@ -1,0 +1,46 @@
+"""Which cables of a source count, by the names of adapters and switches. Pure.
+
+A node has cables to several networks. One for storage or for management looks like one for computing, and only people
+know which is which.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+_NOT = "!"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Globs for adapters (or interfaces) of hosts, and for switches. One that begins with ! excludes what it matches.
+
+    Without any other glob everything counts that is not excluded.
+    """
+
+    adapters: Collection[str] = ()
+    switches: Collection[str] = ()
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether every cable counts."""
+        return not self.adapters and not self.switches
+
+    def adapter(self, name: str) -> bool:
+        """Return whether the cables of an adapter count, by its name; "" where the source names none."""
+        return _matches(self.adapters, (name,))
+
+    def switch(self, *names: str) -> bool:
+        """Return whether the cables to a switch count, by its identifier and its name."""
+        return _matches(self.switches, names)
+
+
+EVERY_CABLE = Counted()
+
+
+def _matches(globs: Collection[str], names: Collection[str]) -> bool:
+    def any_of(wanted: Collection[str]) -> bool:
+        return any(fnmatchcase(name, glob) for glob in wanted for name in names)
+
+    including = [glob for glob in globs if not glob.startswith(_NOT)]
+    return (not including or any_of(including)) and not any_of([glob[1:] for glob in globs if glob.startswith(_NOT)])

@@ -1,0 +1,14 @@
+"""Names of network interfaces: those of hosts and those of switches differ. Pure."""
+
+import re
+
+# systemd.net-naming-scheme(7), what drivers name themselves, and bridges in hosts with the ports of their guests.
+_ADAPTER = re.compile(
+    r"(?:eth\d|en[opsx]|ib[ps\d]|wl|usb|bond\d|mlx\d|[Mm]gmt|Management|(?:br|virbr|docker|vmbr|ovsbr|vnet|tap)-?\d)",
+    re.ASCII,
+)
+
+
+def is_host_interface(name: str) -> bool:
+    """Return whether an interface has the name of one in a host, or of the port of a switch for management."""
+    return _ADAPTER.match(name) is not None
