@@ -2,7 +2,7 @@
 
 The order of nodes never matters. Each node that takes part is in the tree or quarantined. Which claims count depends on
 the set of different rows of claims only; so a merge is changed node by node, and all is weighed anew only where a
-change adds or removes a row.
+change adds or removes a row. Where numbers of nodes decided (gkm.topology.resolution), a change of these counts too.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class Merge:
     rows: Mapping[str, Row] = field(default_factory=dict)
     faults: Mapping[str, Quarantined] = field(default_factory=dict)
     groups: Mapping[Row, Sequence[str]] = field(default_factory=dict)
-    resolution: Resolution = field(default_factory=lambda: resolve({}))
+    resolution: Resolution = field(default_factory=lambda: resolve({}, {}))
 
     def changed(self, by_provider: Named, names: Iterable[str], role: Role) -> tuple["Merge", Collection[str]]:
         """Return the merge of other placements by the same providers, and the nodes whose claims may differ.
@@ -73,10 +73,14 @@ class Merge:
             groups[row] = sorted(nodes)
             if not nodes:
                 del groups[row]
-        is_same = groups.keys() == self.groups.keys()
+        sizes = {row: len(nodes) for row, nodes in groups.items()}
+        is_same = groups.keys() == self.groups.keys() and not self._votes_changed(sizes)
         levels = [level.name for level in self.settings.levels]
-        resolution = self.resolution if is_same else resolve(separated(groups, levels))
+        resolution = self.resolution if is_same else resolve(separated(groups, levels), sizes)
         return Merge(self.settings, self.reader, by_provider, rows, faults, groups, resolution), changed
+
+    def _votes_changed(self, sizes: Mapping[Row, int]) -> bool:
+        return self.resolution.by_number and any(len(nodes) != sizes[row] for row, nodes in self.groups.items())
 
     @cached_property
     def quarantined(self) -> tuple[Quarantined, ...]:
@@ -195,6 +199,8 @@ def _contradiction(entry: Overruled, levels: Sequence[str], by_provider: Named) 
     level, above, provider = levels[entry.level], levels[entry.above], by_provider[entry.rank][0]
     if entry.other:
         text = f"{level} {entry.name} does not lie in {above} {entry.other}"
+        if entry.is_measured:
+            return Contradiction(level, provider, f"{text}: NVML measured it, and {provider} divides its nodes")
     else:
         text = f"nodes of {level} {entry.name} lie in several domains of level {above}, so they are not in it"
     return Contradiction(level, provider, f"{text}: a provider that is more trusted than {provider} contradicts it")

@@ -2,7 +2,8 @@
 
 import pytest
 from gkm.api.topology_settings import Topology, TopologyLevel
-from gkm.topology.merge import build_tree
+from gkm.topology.claims import Rows
+from gkm.topology.merge import Merge, build_tree
 from gkm.topology.placements import Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.tree import Tree
@@ -213,3 +214,78 @@ def test_a_fault_of_a_provider_matters_unless_all_levels_are_known_without_it(pl
 
     assert set(tree.nodes) == expected
     assert set(reasons(tree.quarantined)) == {"n1"} - expected
+
+
+CLIQUE = f"{UUID}.1"
+CABLES_FIRST, LABELS_FIRST = ["cables", "labels"], ["labels", "cables"]
+
+
+def merged(order: list[str], cables: dict[str, str], settings: Topology = SETTINGS) -> Tree:
+    """Return the tree of nodes that NVML puts in one clique, with their places by cables."""
+    measured = provider("labels", **dict.fromkeys(cables, f"{CLIQUE}/-/c"))
+    named = {"labels": measured, "cables": provider("cables", **cables)}
+    return build_tree([named[name] for name in order], settings)
+
+
+@pytest.mark.parametrize("order", [CABLES_FIRST, LABELS_FIRST])
+def test_one_node_at_another_leaf_leaves_the_nvlink_domain_of_the_others(order: list[str]) -> None:
+    tree = merged(order, {**{f"n{at:02}": "-/leaf-a/-" for at in range(17)}, "odd": "-/leaf-b/-"})
+
+    assert set(paths(tree).values()) == {f"{CLIQUE}/leaf-a/c"}
+    assert len(tree.nodes) == 17
+    (aside,) = tree.quarantined
+    assert (aside.node, aside.why) == ("odd", QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS)
+    assert "leaf-a (17 nodes), leaf-b (odd)" in aside.message
+
+
+@pytest.mark.parametrize("order", [CABLES_FIRST, LABELS_FIRST])
+def test_cables_that_divide_an_nvlink_domain_evenly_do_not_count(order: list[str]) -> None:
+    """A rack whose trays are cabled to several leaf groups in equal parts is in none, and stays one NVLink domain."""
+    tree = merged(order, {f"n{at}": f"-/leaf-{'ab'[at % 2]}/-" for at in range(6)})
+
+    assert set(paths(tree).values()) == {f"{CLIQUE}/-/c"}
+    assert len(tree.domains[1]) == 1
+    assert not tree.quarantined
+    assert [(entry.provider, entry.message) for entry in tree.contradictions] == [
+        ("cables", f"nvlink {CLIQUE} does not lie in block leaf-{leaf}: NVML measured it, and cables divides its nodes")
+        for leaf in "ab"
+    ]
+
+
+def test_nodes_that_no_cable_shows_stay_with_the_most() -> None:
+    tree = merged(CABLES_FIRST, {"n1": "-/leaf-a/-", "n2": "-/-/-", "n3": "-/leaf-a/-", "odd": "-/leaf-b/-"})
+
+    assert paths(tree) == dict.fromkeys(("n1", "n2", "n3"), f"{CLIQUE}/leaf-a/c")
+
+
+def test_a_contradiction_at_a_wider_level_sets_aside_the_same_node() -> None:
+    levels = Topology(levels=[TopologyLevel(name) for name in ("nvlink", "leaf", "spine")])
+    cables = {f"n{at}": "-/leaf-a/spine-a" for at in range(4)} | {"odd": "-/leaf-b/spine-b", "also": "-/leaf-c/spine-a"}
+    measured = provider("labels", **dict.fromkeys(cables, f"{CLIQUE}/-/-"))
+    tree = build_tree([provider("cables", **cables), measured], levels)
+
+    assert set(paths(tree).values()) == {f"{CLIQUE}/leaf-a/spine-a"}
+    assert {entry.node for entry in tree.quarantined} == {"also", "odd"}
+
+
+def test_a_domain_that_people_name_is_weighed_by_trust_alone() -> None:
+    places = {f"n{at}": "-/leaf-a/-" for at in range(3)} | {"odd": "-/leaf-b/-"}
+    named = provider("labels", **dict.fromkeys(places, "rack-1/-/c"))
+    tree = build_tree([provider("cables", **places), named], SETTINGS)
+
+    assert {path.partition("/")[0] for path in paths(tree).values()} == {"-"}
+    assert not tree.quarantined
+
+
+def test_a_change_of_numbers_decides_anew() -> None:
+    """The rows stay the same, and the majority changes."""
+
+    def places(first: int) -> list[tuple[str, Placements]]:
+        leaves = {f"n{at}": f"-/leaf-{'a' if at < first else 'b'}/-" for at in range(5)}
+        return [provider("cables", **leaves), provider("labels", **dict.fromkeys(leaves, f"{CLIQUE}/-/c"))]
+
+    before, _ = Merge(SETTINGS, Rows(SETTINGS)).changed(places(3), (), lambda _: False)
+    after, _ = before.changed(places(2), (), lambda _: False)
+    assert {entry.node for entry in before.tree.quarantined} == {"n3", "n4"}
+    assert {entry.node for entry in after.tree.quarantined} == {"n0", "n1"}
+    assert after.tree == build_tree(places(2), SETTINGS)

@@ -164,7 +164,7 @@ def test_an_nvlink_domain_of_several_leaves_is_in_the_switch_above_them() -> Non
 
 
 def test_an_nvlink_domain_of_switches_that_nothing_connects_is_in_none() -> None:
-    apart = {"a": {}, "b": {}}
+    apart: dict[str, object] = {"a": {}, "b": {}}
     found = newest(("a", "n1", {"domain": "x"}), ("b", "n2", {"domain": "x"}), switches=apart)
     assert found == {"x": "nvlink 1: n1 n2"}
 
