@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from gkm.api.topology_settings import Topology
+from gkm.api.topology_presets import OPTIONAL_LEVELS
+from gkm.api.topology_settings import Topology, TopologyLevel
 from gkm.topology.label_levels import is_of_cliques, label_placements, level_keys
 from gkm.topology.labels import relevant_labels
 from gkm.topology.lists import NodeList
@@ -84,9 +85,20 @@ def _axes(settings: Topology) -> Iterator[Axis]:
     for position, (level, keys) in enumerate(zip(settings.levels, level_keys(settings), strict=True)):
         if position == before and _RACK not in names:
             yield rack
-        of_cliques = is_of_cliques(level.name, keys, settings)
-        yield Axis(level.name, tuple(keys), is_scoped=level.unique == "parent", is_of_cliques=of_cliques)
+        yield Axis(
+            level.name,
+            tuple(keys),
+            is_scoped=level.unique == "parent",
+            is_of_cliques=is_of_cliques(level.name, keys, settings),
+            is_chosen=settings.has_own_levels and _is_chosen(level, settings),
+        )
     yield Axis(_FLAVOR, tuple(settings.labels.flavor), is_level=False, is_place=False)
+
+
+def _is_chosen(level: TopologyLevel, settings: Topology) -> bool:
+    """Return whether people expect labels of a level: not with a default, nor where a preset has nodes without any."""
+    optional = {"nvlink", *OPTIONAL_LEVELS} if settings.presets and not level.keys else set[str]()
+    return level.name not in {"cluster", "region", *optional}
 
 
 def _findings(faults: Iterable[LabelFault]) -> Iterator[LabelFinding]:

@@ -6,15 +6,19 @@ look.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 from gkm.api.cliques import PLACEHOLDERS
 from gkm.api.grammar import count_of
+from gkm.api.topology_presets import FAMILIES, HAS_PRESET, NO_TOPOLOGY
 from gkm.topology.names import hypernode_name
 
 from gkm_cli.topology.label_values import KAI, KUEUE, Axis, Labeled, LabelFault, LabelReason, LabelSeverity
 from gkm_cli.topology.mending import Mend
 
 HOSTNAME = "kubernetes.io/hostname"
+PRESET_KEYS = frozenset(chain(*(family.keys for family in FAMILIES.values())))
+"""Each source has names of its own for one place, so these keys differ from others of a level."""
 _TO_DECIDE = "REPLACE"
 _LONGEST_VALUE = 63
 
@@ -29,7 +33,32 @@ def label_faults(nodes: Sequence[Labeled], axes: Sequence[Axis]) -> Iterator[Lab
         if axis.is_place:
             yield from _cases(nodes, axis, at)
             yield from _several_parents(nodes, axes, at)
+        if axis.is_chosen:
+            yield from _without_labels(nodes, axis, at)
+    yield from _unread(nodes, frozenset(key for axis in axes for key in axis.keys))
     yield from _hostnames(nodes)
+
+
+def _without_labels(nodes: Sequence[Labeled], axis: Axis, at: int) -> Iterator[LabelFault]:
+    """Yield all nodes if none has a label of a level."""
+    if any(node.values[at][1] for node in nodes):
+        return
+    message = f"no node has a label of the level {axis.name} ({', '.join(axis.keys) or 'it has no keys'}): it is empty"
+    for node in nodes:
+        yield LabelFault(LabelReason.LEVEL_WITHOUT_LABELS, node.name, message, severity=LabelSeverity.WARNING)
+
+
+def _unread(nodes: Sequence[Labeled], read: frozenset[str]) -> Iterator[LabelFault]:
+    """Yield the nodes with labels of a known family of which no key is read."""
+    for name, family in FAMILIES.items():
+        having = {node.name: keys for node in nodes if (keys := [key for key in family.keys if key in node.labels])}
+        if not having or not read.isdisjoint(chain(*having.values())):
+            continue
+        found = ", ".join(dict.fromkeys(chain(*having.values())))
+        step = f"add {name} to topology.presets" if name in HAS_PRESET else "name their keys in topology.levels"
+        message = f"labels of {name} say where these nodes are, and no level reads them ({found}): {step}"
+        for node in having:
+            yield LabelFault(LabelReason.LABELS_UNREAD, node, message, severity=LabelSeverity.WARNING)
 
 
 def _of_value(node: Labeled, axis: Axis, counting: str, value: str, levels: Sequence[str]) -> Iterator[LabelFault]:
@@ -45,11 +74,11 @@ def _of_value(node: Labeled, axis: Axis, counting: str, value: str, levels: Sequ
                 "one domain of all nodes that have it; remove it"
             )
             yield LabelFault(LabelReason.PLACEHOLDER, node.name, message, (Mend(node.name, key, None, sure=True),))
-        elif axis.is_place and other not in (None, value):
+        elif axis.is_place and other not in (None, value) and key not in PRESET_KEYS:
             message = f"labels {counting} and {key} differ, and {counting} counts: another scheduler may read {key}"
             mends = (Mend(node.name, key, value, sure=False),)
             yield LabelFault(LabelReason.KEYS_DISAGREE, node.name, message, mends, LabelSeverity.WARNING)
-    if value.lower() in PLACEHOLDERS:
+    if value.lower() in (*PLACEHOLDERS, NO_TOPOLOGY):
         message = (
             f"label {counting} is {value}: all nodes with it count as close together; remove it where it is not known"
         )

@@ -35,6 +35,8 @@ class LabelReason(StrEnum):
     NO_PLAIN_NAME = "NoPlainName"
     HOSTNAME_MISSING = "HostnameMissing"
     HOSTNAME_SHARED = "HostnameShared"
+    LABELS_UNREAD = "LabelsUnread"
+    LEVEL_WITHOUT_LABELS = "LevelWithoutLabels"
 
 
 MISREAD_BY: Mapping[str, tuple[str, ...]] = {
@@ -86,6 +88,8 @@ class Axis(NamedTuple):
     is_scoped: bool = False
     """Names are unique within their parent only, and configured so."""
     is_of_cliques: bool = False
+    is_chosen: bool = False
+    """People have configured the level, and expect labels of it."""
 
     def counts(self, value: str) -> bool:
         """Return whether GKM reads this value; else it takes the label as missing."""

@@ -4,8 +4,10 @@ from collections import Counter
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import Meta, Struct, ValidationError, convert, field, structs
 from msgspec.structs import astuple
+
+from gkm.api.topology_presets import PresetKeys, PresetName, joined
 
 # Kubernetes, "Labels and Selectors": an optional DNS subdomain and a slash, then a name of at most 63 characters.
 _KEY = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z"
@@ -60,6 +62,10 @@ class TopologyLevel(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     name: LevelName
     keys: LabelKeys = field(default_factory=list)
     unique: Literal["cluster", "parent"] = "cluster"
+
+
+def _default_levels() -> list[TopologyLevel]:
+    return [TopologyLevel(name) for name in ("nvlink", "block", "cluster", "region")]
 
 
 class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,18 +166,18 @@ class HyperNodes(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How nodes form domains. A node without a fabric domain is a domain of its `own`, or is in `quarantine`.
 
-    `levels` are those of the tree, from the closest to the widest; `providers` come with the most trusted first.
-    `provider_path` is a directory with the packages of further providers. `kueue` and `kai` name the Topology to write;
-    an empty name writes none. `node_labels` writes the levels on Nodes. Both need it: a Topology whose labels no node
-    has admits nothing.
+    `presets` add the labels of clouds and of topograph: keys to `labels`, and the levels leaf, spine and so on in place
+    of `block`, unless `levels` are given. `levels` are those of the tree, from the closest to the widest; `providers`
+    come with the most trusted first. `provider_path` is a directory with the packages of further providers. `kueue` and
+    `kai` name the Topology to write; an empty name writes none. `node_labels` writes the levels on Nodes. Both need it:
+    a Topology whose labels no node has admits nothing.
     """
 
     labels: TopologyLabels = field(default_factory=TopologyLabels)
     defaults: TopologyDefaults = field(default_factory=TopologyDefaults)
     missing_fabric: Literal["own", "quarantine"] = "own"
-    levels: Annotated[list[TopologyLevel], Meta(min_length=1, max_length=14)] = field(
-        default_factory=lambda: [TopologyLevel(name) for name in ("nvlink", "block", "cluster", "region")]
-    )
+    presets: Annotated[list[PresetName], Meta(max_length=8)] = field(default_factory=list)
+    levels: Annotated[list[TopologyLevel], Meta(min_length=1, max_length=14)] = field(default_factory=_default_levels)
     providers: Annotated[list[TopologyProvider], Meta(max_length=16)] = field(
         default_factory=lambda: [TopologyProvider("labels")]
     )
@@ -197,6 +203,29 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         for what, name in (("kueue", self.kueue), ("kai", self.kai)):
             if name and not self.node_labels:
                 raise ValueError(f"{what} needs nodeLabels: true, or no node has the labels of its Topology")
+        if self.presets:
+            self._expand()
+
+    def _expand(self) -> None:
+        """Add the keys and levels of the presets; doing so twice changes nothing."""
+        preset, labels = self.preset_keys, self.labels
+        more = {"domain": preset.domain, "block": preset.block, "rack": preset.rack}
+        expanded = {name: joined(getattr(labels, name), keys) for name, keys in more.items()}
+        structs.force_setattr(self, "labels", structs.replace(labels, **expanded))
+        if not self.has_own_levels:
+            closest, _, *wider = self.levels
+            levels = [TopologyLevel(name) for name in preset.levels]
+            structs.force_setattr(self, "levels", [closest, *levels, *wider])
+
+    @property
+    def preset_keys(self) -> PresetKeys:
+        """Return the keys that the presets add."""
+        return PresetKeys.of(self.presets)
+
+    @property
+    def has_own_levels(self) -> bool:
+        """Return whether the levels are other than the default ones."""
+        return self.levels != _default_levels()
 
     def counted(self, name: str) -> tuple[list[str], list[str]]:
         """Return the globs for adapters or interfaces, and for switches, of a provider; the defaults without one."""

@@ -15,7 +15,7 @@ def known_keys(settings: Topology) -> Mapping[str, Sequence[str]]:
     """Return the keys of levels that need none of their own."""
     known = settings.labels
     keys = {CLIQUE_LEVEL: known.domain, "rack": known.rack, "block": known.block}
-    return keys | {"cluster": known.cluster, "region": known.region}
+    return {**settings.preset_keys.levels, **keys, "cluster": known.cluster, "region": known.region}
 
 
 def level_keys(settings: Topology) -> tuple[Sequence[str], ...]:

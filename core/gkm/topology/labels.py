@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gkm.api.cliques import names_clique
+from gkm.api.topology_presets import NO_TOPOLOGY
 from gkm.api.topology_settings import Topology, TopologyLabels
 
 # Kubernetes, "Labels and Selectors", syntax. Lists may come from files, which no API server has validated.
@@ -85,7 +86,7 @@ def _label_keys(keys: TopologyLabels) -> tuple[str, ...]:
 
 
 def first_value(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first label that is not empty, "" without one.
+    """Return the value of the first label that is not empty, and does not stand for none; "" without one.
 
     Raises:
         MalformedLabel: that value violates the syntax of labels.
@@ -105,7 +106,7 @@ def first_clique(labels: Mapping[str, str], keys: Sequence[str]) -> str:
 def _values(labels: Mapping[str, str], keys: Sequence[str]) -> Iterator[str]:
     for key in keys:
         value = labels.get(key)
-        if value:  # Kubernetes allows empty values
+        if value and value != NO_TOPOLOGY:  # Kubernetes allows empty values
             if not _is_label_value(value):
                 raise MalformedLabel(f"label {key} is {value[:63]!a}, which is no value of a label")
             yield value

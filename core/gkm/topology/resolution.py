@@ -6,7 +6,7 @@ the nodes of the domain are quarantined, and count no more in what comes after: 
 majority decides nothing, so only the set of rows matters, not how many nodes have each.
 
 An NVLink domain that NVML measured, whose name is a UUID, is the exception: cables of another network do not dissolve
-it. Its nodes that these put elsewhere than most of them are quarantined; if most agree on none, the cables do not count.
+it. Its nodes that these put elsewhere than most of them are quarantined; if most agree on none, no cable counts.
 """
 
 from collections import Counter
