@@ -55,7 +55,7 @@ def print_tree(options: SourceOptions, output: BuildOutput) -> None:
         show(result, form, lambda: render.render_tree(built.tree, built.outline, built.notes))
         return
     if output is BuildOutput.LABELS:
-        for command in manifests.label_commands(built.tree, built.settings):
+        for command in manifests.label_commands(built.tree, built.settings, built.nodes.values()):
             line(command)
     for object_ in manifests.objects(output, built.tree, built.settings):
         sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not supports_unicode()))

@@ -1,12 +1,13 @@
 """The objects of a scheduler as documents that kubectl applies, and labels as commands. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gkm.api.topology_settings import Topology
+from gkm.topology.nodes import Node
 from gkm.topology.tree import Tree
 from gkm.topology.trees import topologies, volcano
-from gkm.topology.trees.labels import node_labels
+from gkm.topology.trees.labels import level_labels, node_labels
 from msgspec import structs
 
 from gkm_cli.topology.mending import Mend, commands
@@ -29,10 +30,18 @@ def objects(output: BuildOutput, tree: Tree, settings: Topology) -> Iterator[Jso
         yield topologies.kai(named)
 
 
-def label_commands(tree: Tree, settings: Topology) -> Iterator[str]:
-    """Yield the commands for the labels that the levels of a Topology are.
+def label_commands(tree: Tree, settings: Topology, nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the commands for the labels that the levels of a Topology are, and that remove those of other trees.
 
-    They are no Node objects: `kubectl apply` would create a Node that was deleted since the list was made.
+    Nodes that are not in the tree, such as quarantined ones, keep none. These are no Node objects: `kubectl apply`
+    would create a Node that was deleted since the list was made.
     """
-    found = node_labels(tree, settings)
-    return commands(Mend(node, key, found[node][key], sure=True) for node in sorted(found) for key in found[node])
+    return commands(_mends(tree, settings, nodes))
+
+
+def _mends(tree: Tree, settings: Topology, nodes: Iterable[Node]) -> Iterator[Mend]:
+    wanted = node_labels(tree, settings)
+    for node in sorted(nodes, key=lambda node: node.name):
+        of_node = wanted.get(node.name, {})
+        for key in {**level_labels(node.labels), **of_node}:
+            yield Mend(node.name, key, of_node.get(key), sure=True)

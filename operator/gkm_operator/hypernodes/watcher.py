@@ -17,7 +17,7 @@ from gkm.kube.resources import HYPERNODES
 from gkm.topology.hypernode_objects import is_ours
 from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
-from gkm.topology.trees.labels import PREFIX
+from gkm.topology.trees.labels import level_labels
 
 from gkm_operator.hypernodes.objects import FABRICS, NODES, SURVEY_LABELS, SURVEYS, WatchedFabric, WatchedSurvey
 from gkm_operator.hypernodes.providers.mailbox import READS
@@ -114,7 +114,7 @@ class TopologyWatcher:
         """Return the names of domains that schedulers see: of our HyperNodes, and in labels of nodes."""
         topology = self._config.topology
         names = {found.name for found in self.hypernodes.values() if is_ours(found)}
-        names.update(*(level_labels(node).values() for node in self.nodes.values()))
+        names.update(*(level_labels(node.labels).values() for node in self.nodes.values()))
         return Written(
             frozenset(names), tuple(level.name for level in topology.levels), topology.hyper_nodes.hash_names
         )
@@ -149,11 +149,6 @@ class TopologyWatcher:
         for callback in callbacks:
             callback(old, new)
         changed.advance()
-
-
-def level_labels(node: Node) -> dict[str, str]:
-    """Return the labels of a node that belong to GKM's levels."""
-    return {key: value for key, value in node.labels.items() if key.startswith(PREFIX)}
 
 
 def _is_survey(survey: WatchedSurvey) -> bool:

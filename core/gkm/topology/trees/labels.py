@@ -10,6 +10,17 @@ PREFIX = LEVEL_LABELS
 """Labels with this prefix belong to GKM: one that a node must not have any more is removed."""
 
 
+def level_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a node's labels that belong to GKM's levels, of whatever tree."""
+    return {key: value for key, value in labels.items() if key.startswith(PREFIX)}
+
+
+def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the labels to change, None for one to remove."""
+    patch: dict[str, str | None] = dict.fromkeys(found.keys() - wanted.keys())
+    return patch | {key: value for key, value in wanted.items() if found.get(key) != value}
+
+
 def node_labels(tree: Tree, settings: Topology) -> Mapping[str, Mapping[str, str]]:
     """Return the labels of each node of the tree. Quarantined nodes have none, so Kueue places nothing on them.
 

@@ -14,11 +14,12 @@ from gkm.kube.api import Api
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.workqueue import Retry
 from gkm.topology.nodes import Node
+from gkm.topology.trees.labels import difference, level_labels
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
 from gkm_operator.hypernodes.objects import NODES
-from gkm_operator.hypernodes.watcher import TopologyWatcher, level_labels
+from gkm_operator.hypernodes.watcher import TopologyWatcher
 
 _LOG = logging.getLogger(__name__)
 _TOO_MANY, _SERVER_ERROR = 429, 500
@@ -45,7 +46,7 @@ class LabelWriter:
         refused: list[str] = []
         written = changed = 0
         for node in self._watcher.nodes.values():
-            if not difference(level_labels(node), wanted().get(node.name, {})):
+            if not difference(level_labels(node.labels), wanted().get(node.name, {})):
                 continue
             if not self._pace():
                 raise Retry("another process leads, or this one ends")
@@ -72,7 +73,7 @@ class LabelWriter:
         now = self._watcher.nodes.get(node.name)
         if now is None or now.metadata.uid != node.metadata.uid:
             return False
-        labels = difference(level_labels(now), wanted)
+        labels = difference(level_labels(now.labels), wanted)
         if not labels:
             return False
         try:
@@ -84,9 +85,3 @@ class LabelWriter:
             raise
         metrics.TOPOLOGY_CHANGES.labels("Node", "update").inc()
         return True
-
-
-def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the labels to change, None for one to remove."""
-    patch: dict[str, str | None] = dict.fromkeys(found.keys() - wanted.keys())
-    return patch | {key: value for key, value in wanted.items() if found.get(key) != value}

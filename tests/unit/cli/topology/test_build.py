@@ -85,6 +85,33 @@ def test_commands_write_the_labels_that_a_topology_names(racks: Path, form: str,
     assert labels == {node: set(keys[:-1]) for node in [*(f"gpu-{at}" for at in range(8)), "alone"]}
 
 
+def test_labels_of_levels_that_vanished_are_removed_also_from_quarantined_nodes(tmp_path: Path) -> None:
+    old = {
+        "level.gkm.io/rack": "r1",
+        "level.gkm.io/nvlink": "old",
+        "level.gkm.io/block": "b0",
+        "example.com/rack": "r1",
+    }
+    nodes = [labeled("kept", block="b0"), labeled("aside-0", block="b0"), labeled("aside-1", block="b1")]
+    nodes[1]["metadata"]["labels"] |= {"fabric.domain": "d"}
+    nodes[2]["metadata"]["labels"] |= {"fabric.domain": "d"}
+    bare = labeled("cpu")
+    bare["status"]["allocatable"] = {}
+    for node in (*nodes, bare):
+        node["metadata"]["labels"] |= old
+    lines = topology(
+        "build", "--nodes", written(tmp_path / "nodes.json", *nodes, bare), "-o", "labels"
+    ).stdout.splitlines()
+    changes = [shlex.split(line)[3:] for line in lines]
+    removed = {change[-1]: change[:-1] for change in changes if change[-1] != "--overwrite"}
+    assert removed == {
+        "level.gkm.io/rack-": ["aside-0", "aside-1", "cpu", "kept"],
+        "level.gkm.io/nvlink-": ["aside-0", "aside-1", "cpu"],
+        "level.gkm.io/block-": ["aside-0", "aside-1", "cpu"],
+    }
+    assert {tuple(change[:-2]) for change in changes if change[-1] == "--overwrite"} == {("kept",)}
+
+
 def test_no_form_creates_a_node_that_was_deleted_meanwhile(racks: Path) -> None:
     for form in ("hypernodes", "kueue", "kai"):
         objects = yaml.safe_load_all(topology("build", "--nodes", racks, "-o", form).stdout)

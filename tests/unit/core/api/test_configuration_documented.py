@@ -65,7 +65,8 @@ def kind_of(found: inspect.Type) -> str:
         case inspect.LiteralType():
             return " or ".join(f"`{value}`" for value in found.values)
         case inspect.ListType():
-            return f"list of {kind_of(found.item_type)}s"
+            plural = "" if isinstance(found.item_type, inspect.LiteralType) else "s"
+            return f"list of {kind_of(found.item_type)}{plural}"
         case inspect.DictType():
             return f"map of {kind_of(found.value_type)}s"
         case inspect.UnionType():
