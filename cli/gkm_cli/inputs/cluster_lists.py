@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ from gkm.api.grammar import count_of
 from gkm.topology import lists
 from gkm.topology.lists import FabricList, NodeList
 from gkm.topology.nodes import Node
+from gkm.topology.uncounted import claiming_pods
 from gkm.topology.usage import Usage, usage
 
 from gkm_cli.inputs import files
@@ -42,7 +44,8 @@ def read_usage(paths: Iterable[Path]) -> Usage:
         UsageError: a file is no list of pods.
     """
     listed = [_listed(lists.parse_pods, path, "pods") for path in paths]
-    return usage([pod for each in listed for pod in each.pods], [entry for each in listed for entry in each.unread])
+    pods = [pod for each in listed for pod in each.pods]
+    return replace(usage(pods, [entry for each in listed for entry in each.unread]), claiming=claiming_pods(pods))
 
 
 def read_fabrics(paths: Iterable[Path]) -> FabricList:

@@ -18,6 +18,7 @@ from gkm.topology import pods
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import survey_nodes
+from gkm.topology.uncounted import claiming_pods, uncounted_notes
 from gkm.topology.usage import Usage, added
 from msgspec import Struct, field
 
@@ -73,9 +74,11 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
     nodes, damaged = listed(cluster.api, NODES.of(Node), ListSelector())
     unread = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in damaged]
     used = _usage(cluster.api, own)
+    surveyed = survey_nodes(nodes, settings, unread)
     return SurveyedCluster(
-        survey_nodes(nodes, settings, unread),
+        surveyed,
         used.others,
+        tuple(uncounted_notes(surveyed.uncounted, used.others.claiming)),
         reserved=_reserved(cluster.api, own, used.by_run, cluster.now()),
         own_is_free=True,
         own_nodes=frozenset(node for run in own for node in used.by_run.get(run, {})),
@@ -88,6 +91,7 @@ def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
     holders: dict[str, dict[str, int]] = {}
     by_run: dict[RunName, Counter[str]] = {}
     faults: dict[str, str] = {}
+    claiming: Counter[str] = Counter()
     for page in pages(api, PODS, PLACED, MAX_PODS, _HINT):
         if page.unreadable:
             name = "/".join(min(page.unreadable))
@@ -99,6 +103,7 @@ def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
             if not pods.occupies_node(request):
                 continue
             meta, node = pod.metadata, pod.spec.node_name
+            claiming.update(claiming_pods([request]))
             try:
                 gpus, load = pods.requested_gpus(request), pods.requested_load(request)
             except ValueError as error:
@@ -112,7 +117,7 @@ def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
                 if gpus:
                     others[node] += gpus
                     holders.setdefault(node, {})[f"{meta.namespace}/{meta.name}"] = gpus
-    return _PodUsage(Usage(others, faults, loads, holders), by_run)
+    return _PodUsage(Usage(others, faults, loads, holders, claiming=claiming), by_run)
 
 
 def _reserved(

@@ -12,6 +12,7 @@ from gkm.topology.eligibility import NodeDemand
 from gkm.topology.nodes import Node
 from gkm.topology.pod_fit import PodDemand
 from gkm.topology.survey import TopologySurvey, survey_nodes
+from gkm.topology.uncounted import uncounted_notes
 from gkm.topology.usage import Usage
 
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_nodes, read_usage, unlisted_node_notes
@@ -85,8 +86,9 @@ def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> Sur
     listed = read_nodes(nodes)
     surveyed = survey_nodes(listed.nodes, settings, listed.unread)
     if not pods:
-        return SurveyedCluster(surveyed, Usage(), (ALL_FREE,))
+        return SurveyedCluster(surveyed, Usage(), (ALL_FREE, *uncounted_notes(surveyed.uncounted, {})))
     known = {located.node.name for located in surveyed.located}
     known.update(surveyed.bare, (entry.node for entry in surveyed.quarantined))
     used = read_usage(pods)
-    return SurveyedCluster(surveyed, used, unlisted_node_notes(used, known))
+    notes = (*unlisted_node_notes(used, known), *uncounted_notes(surveyed.uncounted, used.claiming))
+    return SurveyedCluster(surveyed, used, notes)

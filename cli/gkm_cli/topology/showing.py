@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gkm.topology.uncounted import uncounted_flavors, uncounted_notes
 from gkm.topology.usage import Usage
 
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_notes
@@ -28,7 +29,8 @@ def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, o
     if closest and closest not in built.tree.levels:
         raise UsageError(f"--level is {closest!a}", f"the levels are {', '.join(built.tree.levels)}")
     used = read_usage(pods) if pods else Usage()
-    notes = (*built.notes, *(unlisted_node_notes(used, built.nodes.keys()) if pods else (ALL_FREE,)))
+    uncounted = uncounted_notes(uncounted_flavors(built.nodes.values(), built.settings.labels.flavor), used.claiming)
+    notes = (*built.notes, *uncounted, *(unlisted_node_notes(used, built.nodes.keys()) if pods else (ALL_FREE,)))
     capacity = IntervalCapacity(built.tree, built.nodes, used, built.settings)
     if output is ShowOutput.SVG:
         for line in svg.picture(built.tree, built.outline, capacity, closest):

@@ -36,6 +36,10 @@ class ListedContainer(Struct, frozen=True, rename="camel", gc=False):
 _Containers = Annotated[tuple[ListedContainer, ...], Meta(max_length=4096)]
 
 
+class PodResourceClaim(Struct, frozen=True, gc=False):
+    """A claim of a pod, of which only its being there is read."""
+
+
 class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
     """The node and the containers of a pod."""
 
@@ -43,6 +47,7 @@ class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
     containers: _Containers | None = None
     init_containers: _Containers | None = None
     overhead: Resources | None = None
+    resource_claims: Annotated[tuple[PodResourceClaim, ...], Meta(max_length=4096)] | None = None
 
 
 class KubePodStatus(Struct, frozen=True, gc=False):

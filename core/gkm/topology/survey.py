@@ -12,6 +12,7 @@ from gkm.topology.locations import Location
 from gkm.topology.merge import merged
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locations
+from gkm.topology.uncounted import uncounted_flavors
 
 
 class LocatedNode(NamedTuple):
@@ -40,6 +41,8 @@ class TopologySurvey:
     bare: tuple[str, ...]
     quarantined: tuple[Quarantined, ...]
     quarantined_flavors: Mapping[str, str] = field(default_factory=dict)
+    uncounted: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """Flavors of nodes whose GPUs, if they have any, are not counted (gkm.topology.uncounted)."""
 
 
 def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Quarantined] = ()) -> TopologySurvey:
@@ -84,6 +87,7 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
         aside,
         # Sorted: nodes of one name may name several flavors.
         dict(sorted((name, flavor) for name, flavor in named if flavor and name in unlocated)),
+        uncounted=uncounted_flavors(listed, settings.labels.flavor),
     )
 
 

@@ -19,6 +19,8 @@ class Usage:
     faults: Mapping[str, str] = field(default_factory=dict)
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    claiming: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    """Pods by node that hold ResourceClaims and no nvidia.com/gpu, where the source of the pods counts them."""
 
 
 def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:

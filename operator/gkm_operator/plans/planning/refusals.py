@@ -73,8 +73,11 @@ def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavor: str)
 
 def _no_flavor(flavor: str, survey: TopologySurvey, wanted: str) -> str:
     found = Counter(located.flavor for located in survey.located if located.flavor)
-    if found[wanted]:
-        return f"{count_of(found[wanted], 'node')} of flavor {wanted}, none with GPUs: is the device plugin there?"
+    empty = {located.node.name for located in survey.located if located.flavor == wanted}
+    empty.update(name for name, flavor in survey.uncounted.items() if flavor == wanted)
+    if empty:
+        nodes = f"{count_of(len(empty), 'node')} of flavor {wanted}, none with GPUs"
+        return f"{nodes}: is the device plugin there? GPUs that only DRA hands out are not counted"
     flavors = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(
         f"{name} ({count:,} {agree(count, 'node', 'nodes')})" for name, count in flavors[:_MAX_NAMED_FLAVORS]

@@ -78,6 +78,19 @@ def test_why_nodes_are_not_usable_is_counted(tmp_path: Path) -> None:
     assert "0 of 32 GPUs are free" in lines
 
 
+def test_gpus_that_dra_hands_out_are_named_and_not_counted(tmp_path: Path) -> None:
+    dra = labeled("dra", block="b")
+    dra["status"]["allocatable"] = {}
+    nodes = written(tmp_path / "nodes.json", labeled("plugin", block="b"), dra)
+    claims = pod("plugin", 0)
+    claims["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "mine"}]
+    result = shown("--nodes", nodes, "--pods", written(tmp_path / "pods.json", claims))
+    assert [note.partition(",")[0] for note in result["notes"]] == [
+        "1 node has a GPU flavor and no allocatable nvidia.com/gpu",
+        "1 pod holds ResourceClaims and no nvidia.com/gpu",
+    ]
+
+
 def test_a_pod_that_cannot_be_counted_makes_its_node_unknown(tmp_path: Path) -> None:
     nodes = written(tmp_path / "nodes.json", labeled("n0"))
     wrong = pod("n0", 1)
