@@ -65,7 +65,8 @@ def check(listed: NodeList, settings: Topology) -> Hygiene:
         if node.name not in bare
     ]
     faults = _with_quarantine(
-        [*label_faults(nodes, axes)], sorted(quarantined.values(), key=attrgetter("why", "message"))
+        [*label_faults(nodes, axes), *_uncounted(surveyed.uncounted)],
+        sorted(quarantined.values(), key=attrgetter("why", "message")),
     )
     return Hygiene(
         len(nodes) + len(listed.unread),
@@ -93,6 +94,16 @@ def _axes(settings: Topology) -> Iterator[Axis]:
             is_chosen=settings.has_own_levels and _is_chosen(level, settings),
         )
     yield Axis(_FLAVOR, tuple(settings.labels.flavor), is_level=False, is_place=False)
+
+
+def _uncounted(names: Iterable[str]) -> Iterator[LabelFault]:
+    """Yield the nodes whose flavor names GPUs that GKM does not count: they would look like nodes without any."""
+    message = (
+        "these nodes have a GPU flavor and no allocatable nvidia.com/gpu: GPUs that only DRA hands out are not counted, "
+        "and if a device plugin should offer them, look at it"
+    )
+    for name in names:
+        yield LabelFault(LabelReason.GPUS_NOT_COUNTED, name, message, severity=LabelSeverity.WARNING)
 
 
 def _is_chosen(level: TopologyLevel, settings: Topology) -> bool:

@@ -37,6 +37,7 @@ class LabelReason(StrEnum):
     HOSTNAME_SHARED = "HostnameShared"
     LABELS_UNREAD = "LabelsUnread"
     LEVEL_WITHOUT_LABELS = "LevelWithoutLabels"
+    GPUS_NOT_COUNTED = "GPUsNotCounted"
 
 
 MISREAD_BY: Mapping[str, tuple[str, ...]] = {

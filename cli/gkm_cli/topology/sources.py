@@ -53,6 +53,9 @@ def read(options: SourceOptions, nodes: frozenset[str], settings: Topology) -> S
     fabrics = read_fabrics(options.fabrics or ())
     if fabrics.unread:
         sources.notes.append(f"{count_of(fabrics.unread, 'NodeFabric')} cannot be read and counts for no node")
+    named = MatchedHosts.of((fabric.metadata.name for fabric in fabrics.fabrics), nodes)
+    if others := named.unmatched(with_examples=True):
+        sources.notes.append(f"--fabrics: {others}")
     for provider, discover in _discoveries(options, fabrics.fabrics, nodes, settings, sources.switches):
         try:
             found = discover()

@@ -132,6 +132,16 @@ def test_nothing_found_is_told_from_nothing_there(
     assert found == [f"{option[2:]}: it places none of 4 nodes: {note}"]
 
 
+def test_node_fabrics_of_other_nodes_are_told(nodes: Path, tmp_path: Path) -> None:
+    fabrics = [
+        {"kind": "NodeFabric", "metadata": {"name": name}, "spec": {"nodeName": name}, "status": {}}
+        for name in ("dgx-0", "other-1", "other-2")
+    ]
+    assert notes("--nodes", nodes, "--fabrics", written(tmp_path / "fabrics.json", *fabrics)) == [
+        "--fabrics: 2 hosts in it are no nodes, for example other-1, other-2"
+    ]
+
+
 def test_pages_of_ufm_that_are_missing_are_told(nodes: Path, tmp_path: Path) -> None:
     switch = {"description": "Switch IB Port", "system_name": "leaf", "guid": "02", "peer_node_guid": "03"}
     found = notes("--nodes", nodes, "--ufm", file(tmp_path, [ROW, switch]))

@@ -76,6 +76,7 @@ def test_labels_that_are_right_have_no_finding(tmp_path: Path) -> None:
 def test_nodes_without_gpus_and_domain_do_not_matter() -> None:
     control_plane = labeled("control", block="UNKNOWN")
     del control_plane["status"]["allocatable"]["nvidia.com/gpu"]
+    del control_plane["metadata"]["labels"]["gpu.flavor"]
     assert checked([*healthy(), control_plane]).findings == ()
 
 

@@ -59,6 +59,14 @@ def test_a_preset_whose_labels_no_node_has_is_named(tmp_path: Path) -> None:
     assert "the level spine (cloud.google.com/gce-topology-block)" in found["LevelWithoutLabels"]
 
 
+def test_nodes_whose_gpus_are_not_counted_are_named(tmp_path: Path) -> None:
+    dra = labeled("dra")
+    dra["status"]["allocatable"] = {}
+    done = topology("check", "--nodes", written(tmp_path / "nodes.json", dra))
+    assert done.returncode == 0
+    assert "warning: GPUsNotCounted: these nodes have a GPU flavor and no allocatable nvidia.com/gpu: " in done.stdout
+
+
 def test_the_default_levels_may_be_empty(tmp_path: Path) -> None:
     assert findings(tmp_path, {}) == {}
 
