@@ -99,8 +99,8 @@ def _axes(settings: Topology) -> Iterator[Axis]:
 def _uncounted(names: Iterable[str]) -> Iterator[LabelFault]:
     """Yield the nodes whose flavor names GPUs that GKM does not count: they would look like nodes without any."""
     message = (
-        "these nodes have a GPU flavor and no allocatable nvidia.com/gpu: GPUs that only DRA hands out are not counted, "
-        "and if a device plugin should offer them, look at it"
+        "these nodes have a GPU flavor and no allocatable nvidia.com/gpu: GPUs that only DRA hands out are not "
+        "counted; if a device plugin should offer them, look at it"
     )
     for name in names:
         yield LabelFault(LabelReason.GPUS_NOT_COUNTED, name, message, severity=LabelSeverity.WARNING)
