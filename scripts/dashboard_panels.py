@@ -211,11 +211,13 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
         Panel(
             "GPUs for new runs",
             "Free, of all nodes and of the place of each level with the most; usable is less what the groups of "
-            "packing.mix could not use; largest group: that fits into one domain.",
+            "packing.mix could not use; largest group: that fits into one domain; drift: GPUs of pods outside of the "
+            "plans of their runs.",
             {
                 "free: {{level}}": "max by (level) (gkm_free_gpus)",
                 "usable: all": 'max(gkm_free_gpus{level="all"}) - max(gkm_unusable_gpus{level="all"})',
                 "largest group": "max(gkm_largest_group_gpus)",
+                "drift": "max(gkm_plan_drift_gpus)",
             },
         ),
     ),

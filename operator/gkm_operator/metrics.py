@@ -62,6 +62,10 @@ PLAN_SECONDS: Final = Histogram(
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10),
     registry=REGISTRY,
 )
+PLAN_DRIFT: Final = Gauge(
+    "gkm_plan_drift_gpus", "GPUs that pods of Runs hold and the current plans of these Runs do not name.",
+    registry=REGISTRY,
+)  # fmt: skip
 FREE_GPUS: Final = Gauge(
     "gkm_free_gpus",
     "GPUs free for new Runs, pods and plans counted: of all nodes, and of the place of each level with the most.",

@@ -174,7 +174,7 @@ class RunStatus(HasConditions, Struct, frozen=True, rename="camel", omit_default
     fixes: Annotated[list[RunFix], Meta(max_length=MAX_FIXES)] = field(default_factory=list)
     """Verified changes that make the whole run fit."""
     conditions: Conditions = field(default_factory=list)
-    """Planned: planRef names a plan that reserves GPUs for the whole request."""
+    """Planned: planRef names a plan that reserves GPUs for the whole request. Drift: pods hold GPUs outside of it."""
 
 
 class Run(Struct, frozen=True, rename="camel", tag_field="kind", tag="Run"):

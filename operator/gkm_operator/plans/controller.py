@@ -97,7 +97,7 @@ class PlansController:
         _LOG.info("plans synced")
         self._changed.set()
         while not self._stop.is_set():
-            self._changed.wait(self._reconciler.grace.seconds_remaining(IDLE_SECONDS))
+            self._changed.wait(self._reconciler.seconds_remaining(IDLE_SECONDS))
             if self._stop.wait(self._calm):
                 return
             self._changed.clear()
@@ -114,6 +114,7 @@ class PlansController:
                 self._changed.set()
             if not (self._watcher.any_runs and self._watcher.list_nodes_and_pods(self._stop)):
                 self._waiting = 0
+                metrics.PLAN_DRIFT.set(0)
                 result = "done"
                 return not self._stop.is_set()
             if not self._writer.settle():

@@ -8,11 +8,11 @@ instead of a new search.
 import logging
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
-from gkm.packing.values import Group, Plan, Refusal, Request
+from gkm.packing.values import Plan, Refusal, Request
 
 from gkm_operator import metrics
 from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
@@ -26,16 +26,18 @@ from gkm_operator.plans.planning.draft import (
     make_draft,
     sizes,
 )
+from gkm_operator.plans.planning.drift import followed, is_closer
 from gkm_operator.plans.planning.refusal_cache import RETRY_SECONDS, CachedRefusal, RefusalCache
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit, unfit
 from gkm_operator.plans.state.free_capacity import FreeCapacity, FreeGpus
-from gkm_operator.plans.state.node_loss import retained_nodes
-from gkm_operator.plans.state.plan_index import PlanIndex
+from gkm_operator.plans.state.node_loss import node_problems, retained_nodes
+from gkm_operator.plans.state.plan_index import PlanIndex, PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 
 _LOG = logging.getLogger(__name__)
 
 _SCOPES_INVALID = Unfit(PlanReason.INVALID_REQUEST, "two scopes have one name")
+_NOT_FOLLOWED = PlanningResult(unfit=Unfit(PlanReason.DOES_NOT_FIT, "no plan is closer to the pods of the run"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,15 @@ class Planner:
 
     def plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> NewPlan | PlanningResult:
         """Return a new plan for a run, or its current plan if a new one would equal it, or a refusal."""
+        if case.decision.action is RunAction.FOLLOW:
+            return self._follow(case, capacity, snapshot)
         cached, state = self.refusals.get(case.uid), _state_key(capacity, snapshot)
         if cached is not None and self._clock() >= cached.until:
             self.refusals.remove(case.uid)
             cached = None
         if cached is not None and (cached.request, cached.state) == (_request_key(case), state):
             return _refused(case, cached)
-        request, free = sizes(case.run, self._settings), self._free(case, capacity, snapshot)
+        request, free = sizes(case.run, self._settings), self._free(case, _former(case), capacity)
         if isinstance(request, Unfit) or free is None:
             invalid = request if isinstance(request, Unfit) else _SCOPES_INVALID
             return self._refuse(case, invalid, state)
@@ -79,7 +83,8 @@ class Planner:
         self, case: RunAssessment, free: FreeGpus, request: Request, snapshot: ClusterSnapshot, state: Hashable
     ) -> NewPlan | PlanningResult | Unfit:
         began = self._clock()
-        found = find_plan(free, request, _former_groups(case))
+        former = _former(case)
+        found = find_plan(free, request, former.groups if former else ())
         metrics.PLAN_SECONDS.observe(self._clock() - began)
         if isinstance(found, Refusal):
             return unfit(found, free.usable, snapshot.nodes.survey, case.run.spec.flavor)
@@ -88,10 +93,35 @@ class Planner:
         if is_redundant(case, found):
             # Another number on the same groups would be followed by the next one.
             return PlanningResult(case.plan)
+        return self._draft(case, found, free, snapshot, state)
+
+    def _draft(
+        self, case: RunAssessment, found: FoundPlan, free: FreeGpus, snapshot: ClusterSnapshot, state: Hashable
+    ) -> NewPlan | Unfit:
         number = 1 + self._index.last_number(case.run.key)
-        occasion = PlanOccasion(number, snapshot.now, case.decision.message, case.plan)
+        # A plan that follows pods holds no further GPUs.
+        renews = case.decision.action is not RunAction.FOLLOW
+        occasion = PlanOccasion(number, snapshot.now, case.decision.message, case.plan, renews)
         draft = make_draft(case.run, found, free, self._settings, occasion)
         return draft if isinstance(draft, Unfit) else NewPlan(draft, found.plan, free, state)
+
+    def _follow(
+        self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot
+    ) -> NewPlan | PlanningResult:
+        """Return a plan of a run that is closer to its pods than the current one, a refusal if there is none."""
+        request, plan = sizes(case.run, self._settings), case.plan
+        if isinstance(request, Unfit) or plan is None or case.demand is None:
+            return _NOT_FOLLOWED
+        plans = [one for one in snapshot.plans[case.run.key] if one.owner == case.uid]
+        target = followed(plans, case.held, case.demand, snapshot.nodes, request)
+        problems = node_problems(target, case.demand, snapshot.nodes)
+        free = self._free(replace(case, found=problems), target, capacity)
+        found = None if free is None else find_plan(free, request, target.groups)
+        if free is None or not isinstance(found, FoundPlan) or not is_closer(found.plan.groups, plan, case.held):
+            return _NOT_FOLLOWED
+        # Its reasons compare it with where the pods are, and not with the plan that it supersedes.
+        new = self._draft(case, FoundPlan(found.plan), free, snapshot, _state_key(capacity, snapshot))
+        return _NOT_FOLLOWED if isinstance(new, Unfit) else new
 
     def created(self, case: RunAssessment, new: NewPlan) -> PlanningResult:
         """Record that the API server created a new plan."""
@@ -116,13 +146,13 @@ class Planner:
         )
         return self._refuse(case, refusal, _state_key(capacity, snapshot), result="failed")
 
-    def fix(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult | None:
+    def fix(self, case: RunAssessment, capacity: FreeCapacity) -> PlanningResult | None:
         """Search for changes that make a run fit; return its refusal with them, None without a search."""
         cached = self.refusals.get(case.uid)
         request = sizes(case.run, self._settings)
         if cached is None or isinstance(request, Unfit) or case.demand is None:
             return None
-        free = self._free(case, capacity, snapshot)
+        free = self._free(case, _former(case), capacity)
         cached.fixed, cached.fixed_at = cached.version, self._clock()
         if free is None or free.version != cached.version:
             return None
@@ -135,14 +165,11 @@ class Planner:
             cached.fixes = ()
         return _refused(case, cached)
 
-    def _free(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> FreeGpus | None:
+    def _free(self, case: RunAssessment, former: PlanRecord | None, capacity: FreeCapacity) -> FreeGpus | None:
+        """Return what a run may use. It retains nodes of the `former` plan that take no new groups."""
         if case.demand is None:
             return None
-        retained = (
-            tuple(retained_nodes(case.plan, snapshot.pods.of(case.run.key), case.found, case.confirmed))
-            if case.plan is not None and _former_groups(case)
-            else ()
-        )
+        retained = () if former is None else tuple(retained_nodes(former, case.held, case.found, case.confirmed))
         return capacity.free_for(case.run.key, case.demand, retained, alone=case.plan is not None)
 
     def _refuse(
@@ -178,9 +205,9 @@ def _refused(case: RunAssessment, cached: CachedRefusal) -> PlanningResult:
     return PlanningResult(case.plan, case.over, cached.unfit, case.decision.message, cached.fixes)
 
 
-def _former_groups(case: RunAssessment) -> tuple[Group, ...]:
-    """Return the groups that should stay where they are."""
-    return case.plan.groups if case.plan is not None and case.decision.action is RunAction.AGAIN else ()
+def _former(case: RunAssessment) -> PlanRecord | None:
+    """Return the plan whose groups should stay where they are."""
+    return case.plan if case.decision.action is RunAction.AGAIN else None
 
 
 def _state_key(capacity: FreeCapacity, snapshot: ClusterSnapshot) -> Hashable:

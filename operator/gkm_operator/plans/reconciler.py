@@ -8,15 +8,17 @@ used up, search for fixes of refused runs, delete old plans, measure fragmentati
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 from gkm.kube.elector import NotLeading
 
+from gkm_operator import metrics
 from gkm_operator.plans.planner import NewPlan, Planner
 from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment, assess
 from gkm_operator.plans.planning.decisions import ReplanLimit, RunAction
+from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
@@ -55,6 +57,7 @@ class RunReconciler:
         fragmentation: FragmentationMetrics | None = None,
     ) -> None:
         self.grace = grace or GracePeriod()
+        self._drifts = DriftTracker(self.grace)
         self._fragmentation = fragmentation
         self._writer = writer
         self._planner = planner
@@ -63,7 +66,12 @@ class RunReconciler:
         self._passes = 0
         self._skipped_since: dict[str, int] = {}
         self._created: dict[str, PlanRecord] = {}
+        self._again = False
         self._replans = ReplanLimit(clock)
+
+    def seconds_remaining(self, at_most: float) -> float:
+        """Return the seconds until the next grace period ends, `at_most` without any."""
+        return min(self.grace.seconds_remaining(at_most), self._drifts.grace.seconds_remaining(at_most))
 
     def reconcile(self, snapshot: ClusterSnapshot) -> ReconcileResult:
         """Decide about every run of a snapshot, and act.
@@ -73,17 +81,18 @@ class RunReconciler:
         """
         live = snapshot.live()
         totals = {located.node.name: located.gpus for located in snapshot.nodes.survey.located}
-        conflicts = double_allocations(live, totals, snapshot.running(live))
-        cases = [assess(run, snapshot, self.grace, conflicts.get(run.key, "")) for run in snapshot.runs]
+        conflicts = double_allocations(live, totals, snapshot.held)
+        cases = [assess(run, snapshot, self.grace, self._drifts, conflicts.get(run.key, "")) for run in snapshot.runs]
         self._forget_deleted(snapshot)
         capacity = FreeCapacity(snapshot.nodes.survey, snapshot.pods, snapshot.reserved(live))
         self._statuses.begin(timestamp(snapshot.now))
         self._created = {}
+        self._again = False
         for case in cases:
             self._report_unchanged(case, snapshot)
         to_plan = sorted(filter(self._is_due, cases), key=lambda case: case.order)
         all_planned = self._plan_all(to_plan, capacity, snapshot)
-        self._fix(to_plan, capacity, snapshot)
+        self._fix(to_plan, capacity)
         self._delete_old(snapshot)
         if self._fragmentation is not None:
             state = snapshot.version, capacity.reservations.version
@@ -91,14 +100,16 @@ class RunReconciler:
             self._fragmentation.update(state, snapshot.nodes.survey, snapshot.pods.usage, reserved)
         all_reported = self._statuses.report_plans(cases, snapshot, self._created)
         waiting = sum(case.plan is None for case in to_plan)
-        return ReconcileResult(waiting, more=not (all_planned and all_reported) or self._statuses.held_back)
+        metrics.PLAN_DRIFT.set(sum(sum(case.drift.values()) for case in cases))
+        more = not (all_planned and all_reported) or self._statuses.held_back or self._again
+        return ReconcileResult(waiting, more)
 
     def _report_unchanged(self, case: RunAssessment, snapshot: ClusterSnapshot) -> None:
         """Report a run that keeps its plan, or whose plan expired."""
         if case.plan is None or case.decision.action not in (RunAction.KEEP, RunAction.EXPIRE):
             return
         self._planner.refusals.remove(case.uid)
-        self._statuses.report(case.run, PlanningResult(case.plan, expired=case.decision.action is RunAction.EXPIRE))
+        self._report(case, PlanningResult(case.plan, expired=case.decision.action is RunAction.EXPIRE))
         if events.is_recent(case.plan, snapshot.now):
             self._emit_events(case, case.plan)
 
@@ -130,12 +141,26 @@ class RunReconciler:
             result = self._planner.failed(case, capacity, snapshot)
         if result is None:
             return False
-        self._statuses.report(case.run, result)
-        if result.unfit is None and result.plan is not None:
+        if case.decision.action is RunAction.FOLLOW and result.unfit is not None:
+            result = self._give_up_following(case)
+        self._report(case, result)
+        if result.unfit is None and result.plan is not None and result.plan is not case.plan:
             self._replans.record(case.uid)
             self._created[case.uid] = result.plan
             self._emit_events(case, result.plan)
         return True
+
+    def _give_up_following(self, case: RunAssessment) -> PlanningResult:
+        """Return the result of a run whose plan cannot follow its pods: the next pass does what else is due."""
+        if case.plan is not None:
+            self._drifts.give_up(case.uid, case.plan, case.held)
+        self._again = True
+        return PlanningResult(case.plan)
+
+    def _report(self, case: RunAssessment, result: PlanningResult) -> None:
+        """Write the status of a run, with the drift of its pods from the plan in the result."""
+        drift = {} if result.plan is None else outside(result.plan.claims, case.held)
+        self._statuses.report(case.run, replace(result, drift=drift))
 
     def _commit(self, case: RunAssessment, new: NewPlan, capacity: FreeCapacity) -> PlanningResult | None:
         """Create a new plan; return None if it may or may not exist, so that no further run may be planned."""
@@ -145,14 +170,14 @@ class RunReconciler:
         capacity.record_plan(plan.run, plan.claims)
         return self._planner.created(case, new) if outcome is SendResult.CREATED else None
 
-    def _fix(self, cases: Iterable[RunAssessment], capacity: FreeCapacity, snapshot: ClusterSnapshot) -> None:
+    def _fix(self, cases: Iterable[RunAssessment], capacity: FreeCapacity) -> None:
         by_uid = {case.uid: case for case in cases}
         deadline = self._clock() + FIXING_SECONDS
         for uid in self._planner.refusals.to_fix(by_uid, self._clock()):
             if self._clock() > deadline:
                 return
-            if (result := self._planner.fix(by_uid[uid], capacity, snapshot)) is not None:
-                self._statuses.report(by_uid[uid].run, result)
+            if (result := self._planner.fix(by_uid[uid], capacity)) is not None:
+                self._report(by_uid[uid], result)
 
     def _delete_old(self, snapshot: ClusterSnapshot) -> None:
         for run in snapshot.runs:
@@ -173,13 +198,14 @@ class RunReconciler:
     def _is_due(self, case: RunAssessment) -> bool:
         """Return whether this pass plans a run. A user's request may be delayed; lost nodes may not."""
         decision = case.decision
-        return decision.action in (RunAction.AFRESH, RunAction.AGAIN) and not (
+        return decision.action in (RunAction.AFRESH, RunAction.AGAIN, RunAction.FOLLOW) and not (
             decision.requested and self._replans.is_exceeded(case.uid)
         )
 
     def _forget_deleted(self, snapshot: ClusterSnapshot) -> None:
         uids = {run.metadata.uid for run in snapshot.runs}
         self.grace.retain_only(uids)
+        self._drifts.retain_only(uids)
         self._planner.refusals.retain_only(uids)
         self._statuses.retain_only(uids)
         self._replans.retain_only(uids)

@@ -2,152 +2,22 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from gkm.kube.client import connect
-from gkm.kube.resources import NODES, Json
-from support.cluster.cluster import Cluster, KubectlFailed
-from support.host import listening, pages
-from support.host.processes import Process
-from support.operator.deployment import HURRIED, SHORT_LEASE, operator
+from support.cluster.cluster import Cluster
+from support.host import pages
+from support.operator.deployment import SHORT_LEASE
 from support.operator.nodes import put
-from support.operator.plans import (
-    PODS,
-    RAW_PLANS,
-    RAW_RUNS,
-    claims,
-    everything,
-    gpu_node,
-    gpu_pod,
-    newest,
-    overallocated,
-    run,
-)
-
-NAMESPACE = "planned"
-FLAVOR = "test-gpu"
-"""One that no node of other tests has."""
-
-
-class Site:
-    """A fleet of its own in the cluster that tests share, and replicas that compete for a lease of their own."""
-
-    def __init__(self, cluster: Cluster, directory: Path, stack: ExitStack) -> None:
-        self.cluster = cluster
-        self.api = connect(str(cluster.kubeconfig))
-        self.names: list[str] = []
-        self.health: dict[str, str] = {}
-        self._directory = directory
-        self._stack = stack
-
-    def rack(self, domain: str, count: int) -> None:
-        for number in range(count):
-            node = gpu_node(f"plans-{domain}-n{number}", domain, gpu__flavor=FLAVOR)
-            node["spec"] = {"taints": []}
-            self.names.append(node["metadata"]["name"])
-            put(self.api, NODES, node)
-
-    def start(self, name: str, *, main: tuple[str, ...] = HURRIED) -> Process:
-        directory = self._directory / name
-        directory.mkdir()
-        account = "system:serviceaccount:gkm-system:gkm-controllers"
-        arguments = (
-            "controllers",
-            "--health=127.0.0.1:0",
-            f"--kubeconfig={self.cluster.kubeconfig_for(account)}",
-            f"--identity={name}",
-            f"--lease={self._directory.name}",
-            "--log-level=debug",
-        )
-        process = self._stack.enter_context(operator(directory, *arguments, main=main))
-        pages.wait_until_ready(process)
-        self.health[name] = listening.address(process)
-        return process
-
-    def ask(self, name: str, gpus: int, **spec: Any) -> None:  # noqa: ANN401 -- JSON
-        self.api.create(RAW_RUNS, run(name, gpus, NAMESPACE, flavor=FLAVOR, **spec))
-
-    def condition(self, name: str) -> tuple[str, str]:
-        """The reason of Planned, and the plan that the status names."""
-        status = self.api.get(RAW_RUNS, name, NAMESPACE).get("status", {})
-        reasons = [condition["reason"] for condition in status.get("conditions", [])]
-        return (reasons or [""])[0], status.get("planRef", {}).get("name", "")
-
-    def until(self, name: str, reason: str, plan: str = "") -> Json:
-        def so() -> bool:
-            found = self.condition(name)
-            return found[0] == reason and plan in ("", found[1])
-
-        self.cluster.until(so, f"{name} to be {reason} {plan}")
-        return self.api.get(RAW_RUNS, name, NAMESPACE)["status"]  # type: ignore[no-any-return]
-
-    def plans(self) -> list[Json]:
-        """The plans of the Runs that there are; those of others are on their way out."""
-        uids = {one["metadata"]["uid"] for one in everything(self.api, RAW_RUNS)}
-        found = everything(self.api, RAW_PLANS)
-        return [plan for plan in found if plan["metadata"]["ownerReferences"][0]["uid"] in uids]
-
-    def live(self, *names: str) -> list[str]:
-        """What `kubectl get` shows of plans as LIVE, the second column behind the name."""
-        shown = self.cluster.kubectl("get", "gkmp", *names, "-n", NAMESPACE).splitlines()
-        assert shown[0].split()[:3] == ["NAME", "RUN", "LIVE"]
-        return [line.split()[2] for line in shown[1:]]
-
-    def totals(self) -> dict[str, int]:
-        return dict.fromkeys(self.names, 8)
-
-    def events(self, name: str) -> list[str]:
-        found = self.cluster.objects.every("events", NAMESPACE, fieldSelector=f"involvedObject.name={name}")
-        return sorted(event["reason"] for event in found)
+from support.operator.plans import PODS, RAW_RUNS, claims, gpu_pod, newest, overallocated
+from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
 
 
 @pytest.fixture
 def site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
-    gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    accept_every_flavor(gkm_cluster)
-    directory = tmp_path / f"plans-{tmp_path.name[-20:].replace('_', '-')}"
-    directory.mkdir()
-    role = json.loads(gkm_cluster.kubectl("get", "role", "-n", "gkm-system", "gkm-controllers-lease", "-o", "json"))
-    role["rules"][0]["resourceNames"] = [directory.name]
-    meta = {"metadata": {"name": directory.name, "namespace": "gkm-system"}}
-    gkm_cluster.apply({key: role[key] for key in ("apiVersion", "kind", "rules")} | meta)
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": directory.name}
-    subject = {"kind": "ServiceAccount", "name": "gkm-controllers", "namespace": "gkm-system"}
-    binding = {"apiVersion": role["apiVersion"], "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}
-    gkm_cluster.apply(binding | meta)
-    with ExitStack() as stack:
-        made = Site(gkm_cluster, directory, stack)
-        try:
-            yield made
-        finally:
-            for kind in ("runs", "placementplans", "pods"):
-                gkm_cluster.kubectl("delete", kind, "--all", "-n", NAMESPACE, "--grace-period=0", "--force")
-            for name in made.names:
-                gkm_cluster.kubectl("delete", "node", name, "--ignore-not-found")
-    # After the controllers have ended: they may write it until then.
-    accept_every_flavor(gkm_cluster)
-
-
-def accept_every_flavor(cluster: Cluster) -> None:
-    """Delete the flavors that the controllers of another test wrote, and wait until the API server has seen that.
-
-    The policy gkm-runs-flavor refuses a Run with a flavor that is not among them.
-    """
-    cluster.kubectl("delete", "configmap", "gkm-flavors", "-n", "gkm-system", "--ignore-not-found")
-    request = json.dumps(run("flavor-check", 8, NAMESPACE, flavor=FLAVOR))
-
-    def accepted() -> bool:
-        try:
-            cluster.kubectl("create", "--dry-run=server", "-f", "-", input=request)
-        except KubectlFailed:
-            return False
-        return True
-
-    cluster.until(accepted, f"a Run of flavor {FLAVOR} to be accepted")
+    with plans_site(gkm_cluster, tmp_path) as made:
+        yield made
 
 
 def test_the_life_of_a_run(site: Site) -> None:

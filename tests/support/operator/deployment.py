@@ -21,6 +21,7 @@ from support.sigstore.key_signatures import Flaw, SigningKey, sign_bundle, sign_
 ROOT = Path(__file__).resolve().parents[3]
 MAIN = ("-m", "gkm_operator.main")
 HURRIED = ("-P", str(Path(__file__).with_name("hurried.py")))
+SHORT_GRACE = (*HURRIED, "--short-grace")
 SHORT_LEASE = (*HURRIED, "--short-lease")
 """For leaders that a test kills; a leader that must not end has the lease that ships."""
 SIZE = 4096

@@ -7,7 +7,8 @@ from gkm.packing.asked import demand as demand_of
 from gkm.packing.values import Fix
 from gkm.topology.eligibility import NodeDemand
 
-from gkm_operator.plans.planning.decisions import CurrentPlan, PlanDecision, decide
+from gkm_operator.plans.planning.decisions import CurrentPlan, PlanDecision, decide, is_changed
+from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.state.node_loss import GracePeriod, NodeProblem, lost_nodes, node_problems
 from gkm_operator.plans.state.objects import WatchedRun
@@ -20,7 +21,8 @@ class RunAssessment:
     """A run, its newest plan, and the decision about it.
 
     `demand` is None if the run contradicts itself. `found` has the problems of the nodes of its plan by node,
-    `confirmed` those that have outlasted the grace period. `over` is set when the plan holds no GPUs any more.
+    `confirmed` those that have outlasted the grace period. `over` is set when the plan holds no GPUs any more. `held`
+    are the GPUs that pods of the run hold, by node.
     """
 
     run: WatchedRun
@@ -30,11 +32,17 @@ class RunAssessment:
     found: Mapping[str, NodeProblem] = field(default_factory=dict)
     confirmed: Mapping[str, NodeProblem] = field(default_factory=dict)
     over: bool = False
+    held: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def uid(self) -> str:
         """Return the uid of the run, which differs from that of an earlier run of the same name."""
         return self.run.metadata.uid
+
+    @property
+    def drift(self) -> Mapping[str, int]:
+        """Return the GPUs by node that pods of the run hold and its plan does not claim."""
+        return {} if self.plan is None else outside(self.plan.claims, self.held)
 
     @property
     def order(self) -> tuple[bool, int, str, str, str]:
@@ -48,7 +56,8 @@ class PlanningResult:
     """The result of planning a run: its plan (current, new or expired), or a refusal, or both.
 
     A refusal beside a plan means that no new plan is possible; `message` is the reason for which one was needed.
-    `fixes` is None while the planner has not searched for any.
+    `fixes` is None while the planner has not searched for any. `drift` are the GPUs by node that pods hold and the plan
+    does not claim.
     """
 
     plan: PlanRecord | None = None
@@ -56,9 +65,12 @@ class PlanningResult:
     unfit: Unfit | None = None
     message: str = ""
     fixes: Sequence[Fix] | None = None
+    drift: Mapping[str, int] = field(default_factory=dict)
 
 
-def assess(run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, conflict: str) -> RunAssessment:
+def assess(
+    run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, drifts: DriftTracker, conflict: str
+) -> RunAssessment:
     """Assess a run; `conflict` is the message about a plan of another run with the same GPUs, "" without one."""
     plan = snapshot.current(run)
     try:
@@ -68,9 +80,10 @@ def assess(run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, confl
     if plan is None or demand is None:
         current = None if plan is None else CurrentPlan(plan, {}, conflict)
         return RunAssessment(run, plan, decide(run, current, snapshot.now), demand)
-    own = snapshot.pods.of(run.key)
-    found = node_problems(plan, demand, snapshot.nodes)
+    running, held = bool(snapshot.pods.of(run.key)), snapshot.held(run.key)
+    found = node_problems(plan, demand, snapshot.nodes, changed=is_changed(run, plan))
     confirmed = grace.confirmed(run.metadata.uid, found)
-    current = CurrentPlan(plan, lost_nodes(plan, own, confirmed), conflict, bool(own))
-    over = plan.expired(snapshot.now) and not own
-    return RunAssessment(run, plan, decide(run, current, snapshot.now), demand, found, confirmed, over)
+    drift = drifts.due(run.metadata.uid, plan, held)
+    current = CurrentPlan(plan, lost_nodes(plan, held, confirmed), conflict, running, drift)
+    over = plan.expired(snapshot.now) and not running
+    return RunAssessment(run, plan, decide(run, current, snapshot.now), demand, found, confirmed, over, held)

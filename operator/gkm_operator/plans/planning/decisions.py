@@ -17,13 +17,18 @@ _MAX_NAMED_NODES = 3
 
 
 class RunAction(StrEnum):
-    """What to do about a run. NOTHING is for a run that is being deleted; AFRESH plans as if it had no plan."""
+    """What to do about a run.
+
+    NOTHING is for a run that is being deleted. AFRESH plans as if it had no plan, AGAIN from its plan, and FOLLOW from
+    its pods.
+    """
 
     NOTHING = "nothing"
     KEEP = "keep"
     EXPIRE = "expire"
     AFRESH = "afresh"
     AGAIN = "again"
+    FOLLOW = "follow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +48,15 @@ class CurrentPlan:
     """The plan of a run, and its problems.
 
     `lost` maps nodes of the plan that the run can no longer use to the reason. `conflict` is a message about a node
-    whose GPUs the plan of another run names too. `running` is set while pods of the run use GPUs on any node.
+    whose GPUs the plan of another run names too. `running` is set while pods of the run use GPUs on any node. `drift`
+    is a message about GPUs that pods hold elsewhere, and where the plan could follow them.
     """
 
     plan: PlanRecord
     lost: Mapping[str, str]
     conflict: str = ""
     running: bool = False
+    drift: str = ""
 
 
 def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanDecision:
@@ -61,8 +68,14 @@ def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanD
     over = current.plan.expired(now) and not current.running
     if (request := _replan_request(run, current, over=over)) is not None:
         return request
-    if over:
-        return PlanDecision(RunAction.EXPIRE)
+    return PlanDecision(RunAction.EXPIRE) if over else _correction(current)
+
+
+def _correction(current: CurrentPlan) -> PlanDecision:
+    """Return the decision about a plan that counts, and that its run does not ask to change."""
+    # First of all: a group that the plan moved, and its pods did not, would move again.
+    if current.drift:
+        return PlanDecision(RunAction.FOLLOW, current.drift)
     if current.conflict:
         return PlanDecision(RunAction.AGAIN, current.conflict)
     return (
@@ -76,7 +89,7 @@ def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Pla
     if annotation and annotation != plan.replan_annotation:
         action = RunAction.AGAIN if current.running else RunAction.AFRESH
         return PlanDecision(action, f"the annotation {REPLAN_ANNOTATION} requested a new plan", requested=True)
-    if _is_changed(run, plan):
+    if is_changed(run, plan):
         action = RunAction.AFRESH if over else RunAction.AGAIN
         return PlanDecision(action, f"the Run has changed since {plan.name} was made", requested=True)
     return None
@@ -89,7 +102,7 @@ def node_loss_message(lost: Mapping[str, str]) -> str:
     return f"lost {agree(len(lost), 'node', 'nodes')} {named}{more}"
 
 
-def _is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
+def is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
     """Return whether a plan was made for another request than that of the run now.
 
     The generation of the Run decides for a plan without the annotation: removing it must not move a run.

@@ -83,12 +83,21 @@ class PlanDraft:
 
 @dataclass(frozen=True, slots=True)
 class PlanOccasion:
-    """The number, time and reason of a new plan, and the `former` plan that it supersedes."""
+    """The number, time and reason of a new plan, and the `former` plan that it supersedes.
+
+    A plan that does not `renew` the time for which GPUs are held expires when the former plan does.
+    """
 
     number: int
     now: datetime
     reason: str = ""
     former: PlanRecord | None = None
+    renews: bool = True
+
+    def expires(self, ttl: float) -> datetime:
+        """Return when the plan releases GPUs that no pod uses; `ttl` is in seconds."""
+        inherited = None if self.renews or self.former is None else self.former.expires
+        return inherited or self.now + timedelta(seconds=ttl)
 
 
 def make_draft(
@@ -106,7 +115,7 @@ def make_draft(
         number=occasion.number,
         supersedes=occasion.former.name if occasion.former else "",
         reason=reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 1]}…",
-        expires_at=timestamp(occasion.now + timedelta(seconds=settings.plan_ttl)),
+        expires_at=timestamp(occasion.expires(settings.plan_ttl)),
         labels=run.spec.labels,
     )
     body = msgspec.json.encode(spec)

@@ -130,9 +130,18 @@ class FreeCapacity:
         for key, free in self._by_demand.items():
             self._by_demand.put(key, free.less(reserved))
 
+    def _reserved_by_others(self, run: RunKey) -> Counter[str]:
+        """Return the reservations of other runs. None covers GPUs that pods of this run use: they cannot be had."""
+        others, own, used = self.reservations.without(run), self._pods.of(run), self._pods.usage.gpus
+        for located in self._survey.located if own else ():
+            name = located.node.name
+            if name in own and name in others:
+                others[name] = min(others[name], max(0, located.gpus - used.get(name, 0)))
+        return others
+
     def _own(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node]) -> FreeGpus:
         own = {*self._pods.of(run), *self.reservations.nodes_of(run)}
-        usable = inventory_of(self._survey, self._pods.without(run), demand, self.reservations.without(run), own)
+        usable = inventory_of(self._survey, self._pods.without(run), demand, self._reserved_by_others(run), own)
         if not retained:
             return FreeGpus.of(usable)
         names = {node.name for node in retained}

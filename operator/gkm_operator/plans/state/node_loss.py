@@ -1,4 +1,8 @@
-"""Problems of the nodes of a plan: the nodes that a run loses, and the GPUs that it retains there."""
+"""Problems of the nodes of a plan: the nodes that a run loses, and the GPUs that it retains there.
+
+A group stays where its pods hold GPUs. The API server knows of pods as long as Kubernetes does not delete them, and
+Kubernetes waits five minutes for a node that is not ready. A node that returns before then has all its pods.
+"""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,10 +17,10 @@ from gkm_operator.plans.state.plan_index import PlanRecord
 GRACE_SECONDS = 30.0
 """A kubelet or a device plugin that restarts is ready again within this time."""
 
-_PODS_STAY = frozenset({Exclusion.CORDONED, Exclusion.TAINTED})
-"""Exclusions that stop new pods, not running ones."""
+REQUESTED = frozenset({Exclusion.FLAVOR, Exclusion.SELECTOR, Exclusion.SCOPE})
+"""Exclusions that follow from the request of a run. If the Run changed, its author wants its pods elsewhere."""
 
-_PERMANENT = frozenset({Exclusion.CORDONED, Exclusion.FLAVOR, Exclusion.SELECTOR, Exclusion.SCOPE})
+_PERMANENT = REQUESTED | {Exclusion.CORDONED}
 """Exclusions that a user or an administrator set: they do not flap."""
 
 _MESSAGES: Mapping[Exclusion, str] = {
@@ -34,7 +38,8 @@ _MESSAGES: Mapping[Exclusion, str] = {
 class NodeProblem(NamedTuple):
     """Why new pods of a run must not use a node.
 
-    With `pods_stay`, running pods continue. A `permanent` problem counts at once, others after the grace period.
+    With `pods_stay`, pods that are there keep their GPUs. A `permanent` problem counts at once, others after the grace
+    period.
     """
 
     message: str
@@ -52,21 +57,35 @@ class NodeIndex:
         self._bare = frozenset(survey.bare)
         self._faults = faults
 
-    def problem(self, name: str, location: Location, demand: NodeDemand) -> NodeProblem | None:
-        """Return the problem of a node that a plan has at this location, None without one."""
+    def exists(self, name: str) -> bool:
+        """Return whether there is a Node of a name."""
+        return name in self._located or name in self._quarantined or name in self._bare
+
+    def located(self, name: str) -> LocatedNode | None:
+        """Return a node that labels locate, None for any other name."""
+        return self._located.get(name)
+
+    def problem(
+        self, name: str, location: Location, demand: NodeDemand, *, changed: bool = False
+    ) -> NodeProblem | None:
+        """Return the problem of a node that a plan has at this location, None without one.
+
+        `changed` says that the demand is not the one that the plan was made for.
+        """
         located = self._located.get(name)
         if located is None:
             if name in self._quarantined:
                 return NodeProblem(f"it is set aside: {self._quarantined[name].why}", pods_stay=True, permanent=False)
             if name in self._bare:
-                return NodeProblem(_MESSAGES[Exclusion.NO_GPUS], pods_stay=False, permanent=False)
+                return NodeProblem(_MESSAGES[Exclusion.NO_GPUS], pods_stay=True, permanent=False)
             return NodeProblem("it does not exist any more", pods_stay=False, permanent=True)
-        return self._located_problem(located, location, demand)
-
-    def _located_problem(self, located: LocatedNode, location: Location, demand: NodeDemand) -> NodeProblem | None:
         wrong = excluded(located, demand)
         if wrong is not None:
-            return NodeProblem(_MESSAGES[wrong.why], wrong.why in _PODS_STAY, wrong.why in _PERMANENT)
+            pods_stay = not (changed and wrong.why in REQUESTED)
+            return NodeProblem(_MESSAGES[wrong.why], pods_stay, wrong.why in _PERMANENT)
+        return self._located_problem(located, location)
+
+    def _located_problem(self, located: LocatedNode, location: Location) -> NodeProblem | None:
         if located.node.name in self._faults:
             return NodeProblem("the GPUs that its pods use are unknown", pods_stay=True, permanent=False)
         if located.location.key != location.key:
@@ -80,31 +99,34 @@ def plan_locations(plan: PlanRecord) -> dict[str, Location]:
     return found | {share.node: group.place for group in plan.groups for share in group.nodes}
 
 
-def node_problems(plan: PlanRecord, demand: NodeDemand, index: NodeIndex) -> dict[str, NodeProblem]:
-    """Return the problems of the nodes of a plan, by node."""
-    found = ((name, index.problem(name, location, demand)) for name, location in plan_locations(plan).items())
+def node_problems(
+    plan: PlanRecord, demand: NodeDemand, index: NodeIndex, *, changed: bool = False
+) -> dict[str, NodeProblem]:
+    """Return the problems of the nodes of a plan, by node; `changed` as in NodeIndex.problem."""
+    locations = plan_locations(plan).items()
+    found = ((name, index.problem(name, location, demand, changed=changed)) for name, location in locations)
     return {name: problem for name, problem in found if problem is not None}
 
 
-def lost_nodes(plan: PlanRecord, own: Mapping[str, int], found: Mapping[str, NodeProblem]) -> dict[str, str]:
-    """Return the nodes on which a plan loses GPUs, all of them or those that no pod uses yet, with the reason.
+def lost_nodes(plan: PlanRecord, held: Mapping[str, int], found: Mapping[str, NodeProblem]) -> dict[str, str]:
+    """Return the nodes on which a plan loses GPUs, all of them or those that no pod holds, with the reason.
 
-    `own` are the GPUs that pods of the run use, by node.
+    `held` are the GPUs that pods of the run hold, by node.
     """
     return {
         name: problem.message
         for name, problem in found.items()
-        if not problem.pods_stay or own.get(name, 0) < plan.claims[name]
+        if not problem.pods_stay or held.get(name, 0) < plan.claims[name]
     }
 
 
 def retained_nodes(
-    plan: PlanRecord, own: Mapping[str, int], found: Mapping[str, NodeProblem], confirmed: Mapping[str, NodeProblem]
+    plan: PlanRecord, held: Mapping[str, int], found: Mapping[str, NodeProblem], confirmed: Mapping[str, NodeProblem]
 ) -> Iterator[Node]:
     """Yield the nodes of a plan that take no new groups, with the GPUs that the plan retains there.
 
     While a problem may pass, the plan retains all its GPUs of the node. Once it is confirmed, it retains those that
-    running pods use, if these pods stay.
+    pods hold, if these pods stay.
     """
     locations = plan_locations(plan)
     scopes: dict[str, set[str]] = {}
@@ -112,8 +134,8 @@ def retained_nodes(
         for node in [*(share.node for share in group.nodes), *(spare.node for spare in group.spares)]:
             scopes.setdefault(node, set()).update({group.scope} if group.scope else ())
     for name, problem in sorted(found.items()):
-        running = min(own.get(name, 0), plan.claims[name]) if problem.pods_stay else 0
-        gpus = running if name in confirmed else plan.claims[name]
+        staying = min(held.get(name, 0), plan.claims[name]) if problem.pods_stay else 0
+        gpus = staying if name in confirmed else plan.claims[name]
         if gpus:
             yield Node(name, locations[name], gpus, gpus, frozenset(scopes[name]))
 
@@ -122,19 +144,19 @@ class GracePeriod:
     """The start of each node problem: one that passes within `seconds` moves no run. In memory only."""
 
     def __init__(self, seconds: float = GRACE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
+        self.seconds = seconds
+        self.clock = clock
         # By run, then by node: while many nodes are down, each run costs its own nodes only.
         self._since: dict[str, dict[str, float]] = {}
 
     def confirmed(self, uid: str, found: Mapping[str, NodeProblem]) -> dict[str, NodeProblem]:
         """Return the node problems of a run that are permanent or older than the grace period; forget solved ones."""
-        now = self._clock()
+        now = self.clock()
         before = self._since.pop(uid, {})
         if not found:
             return {}
         since = self._since[uid] = {name: before.get(name, now) for name in found}
-        expired = {name for name, start in since.items() if now >= start + self._seconds}
+        expired = {name for name, start in since.items() if now >= start + self.seconds}
         return {name: problem for name, problem in found.items() if problem.permanent or name in expired}
 
     def retain_only(self, uids: Collection[str]) -> None:
@@ -144,6 +166,6 @@ class GracePeriod:
 
     def seconds_remaining(self, at_most: float) -> float:
         """Return the seconds until the grace period of the next problem ends, `at_most` without any."""
-        now = self._clock()
-        waits = (since + self._seconds - now for nodes in self._since.values() for since in nodes.values())
+        now = self.clock()
+        waits = (since + self.seconds - now for nodes in self._since.values() for since in nodes.values())
         return min((wait for wait in waits if wait > 0), default=at_most)

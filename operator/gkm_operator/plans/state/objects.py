@@ -104,17 +104,21 @@ class WatchedPlan(Struct, frozen=True):
         return (metadata, other.spec) == (self.metadata, self.spec)
 
 
-class PodMetadata(Struct, frozen=True, gc=False):
-    """The name of a pod, and the run that its label names ("" without one)."""
+class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
+    """The name of a pod, the run that its label names ("" without one), and whether it is being deleted."""
 
     name: str
     namespace: str = ""
     labels: dict[str, str] | None = None
     run: str = ""
+    deletion_timestamp: str | None = None
+    terminating: bool = False
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "run", (self.labels or {}).get(RUN_LABEL, ""))
-        structs.force_setattr(self, "labels", None)
+        structs.force_setattr(self, "terminating", self.deletion_timestamp is not None)
+        for name in ("labels", "deletion_timestamp"):
+            structs.force_setattr(self, name, None)
 
 
 class WatchedPod(Struct, frozen=True, gc=False):

@@ -1,7 +1,7 @@
 """All plans by run: those that the watch shows, and those that this process created and the watch has yet to show."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
@@ -61,10 +61,6 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
         _LOG.error("plan cannot be parsed", extra=fields(plan=f"{meta.namespace}/{meta.name}", why=str(error)))
         return None
     owner = meta.owner_references[0].uid if meta.owner_references else ""
-    claims: dict[str, int] = {}
-    for group in groups:
-        for node, gpus in (*group.nodes, *((spare.node, spare.gpus) for spare in group.spares)):
-            claims[node] = claims.get(node, 0) + gpus
     run = RunKey(meta.namespace, spec.run)
     return PlanRecord(
         name=meta.name,
@@ -77,11 +73,20 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
         expires=expires,
         spec=spec,
         groups=groups,
-        claims=claims,
+        claims=claims_of(groups),
         version=meta.resource_version,
         generation=meta.generation,
         status=plan.status,
     )
+
+
+def claims_of(groups: Iterable[Group]) -> dict[str, int]:
+    """Return the GPUs of groups by node, with spares."""
+    claims: dict[str, int] = {}
+    for group in groups:
+        for node, gpus in group.shares:
+            claims[node] = claims.get(node, 0) + gpus
+    return claims
 
 
 def name_of(run: str, number: int) -> str:

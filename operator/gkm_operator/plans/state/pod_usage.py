@@ -12,14 +12,26 @@ from gkm_operator.plans.state.objects import RunKey, WatchedPod
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """The GPUs that pods use at one moment, by node: those of all pods, and those of each run."""
+    """The GPUs that pods use at one moment, by node: those of all pods, and those of each run.
+
+    `terminating` has the part of `runs` that belongs to pods that are being deleted.
+    """
 
     usage: Usage = field(default_factory=Usage)
     runs: Mapping[RunKey, Mapping[str, int]] = field(default_factory=dict)
+    terminating: Mapping[RunKey, Mapping[str, int]] = field(default_factory=dict)
 
     def of(self, run: RunKey) -> Mapping[str, int]:
         """Return the GPUs that pods of a run use, by node."""
         return self.runs.get(run, {})
+
+    def held(self, run: RunKey) -> Mapping[str, int]:
+        """Return the GPUs that a run holds by its pods, by node: a pod that is being deleted holds none for it."""
+        ending = self.terminating.get(run)
+        if not ending:
+            return self.of(run)
+        held = ((node, gpus - ending.get(node, 0)) for node, gpus in self.of(run).items())
+        return {node: gpus for node, gpus in held if gpus > 0}
 
     def without(self, run: RunKey) -> Usage:
         """Return the GPUs that all other pods use."""
@@ -39,6 +51,7 @@ class PodUsageIndex:
         self._gpus: dict[str, int] = {}
         self._loads: dict[str, NodeLoad] = {}
         self._runs: dict[RunKey, dict[str, int]] = {}
+        self._terminating: dict[RunKey, dict[str, int]] = {}
         self._faults: dict[str, dict[tuple[str, str], str]] = {}
         self._lock = Lock()
 
@@ -58,8 +71,8 @@ class PodUsageIndex:
         with self._lock:
             # The first message in alphabetical order, so that the order of pods does not matter.
             faults = {node: min(messages.values()) for node, messages in self._faults.items()}
-            runs = {run: dict(gpus) for run, gpus in self._runs.items()}
-            return PodUsage(Usage(dict(self._gpus), faults, dict(self._loads)), runs)
+            usage = Usage(dict(self._gpus), faults, dict(self._loads))
+            return PodUsage(usage, _copy(self._runs), _copy(self._terminating))
 
     def _count_load(self, pod: WatchedPod, sign: int) -> None:
         if not pod.load.pods:
@@ -89,11 +102,16 @@ class PodUsageIndex:
         _add(self._gpus, node, sign * pod.gpus)
         if meta.run:
             run = RunKey(meta.namespace, meta.run)
-            own = self._runs.setdefault(run, {})
-            _add(own, node, sign * pod.gpus)
-            if not own:
-                del self._runs[run]
+            for sums in (self._runs, self._terminating) if meta.terminating else (self._runs,):
+                own = sums.setdefault(run, {})
+                _add(own, node, sign * pod.gpus)
+                if not own:
+                    del sums[run]
         return True
+
+
+def _copy(sums: Mapping[RunKey, Mapping[str, int]]) -> dict[RunKey, dict[str, int]]:
+    return {run: dict(gpus) for run, gpus in sums.items()}
 
 
 def _add(sums: dict[str, int], node: str, gpus: int) -> None:

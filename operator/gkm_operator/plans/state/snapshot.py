@@ -1,6 +1,6 @@
 """The observed state of one reconcile pass, and the plans that claim the same GPUs. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -48,37 +48,52 @@ class ClusterSnapshot:
         """Return the GPUs that live plans reserve."""
         return Reservations({key: reserved_for(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()})
 
-    def running(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> frozenset[RunKey]:
-        """Return the runs whose pods use all GPUs of their plan."""
-        return frozenset(
-            key
-            for key, (plan, _) in live.items()
-            if key in self.pods.runs and not reserved_for(plan.claims, self.pods.of(key))
-        )
+    def held(self, run: RunKey) -> dict[str, int]:
+        """Return the GPUs that pods of a run hold for it, by node. Pods of a node that is gone hold none."""
+        return {node: gpus for node, gpus in self.pods.held(run).items() if self.nodes.exists(node)}
 
 
 def double_allocations(
-    live: Mapping[RunKey, tuple[PlanRecord, int]], totals: Mapping[str, int], running: Collection[RunKey] = frozenset()
+    live: Mapping[RunKey, tuple[PlanRecord, int]],
+    totals: Mapping[str, int],
+    held: Callable[[RunKey], Mapping[str, int]] = lambda _run: {},
 ) -> dict[RunKey, str]:
     """Return the runs whose plans claim GPUs that plans of other runs claim too, with a message each.
 
-    Of two runs, the one that is `running` wins, then the one with the higher priority, then the one with the older
-    plan: users with the right to delete plans could restore a superseded one. `totals` are the GPUs of each node.
+    GPUs that pods of a run hold are its own. Of the others, the run with the higher priority gets them, then the one
+    with the older plan: users with the right to delete plans could restore a superseded one. `totals` are the GPUs of
+    each node, `held` returns those that pods of a run hold, by node.
     """
-    order = sorted(
-        live.items(), key=lambda item: (item[0] not in running, -item[1][1], item[1][0].created or "~", item[0])
-    )
-    free = dict(totals)
-    claimed: set[str] = set()
-    found = {}
+    order = sorted(live.items(), key=lambda item: (-item[1][1], item[1][0].created or "~", item[0]))
+    allotted = _Allotment(totals)
+    reserved = {run: reserved_for(plan.claims, held(run)) for run, (plan, _) in order}
     for run, (plan, _) in order:
-        over = [node for node, gpus in sorted(plan.claims.items()) if node in claimed and gpus > free.get(node, gpus)]
-        if over:
+        allotted.take(run, {node: gpus - reserved[run].get(node, 0) for node, gpus in plan.claims.items()})
+    found = {}
+    for run, gpus_by_node in reserved.items():
+        if over := allotted.short_of(run, gpus_by_node):
             # The message names no run: it may be of a namespace that users of this one must not see.
-            found[run] = f"another run has GPUs of node {over[0]} too"
-            continue
-        for node, gpus in plan.claims.items():
-            if node in free:
-                free[node] -= gpus
-                claimed.add(node)
+            found[run] = f"another run has GPUs of node {over} too"
+        else:
+            allotted.take(run, gpus_by_node)
     return found
+
+
+class _Allotment:
+    """The GPUs of nodes that are still free, and the runs that have others of them."""
+
+    def __init__(self, totals: Mapping[str, int]) -> None:
+        self._free = dict(totals)
+        self._owners: dict[str, set[RunKey]] = {}
+
+    def take(self, run: RunKey, gpus_by_node: Mapping[str, int]) -> None:
+        """Give GPUs to a run."""
+        for node, gpus in gpus_by_node.items():
+            if gpus and node in self._free:
+                self._free[node] -= gpus
+                self._owners.setdefault(node, set()).add(run)
+
+    def short_of(self, run: RunKey, gpus_by_node: Mapping[str, int]) -> str:
+        """Return the first node that has too few GPUs left because other runs have some, "" without one."""
+        short = (node for node, gpus in gpus_by_node.items() if gpus > self._free.get(node, gpus))
+        return min((node for node in short if self._owners.get(node, set()) - {run}), default="")

@@ -12,11 +12,13 @@ from gkm.hoststate.escaping import escape
 from gkm.kube.api import Key
 
 from gkm_operator.plans.planning.assessment import PlanningResult
+from gkm_operator.plans.planning.drift import drift_message
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
 
 LIVE = "Live"
+DRIFT = "Drift"
 MAX_MESSAGE = 2048
 _MAX_FIX = 1024
 _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste": "stranded GPUs"}
@@ -26,6 +28,7 @@ def desired_status(run: WatchedRun, old: RunStatus, result: PlanningResult, now:
     """Return the status that a run should have; it equals `old` if nothing changes. `now` is a timestamp of the API."""
     value, reason, message = _condition(result)
     condition = Condition(CONDITION, value, reason, escape(message)[:MAX_MESSAGE], now, run.metadata.generation)
+    planned = with_condition((before for before in old.conditions if before.type == CONDITION), condition)
     spec = result.plan.spec if result.plan else None
     unfit = result.unfit
     return RunStatus(
@@ -36,8 +39,21 @@ def desired_status(run: WatchedRun, old: RunStatus, result: PlanningResult, now:
         binding_level=unfit.level if unfit else "",
         largest_feasible_groups=unfit.largest if unfit else None,
         fixes=_fixes(old, result, reason),
-        conditions=with_condition(old.conditions, condition),
+        # Planned comes first: it is the one that people read.
+        conditions=[*planned, *_drift_condition(run, old, result, now)],
     )
+
+
+def _drift_condition(run: WatchedRun, old: RunStatus, result: PlanningResult, now: str) -> list[Condition]:
+    """Return the condition Drift, which a run has from its first drift on."""
+    before = [condition for condition in old.conditions if condition.type == DRIFT]
+    if not (result.drift or before):
+        return []
+    if result.drift and result.plan is not None:
+        value, reason, message = TRUE, "PodsOutsidePlan", drift_message(result.plan.name, result.drift)
+    else:
+        value, reason, message = FALSE, "PodsFollowPlan", "no pod of the run holds GPUs that its plan does not name"
+    return with_condition(before, Condition(DRIFT, value, reason, message, now, run.metadata.generation))
 
 
 def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:

@@ -23,7 +23,7 @@ from support.operator.plans_made import a_plan, a_run, fleet
 
 DEMAND = NodeDemand("h100")
 PERMANENT = NodeProblem("gone", pods_stay=False, permanent=True)
-PASSING = NodeProblem("it is not ready", pods_stay=False, permanent=False)
+PASSING = NodeProblem("it is not ready", pods_stay=True, permanent=False)
 
 
 def node_index(*nodes: dict[str, Any]) -> NodeIndex:
@@ -51,10 +51,10 @@ def test_healthy_nodes_have_no_problem() -> None:
     [
         (cordoned("d0-n0"), "it is cordoned", True, True),
         (tainted("d0-n0"), "it has a taint that is not tolerated", True, False),
-        (gpu_node("d0-n0", "d0", ready="False"), "it is not ready", False, False),
-        (gpu_node("d0-n0", "d0", ready="Unknown"), "it is not ready", False, False),
-        (gpu_node("d0-n0", "d0", 0), "it has no GPUs", False, False),
-        (gpu_node("d0-n0", "d0", gpu__flavor="gb200"), "it has another flavor", False, True),
+        (gpu_node("d0-n0", "d0", ready="False"), "it is not ready", True, False),
+        (gpu_node("d0-n0", "d0", ready="Unknown"), "it is not ready", True, False),
+        (gpu_node("d0-n0", "d0", 0), "it has no GPUs", True, False),
+        (gpu_node("d0-n0", "d0", gpu__flavor="gb200"), "it has another flavor", True, True),
         (gpu_node("d0-n0", "d1"), "it is in another domain now", True, False),
         (gpu_node("d0-n0", "d0", cluster="other"), "it is in another domain now", True, False),
         (gpu_node("d0-n0", "d0", block="b-other"), "it is set aside: DomainInSeveralBlocks", True, False),
@@ -74,6 +74,14 @@ def test_each_node_problem_has_its_message(
 ) -> None:
     found = node_problems(a_plan(), DEMAND, node_index(node))
     assert found.get("d0-n0") == (NodeProblem(message, pods_stay, permanent) if message else None)
+
+
+def test_pods_leave_a_node_that_a_changed_request_excludes() -> None:
+    other = node_index(gpu_node("d0-n0", "d0", gpu__flavor="gb200"))
+    excluded = NodeProblem("it has another flavor", pods_stay=False, permanent=True)
+    assert node_problems(a_plan(), DEMAND, other, changed=True) == {"d0-n0": excluded}
+    unready = node_problems(a_plan(), DEMAND, node_index(gpu_node("d0-n0", "d0", ready="False")), changed=True)
+    assert unready == {"d0-n0": PASSING}
 
 
 def test_a_deleted_node_is_a_permanent_problem() -> None:
@@ -150,6 +158,16 @@ def test_of_two_plans_with_the_same_gpus_priority_then_age_decides() -> None:
     assert list(double_allocations({first.run: (first, 0), second.run: (second, 1)}, TOTALS)) == [first.run]
 
 
-def test_a_single_plan_has_no_conflict_even_on_shrunken_nodes() -> None:
+def test_gpus_that_pods_hold_belong_to_their_run_whatever_the_priorities() -> None:
+    first, second = a_plan(one=a_run("a"), created="1"), a_plan(one=a_run("b"), created="2")
+    live = {first.run: (first, 9), second.run: (second, 0)}
+    assert list(double_allocations(live, TOTALS, lambda run: {"d0-n0": 8} if run == second.run else {})) == [first.run]
+    one_each = {first.run: {"d0-n0": 8}, second.run: {"d1-n0": 8}}
+    assert list(double_allocations(live, TOTALS, lambda run: one_each[run])) == [first.run, second.run]
+
+
+@pytest.mark.parametrize("held", [0, 4, 8])
+def test_a_single_plan_has_no_conflict_even_on_shrunken_nodes(held: int) -> None:
     plan = a_plan()
-    assert double_allocations({plan.run: (plan, 0)}, dict.fromkeys(TOTALS, 4)) == {}
+    pods = {"d0-n0": held} if held else {}
+    assert double_allocations({plan.run: (plan, 0)}, dict.fromkeys(TOTALS, 4), lambda _run: pods) == {}

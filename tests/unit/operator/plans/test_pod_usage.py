@@ -14,6 +14,7 @@ from support.operator.plans import gpu_pod
 from support.operator.plans_made import a_pod
 
 R = RunKey("team", "r")
+MINE = {"namespace": "team", "labels": {"gkm.io/run": "r"}}
 _PODS = st.tuples(
     st.sampled_from(["p", "q", "s"]),
     st.sampled_from(["n1", "n2", ""]),
@@ -76,6 +77,19 @@ def test_a_run_does_not_count_its_own_pods() -> None:
     assert ledger.usage().without(R).gpus == {"n": 4}
     assert ledger.usage().usage.gpus == {"n": 12}
     assert PodUsage().without(R).gpus == {}
+
+
+def test_a_pod_that_is_being_deleted_uses_gpus_and_holds_none() -> None:
+    ledger = PodUsageIndex()
+    pod = a_pod("p", "n", 8, "r")
+    ending = a_pod("p", "n", 8, "r", metadata={**MINE, "name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"})
+    ledger.change(None, pod)
+    ledger.change(None, a_pod("q", "n", 4, "r"))
+    assert ledger.usage().held(R) == {"n": 12}
+    assert ledger.change(pod, ending)
+    assert (ledger.usage().of(R), ledger.usage().held(R)) == ({"n": 12}, {"n": 4})
+    ledger.change(ending, None)
+    assert (ledger.usage().terminating, ledger.usage().held(R)) == ({}, {"n": 4})
 
 
 def test_a_reservation_is_the_plan_less_the_pods_and_never_negative() -> None:
