@@ -179,9 +179,16 @@ class PlanSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: Annotated[str, Meta(max_length=1024)] = ""
     """Reason why this plan supersedes that plan."""
     expires_at: DateTime | None = None
-    """When the controller releases GPUs of the plan that no pod of the run uses."""
+    """When the controller releases GPUs of the plan that no pod of the run uses.
+
+    A plan expires with the plan that it supersedes, if no pod of the run has had GPUs of that plan's time.
+    """
     labels: Labels = field(default_factory=dict)
     """Labels of the run's spec at the time of planning, for the component that binds the plan."""
+
+
+STARTED = "Started"
+"""The condition of a plan during whose time a pod of its run has had GPUs."""
 
 
 class PlanStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -189,7 +196,7 @@ class PlanStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     observed_generation: ObservedGeneration = 0
     conditions: Conditions = field(default_factory=list)
-    """Live: the plan is the newest of its run and reserves its GPUs."""
+    """Live: the plan is the newest of its run and reserves its GPUs. Started: a pod of the run has had GPUs."""
 
 
 class PlacementPlan(Struct, frozen=True, rename="camel", tag_field="kind", tag="PlacementPlan"):

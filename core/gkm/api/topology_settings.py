@@ -258,12 +258,14 @@ def _default_mix() -> list[MixGroup]:
 class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Defaults for the planning of runs.
 
-    The GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run. `mix` is the expected mix of groups;
-    it decides which free GPUs count as usable (docs/design/calculus.md, Fragmentation). `flavors` lists flavors of
-    future nodes: a run may name one that no node has yet.
+    The GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run. While runs of other namespaces wait,
+    the plans of one namespace hold at most `namespace_share` percent of the GPUs of a flavor without pods. `mix` is the
+    expected mix of groups; it decides which free GPUs count as usable (docs/design/calculus.md, Fragmentation).
+    `flavors` lists flavors of future nodes: a run may name one that no node has yet.
     """
 
     policy: Literal["fewest-domains", "fewest-blocks", "least-waste"] = "fewest-domains"
     plan_ttl: Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)] = field(default=900.0, name="planTTL")
+    namespace_share: Annotated[int, Meta(ge=1, le=100)] = 50
     mix: Annotated[list[MixGroup], Meta(min_length=1, max_length=32)] = field(default_factory=_default_mix)
     flavors: Annotated[list[LabelValue], Meta(max_length=64)] = field(default_factory=list)

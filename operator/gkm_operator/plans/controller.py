@@ -68,6 +68,7 @@ class PlansController:
             Planner(index, config.packing),
             grace=grace,
             fragmentation=FragmentationMetrics(kinds(config.packing.mix)),
+            namespace_share=config.packing.namespace_share,
         )
         self._watcher = ClusterWatcher(api, index, config.topology, self._changed.set)
         self._observe = metrics.reconcile_recorder(NAME)

@@ -42,12 +42,16 @@ _NOT_FOLLOWED = PlanningResult(unfit=Unfit(PlanReason.DOES_NOT_FIT, "no plan is 
 
 @dataclass(frozen=True, slots=True)
 class NewPlan:
-    """A plan to create, the free GPUs that it was made from, and the state of the cluster then."""
+    """A plan to create, the free GPUs that it was made from, and the state of the cluster then.
+
+    A plan that is `expired` from the beginning says where the run would fit, and holds no GPUs.
+    """
 
     draft: PlanDraft
     plan: Plan
     free: FreeGpus
     state: Hashable
+    expired: bool = False
 
 
 class Planner:
@@ -100,10 +104,12 @@ class Planner:
     ) -> NewPlan | Unfit:
         number = 1 + self._index.last_number(case.run.key)
         # A plan that follows pods holds no further GPUs.
-        renews = case.decision.action is not RunAction.FOLLOW
+        renews = case.renews and case.decision.action is not RunAction.FOLLOW
         occasion = PlanOccasion(number, snapshot.now, case.decision.message, case.plan, renews)
         draft = make_draft(case.run, found, free, self._settings, occasion)
-        return draft if isinstance(draft, Unfit) else NewPlan(draft, found.plan, free, state)
+        if isinstance(draft, Unfit):
+            return draft
+        return NewPlan(draft, found.plan, free, state, draft.counts.expired(snapshot.now) and case.over)
 
     def _follow(
         self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot
@@ -131,7 +137,7 @@ class Planner:
         log_fields = fields(run=str(plan.run), plan=plan.name, gpus=plan.spec.gpus, domains=plan.spec.metrics.domains)
         _LOG.info("planned", extra=log_fields | fields(gap=plan.spec.metrics.gap, why=plan.spec.reason[:200]))
         log_groups(case.run, new.free, new.plan)
-        return PlanningResult(plan)
+        return PlanningResult(plan, new.expired)
 
     def not_created(self, case: RunAssessment, new: NewPlan, error: str) -> PlanningResult:
         """Record that the API server refused a new plan; the run is planned again after RETRY_SECONDS."""

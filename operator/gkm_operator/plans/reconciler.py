@@ -20,6 +20,7 @@ from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
 from gkm_operator.plans.planning.decisions import ReplanLimit, RunAction
 from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
+from gkm_operator.plans.planning.namespace_share import NamespaceShare
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanRecord
@@ -53,12 +54,16 @@ class RunReconciler:
         writer: PlanWriter,
         planner: Planner,
         clock: Callable[[], float] = time.monotonic,
+        *,
         grace: GracePeriod | None = None,
         fragmentation: FragmentationMetrics | None = None,
+        namespace_share: int = 100,
     ) -> None:
         self.grace = grace or GracePeriod()
         self._drifts = DriftTracker(self.grace)
         self._fragmentation = fragmentation
+        self._percent = namespace_share
+        self._share: NamespaceShare | None = None
         self._writer = writer
         self._planner = planner
         self._clock = clock
@@ -91,6 +96,7 @@ class RunReconciler:
         for case in cases:
             self._report_unchanged(case, snapshot)
         to_plan = sorted(filter(self._is_due, cases), key=lambda case: case.order)
+        self._share = NamespaceShare.of(self._percent, snapshot.nodes.survey, cases)
         all_planned = self._plan_all(to_plan, capacity, snapshot)
         self._fix(to_plan, capacity)
         self._delete_old(snapshot)
@@ -132,7 +138,7 @@ class RunReconciler:
     def _plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> bool:
         """Plan a run and write the result; return whether further runs may be planned."""
         try:
-            planned = self._planner.plan(case, capacity, snapshot)
+            planned = self._over_share(case, capacity) or self._planner.plan(case, capacity, snapshot)
             result = self._commit(case, planned, capacity) if isinstance(planned, NewPlan) else planned
         except NotLeading:
             raise
@@ -150,6 +156,14 @@ class RunReconciler:
             self._emit_events(case, result.plan)
         return True
 
+    def _over_share(self, case: RunAssessment, capacity: FreeCapacity) -> PlanningResult | None:
+        """Return the result of a run whose namespace holds its share of GPUs already, None for any other."""
+        refusal = None if self._share is None else self._share.refusal(case, capacity.reservations)
+        if refusal is None:
+            return None
+        self._planner.refusals.remove(case.uid)
+        return PlanningResult(case.plan, case.over, refusal, case.decision.message)
+
     def _give_up_following(self, case: RunAssessment) -> PlanningResult:
         """Return the result of a run whose plan cannot follow its pods: the next pass does what else is due."""
         if case.plan is not None:
@@ -159,7 +173,8 @@ class RunReconciler:
 
     def _report(self, case: RunAssessment, result: PlanningResult) -> None:
         """Write the status of a run, with the drift of its pods from the plan in the result."""
-        drift = {} if result.plan is None else outside(result.plan.claims, case.held)
+        plan = result.plan
+        drift = case.drift if plan is None or plan is case.plan else outside(plan.claims, case.held)
         self._statuses.report(case.run, replace(result, drift=drift))
 
     def _commit(self, case: RunAssessment, new: NewPlan, capacity: FreeCapacity) -> PlanningResult | None:
@@ -167,7 +182,7 @@ class RunReconciler:
         outcome, plan = self._writer.create(new.draft), new.draft.counts
         if outcome is SendResult.REFUSED:
             return self._planner.not_created(case, new, self._writer.refusal)
-        capacity.record_plan(plan.run, plan.claims)
+        capacity.record_plan(plan.run, {} if new.expired else plan.claims)
         return self._planner.created(case, new) if outcome is SendResult.CREATED else None
 
     def _fix(self, cases: Iterable[RunAssessment], capacity: FreeCapacity) -> None:

@@ -38,19 +38,20 @@ class Site:
             self.names.append(node["metadata"]["name"])
             put(self.api, NODES, node)
 
-    def start(self, name: str, *, main: tuple[str, ...] = HURRIED) -> Process:
+    def start(self, name: str, *, main: tuple[str, ...] = HURRIED, arguments: tuple[str, ...] = ()) -> Process:
         directory = self._directory / name
         directory.mkdir()
         account = "system:serviceaccount:gkm-system:gkm-controllers"
-        arguments = (
+        command = (
             "controllers",
             "--health=127.0.0.1:0",
             f"--kubeconfig={self.cluster.kubeconfig_for(account)}",
             f"--identity={name}",
             f"--lease={self._directory.name}",
             "--log-level=debug",
+            *arguments,
         )
-        process = self._stack.enter_context(operator(directory, *arguments, main=main))
+        process = self._stack.enter_context(operator(directory, *command, main=main))
         pages.wait_until_ready(process)
         self.health[name] = listening.address(process)
         return process

@@ -22,7 +22,8 @@ class RunAssessment:
 
     `demand` is None if the run contradicts itself. `found` has the problems of the nodes of its plan by node,
     `confirmed` those that have outlasted the grace period. `over` is set when the plan holds no GPUs any more. `held`
-    are the GPUs that pods of the run hold, by node.
+    are the GPUs that pods of the run hold, by node, and `drift` those of them that the plan does not claim. `started`
+    is set once a pod of the run has had GPUs while the plan was the newest.
     """
 
     run: WatchedRun
@@ -33,6 +34,8 @@ class RunAssessment:
     confirmed: Mapping[str, NodeProblem] = field(default_factory=dict)
     over: bool = False
     held: Mapping[str, int] = field(default_factory=dict)
+    drift: Mapping[str, int] = field(default_factory=dict)
+    started: bool = False
 
     @property
     def uid(self) -> str:
@@ -40,9 +43,14 @@ class RunAssessment:
         return self.run.metadata.uid
 
     @property
-    def drift(self) -> Mapping[str, int]:
-        """Return the GPUs by node that pods of the run hold and its plan does not claim."""
-        return {} if self.plan is None else outside(self.plan.claims, self.held)
+    def renews(self) -> bool:
+        """Return whether a new plan holds GPUs for a whole planTTL: the run has no plan, or did use its plan."""
+        return self.plan is None or self.started
+
+    @property
+    def holds_anew(self) -> bool:
+        """Return whether a new plan holds GPUs that the run does not hold now."""
+        return self.plan is None or (self.over and self.renews)
 
     @property
     def order(self) -> tuple[bool, int, str, str, str]:
@@ -83,7 +91,10 @@ def assess(
     running, held = bool(snapshot.pods.of(run.key)), snapshot.held(run.key)
     found = node_problems(plan, demand, snapshot.nodes, changed=is_changed(run, plan))
     confirmed = grace.confirmed(run.metadata.uid, found)
-    drift = drifts.due(run.metadata.uid, plan, held)
-    current = CurrentPlan(plan, lost_nodes(plan, held, confirmed), conflict, running, drift)
+    drift = outside(plan.claims, held)
+    due = drifts.due(run.metadata.uid, plan, held, drift)
+    current = CurrentPlan(plan, lost_nodes(plan, held, confirmed), conflict, running, due)
     over = plan.expired(snapshot.now) and not running
-    return RunAssessment(run, plan, decide(run, current, snapshot.now), demand, found, confirmed, over, held)
+    started = running or plan.started
+    decision = decide(run, current, snapshot.now)
+    return RunAssessment(run, plan, decision, demand, found, confirmed, over, held, drift, started)

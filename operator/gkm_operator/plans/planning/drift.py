@@ -5,6 +5,7 @@ A pod stays on its node until it ends, so the plan follows the pods and not the 
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 
 from gkm.api.grammar import count_of
 from gkm.packing.values import Group, Location, Node, Request
@@ -12,6 +13,14 @@ from gkm.topology.eligibility import NodeDemand, excluded
 
 from gkm_operator.plans.state.node_loss import REQUESTED, GracePeriod, NodeIndex, NodeProblem, plan_locations
 from gkm_operator.plans.state.plan_index import PlanRecord, claims_of
+
+
+class DriftReason(StrEnum):
+    """Reasons of the condition Drift (docs/reference/reasons.md)."""
+
+    OUTSIDE = "PodsOutsidePlan"
+    FOLLOWED = "PodsFollowPlan"
+
 
 RETRY_SECONDS = 60.0
 """Labels of nodes may change what can be followed."""
@@ -84,13 +93,13 @@ class DriftTracker:
         self._clock = grace.clock
         self._hopeless: dict[str, tuple[Hashable, float]] = {}
 
-    def due(self, uid: str, plan: PlanRecord, held: Mapping[str, int]) -> str:
+    def due(self, uid: str, plan: PlanRecord, held: Mapping[str, int], drift: Mapping[str, int]) -> str:
         """Return why the plan of a run should follow its pods now, "" if it should not."""
-        drift = outside(plan.claims, held)
-        confirmed = self.grace.confirmed(uid, dict.fromkeys(drift, _DRIFT))
+        if not self.grace.confirmed(uid, dict.fromkeys(drift, _DRIFT)):
+            return ""
         key, until = self._hopeless.get(uid, (None, 0.0))
         is_hopeless = key == _key(plan, held) and self._clock() < until
-        return drift_message(plan.name, drift) if confirmed and not is_hopeless else ""
+        return "" if is_hopeless else drift_message(plan.name, drift)
 
     def give_up(self, uid: str, plan: PlanRecord, held: Mapping[str, int]) -> None:
         """Record that no plan of a run is closer to its pods than the current one."""

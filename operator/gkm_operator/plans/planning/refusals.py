@@ -26,6 +26,7 @@ class PlanReason(StrEnum):
     LABELS_INVALID = "LabelsInvalid"
     INVALID_REQUEST = "InvalidRequest"
     TOO_LARGE = "TooLarge"
+    NAMESPACE_SHARE = "NamespaceShare"
     PLAN_EXPIRED = "PlanExpired"
     PLANNER_FAILED = "PlannerFailed"
     NOT_WRITTEN = "NotWritten"

@@ -4,7 +4,7 @@ A FreeCapacity serves one reconcile pass, and accounts for the plans that the pa
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,10 @@ class Reservations:
     def nodes_of(self, run: RunKey) -> Collection[str]:
         """Return the nodes that are reserved for a run."""
         return self._by_run.get(run, {}).keys()
+
+    def sum_of(self, runs: Iterable[RunKey]) -> int:
+        """Return the GPUs that are reserved for some runs together."""
+        return sum(sum(self._by_run.get(run, {}).values()) for run in runs)
 
     def without(self, run: RunKey) -> Counter[str]:
         """Return the sums without a run."""

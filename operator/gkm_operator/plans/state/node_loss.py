@@ -57,9 +57,12 @@ class NodeIndex:
         self._bare = frozenset(survey.bare)
         self._faults = faults
 
-    def exists(self, name: str) -> bool:
-        """Return whether there is a Node of a name."""
-        return name in self._located or name in self._quarantined or name in self._bare
+    def existing(self, gpus: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the GPUs by node without those of nodes that do not exist."""
+        if gpus.keys() <= self._located.keys():
+            return gpus
+        names = self._located.keys() | self._quarantined.keys() | self._bare
+        return {name: count for name, count in gpus.items() if name in names}
 
     def located(self, name: str) -> LocatedNode | None:
         """Return a node that labels locate, None for any other name."""

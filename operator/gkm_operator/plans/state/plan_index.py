@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
 
-from gkm.api.plans import PlanSpec, PlanStatus
+from gkm.api.meta import TRUE
+from gkm.api.plans import STARTED, PlanSpec, PlanStatus
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Key
 from gkm.packing.values import Group
@@ -43,6 +44,11 @@ class PlanRecord:
     def key(self) -> Key:
         """Return namespace and name."""
         return self.run.namespace, self.name
+
+    @property
+    def started(self) -> bool:
+        """Return whether it is known that a pod of the run had GPUs while the plan was the newest."""
+        return any(one.type == STARTED and one.status == TRUE for one in self.status.conditions)
 
     def expired(self, now: datetime) -> bool:
         """Return whether it has expired."""

@@ -1,5 +1,6 @@
 """The observed state of one reconcile pass, and the plans that claim the same GPUs. Pure."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,9 +49,9 @@ class ClusterSnapshot:
         """Return the GPUs that live plans reserve."""
         return Reservations({key: reserved_for(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()})
 
-    def held(self, run: RunKey) -> dict[str, int]:
+    def held(self, run: RunKey) -> Mapping[str, int]:
         """Return the GPUs that pods of a run hold for it, by node. Pods of a node that is gone hold none."""
-        return {node: gpus for node, gpus in self.pods.held(run).items() if self.nodes.exists(node)}
+        return self.nodes.existing(self.pods.held(run))
 
 
 def double_allocations(
@@ -65,10 +66,13 @@ def double_allocations(
     each node, `held` returns those that pods of a run hold, by node.
     """
     order = sorted(live.items(), key=lambda item: (-item[1][1], item[1][0].created or "~", item[0]))
+    claimants = Counter(node for plan, _ in live.values() for node in plan.claims)
+    shared = {node for node, runs in claimants.items() if runs > 1}
+    claims = {run: {node: plan.claims[node] for node in shared & plan.claims.keys()} for run, (plan, _) in order}
     allotted = _Allotment(totals)
-    reserved = {run: reserved_for(plan.claims, held(run)) for run, (plan, _) in order}
-    for run, (plan, _) in order:
-        allotted.take(run, {node: gpus - reserved[run].get(node, 0) for node, gpus in plan.claims.items()})
+    reserved = {run: reserved_for(gpus, held(run)) for run, gpus in claims.items() if gpus}
+    for run, waiting in reserved.items():
+        allotted.take(run, {node: gpus - waiting.get(node, 0) for node, gpus in claims[run].items()})
     found = {}
     for run, gpus_by_node in reserved.items():
         if over := allotted.short_of(run, gpus_by_node):

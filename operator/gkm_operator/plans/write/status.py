@@ -6,19 +6,21 @@ from typing import Any
 import msgspec
 from gkm.api.grammar import count_of
 from gkm.api.meta import API_VERSION, FALSE, TRUE, Condition, with_condition
-from gkm.api.plans import PlanSpec, PlanStatus
+from gkm.api.plans import STARTED, PlanSpec, PlanStatus
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
 from gkm.hoststate.escaping import escape
 from gkm.kube.api import Key
 
 from gkm_operator.plans.planning.assessment import PlanningResult
-from gkm_operator.plans.planning.drift import drift_message
+from gkm_operator.plans.planning.drift import DriftReason, drift_message
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
 
 LIVE = "Live"
 DRIFT = "Drift"
+PODS_RAN = "PodsRan"
+"""The reason of the condition Started."""
 MAX_MESSAGE = 2048
 _MAX_FIX = 1024
 _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste": "stranded GPUs"}
@@ -50,9 +52,9 @@ def _drift_condition(run: WatchedRun, old: RunStatus, result: PlanningResult, no
     if not (result.drift or before):
         return []
     if result.drift and result.plan is not None:
-        value, reason, message = TRUE, "PodsOutsidePlan", drift_message(result.plan.name, result.drift)
+        value, reason, message = TRUE, DriftReason.OUTSIDE, drift_message(result.plan.name, result.drift)
     else:
-        value, reason, message = FALSE, "PodsFollowPlan", "no pod of the run holds GPUs that its plan does not name"
+        value, reason, message = FALSE, DriftReason.FOLLOWED, "no pod of the run holds GPUs that its plan does not name"
     return with_condition(before, Condition(DRIFT, value, reason, message, now, run.metadata.generation))
 
 
@@ -85,7 +87,9 @@ def _condition(result: PlanningResult) -> tuple[str, str, str]:
         raise AssertionError("the result of a run has neither a plan nor a refusal")
     if result.expired:
         when = f"{result.plan.name} expired at {result.plan.spec.expires_at}, and no pod of the run had GPUs then"
-        advice = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value> for a new plan"
+        again = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value> for a new plan"
+        no_hold = f"{again}, which holds no GPUs, or delete the Run and create it again to wait for GPUs anew"
+        advice = again if result.plan.started else no_hold
         return FALSE, PlanReason.PLAN_EXPIRED, f"{when}; other runs may use them now: {advice}"
     return TRUE, PlanReason.PLANNED, summary(result.plan.spec)
 
@@ -115,15 +119,21 @@ def _fixes(old: RunStatus, result: PlanningResult, reason: str) -> list[RunFix]:
     return old.fixes if before is not None and before.reason == reason else []
 
 
-def desired_plan_status(plan: PlanRecord, current: PlanRecord, now: str, *, over: bool) -> PlanStatus:
+def desired_plan_status(
+    plan: PlanRecord, current: PlanRecord, now: str, *, over: bool, started: bool = False
+) -> PlanStatus:
     """Return the status that a plan should have; it equals the present one if nothing changes.
 
-    `current` is the newest plan of the run, which holds no GPUs if it is `over`. `now` is a timestamp of the API.
+    `current` is the newest plan of the run, which holds no GPUs if it is `over`. The condition Started never ends.
+    `now` is a timestamp of the API.
     """
+    conditions = [condition for condition in plan.status.conditions if condition.type in {LIVE, STARTED}]
     value, reason, message = live(plan, current, over=over)
-    before = [condition for condition in plan.status.conditions if condition.type == LIVE]
-    condition = Condition(LIVE, value, reason, message, now, plan.generation)
-    return PlanStatus(observed_generation=plan.generation, conditions=with_condition(before, condition))
+    conditions = with_condition(conditions, Condition(LIVE, value, reason, message, now, plan.generation))
+    if started and not plan.started:
+        condition = Condition(STARTED, TRUE, PODS_RAN, "a pod of the run has had GPUs", now, plan.generation)
+        conditions = with_condition(conditions, condition)
+    return PlanStatus(observed_generation=plan.generation, conditions=conditions)
 
 
 def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str, str]:

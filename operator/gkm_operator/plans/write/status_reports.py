@@ -73,7 +73,8 @@ class StatusThrottle:
             for plan in snapshot.plans.get(case.run.key, ()):
                 if plan.owner != case.uid or not plan.version:
                     continue
-                new = desired_plan_status(plan, current, self._now, over=case.over)
+                started = case.started and plan is case.plan
+                new = desired_plan_status(plan, current, self._now, over=case.over, started=started)
                 if new == plan.status or self._writer.is_plan_status_pending(plan):
                     continue
                 if not left:

@@ -19,7 +19,9 @@ from gkm.hoststate.pointers import CacheState
 from gkm_agent.fabric.nvlink import Health
 from gkm_csi.status_errors import Code
 from gkm_operator.captures.retention import RetentionReason
+from gkm_operator.plans.planning.drift import DriftReason
 from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
+from gkm_operator.plans.write.status import PODS_RAN
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "reference" / "reasons.md"
@@ -101,6 +103,8 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
             lambda: {*Health, *(problem for _, problem in fabric._PROBLEMS.values()), *fabric._CONFIGURATIONS.values()},
         ),
         ("Runs", lambda: set(PlannedReason)),
+        ("Condition Drift of a run", lambda: set(DriftReason)),
+        ("Condition Started of a plan", lambda: {PODS_RAN}),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
         ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
         ("Topology", lambda: set(TopologyReason)),
@@ -129,6 +133,8 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "States of a cache on a node",
         "Fabric",
         "Runs",
+        "Condition Drift of a run",
+        "Condition Started of a plan",
         "Condition Live of a plan",
         "Condition MNNVLReady of a ComputeDomain",
         "Topology",

@@ -104,7 +104,8 @@ def test_an_expired_plan_reserves_nothing_and_a_request_makes_another(site: Plan
     site.change("r", {"metadata": {"annotations": {"gkm.io/plan-again": "please"}}})
     site.until("r", "DoesNotFit", "r-1")
     site.api.delete(RAW_RUNS, "other", NAMESPACE)
-    site.until("r", "Planned", "r-2")
+    # No pod of the run ever came: its time is over, and the new plan says only where it would fit.
+    site.until("r", "PlanExpired", "r-2")
     assert site.plan("r-2")["metadata"]["annotations"]["gkm.io/plan-again"] == "please"
     until(lambda: ("r", "PlanExpired") in site.events(), "it is told")
 

@@ -1,0 +1,77 @@
+"""The share of GPUs that the plans of one namespace hold without pods, while other namespaces wait. Pure.
+
+A plan holds GPUs that no pod uses yet. Without a limit, one namespace could hold all of them with many Runs that it
+deletes and creates again (docs/decisions/0006-fairness.md). The limit is on GPUs without pods only: how many GPUs pods
+may use is for a ResourceQuota to say. A namespace that holds none may always plan one run, of any size.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gkm.api.grammar import count_of
+from gkm.topology.labels import flavor
+from gkm.topology.survey import TopologySurvey
+
+from gkm_operator.plans.planning.assessment import RunAssessment
+from gkm_operator.plans.planning.refusals import PlanReason, Unfit
+from gkm_operator.plans.state.free_capacity import Reservations
+from gkm_operator.plans.state.objects import RunKey
+
+
+class _Holder(NamedTuple):
+    """A namespace and a flavor."""
+
+    namespace: str
+    flavor: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceShare:
+    """The limit in one reconcile pass: `percent` of all GPUs of a flavor, of which there are `totals`.
+
+    `runs` has the runs of each namespace and flavor, and `waiting` the namespaces with a run that waits for its first
+    plan, by flavor.
+    """
+
+    percent: int
+    totals: Mapping[str, int]
+    runs: Mapping[_Holder, Sequence[RunKey]]
+    waiting: Mapping[str, Collection[str]]
+
+    @classmethod
+    def of(cls, percent: int, survey: TopologySurvey, cases: Iterable[RunAssessment]) -> "NamespaceShare":
+        """Return the limit for the runs of a pass."""
+        runs: dict[_Holder, list[RunKey]] = {}
+        waiting: dict[str, set[str]] = {}
+        for case in cases:
+            holder = _holder(case)
+            runs.setdefault(holder, []).append(case.run.key)
+            if case.plan is None and case.run.metadata.deletion_timestamp is None:
+                waiting.setdefault(holder.flavor, set()).add(holder.namespace)
+        totals: Counter[str] = Counter()
+        for located in survey.located if len(runs) > 1 else ():
+            totals[located.flavor] += located.gpus
+        return cls(percent, totals, runs, waiting)
+
+    def refusal(self, case: RunAssessment, reservations: Reservations) -> Unfit | None:
+        """Return why a run must wait, None if it need not. Its spares do not count."""
+        holder, gpus = _holder(case), case.run.spec.gpus
+        if not case.holds_anew or not set(self.waiting.get(holder.flavor, ())) - {holder.namespace}:
+            return None
+        held = reservations.sum_of(run for run in self.runs[holder] if run != case.run.key)
+        total = self.totals.get(holder.flavor, 0)
+        if not held or (held + gpus) * 100 <= total * self.percent:
+            return None
+        return Unfit(
+            PlanReason.NAMESPACE_SHARE,
+            f"plans of this namespace hold {count_of(held, 'GPU')} of flavor {holder.flavor} that no pod uses. With "
+            f"{gpus} more they would hold over {self.percent} % of {total} (packing.namespaceShare), and a run of "
+            "another namespace waits: start the pods of the other runs, or wait until their plans expire",
+            "namespace",
+        )
+
+
+def _holder(case: RunAssessment) -> _Holder:
+    return _Holder(case.run.key.namespace, flavor(case.run.spec.flavor))

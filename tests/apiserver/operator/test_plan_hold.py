@@ -1,0 +1,125 @@
+"""Who may hold GPUs without pods, for how long, and with which priority; on a real API server with the roles of GKM."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from gkm.api.runs import MAX_PRIORITY
+from gkm.kube.resources import Json
+from support.cluster.cluster import Cluster, KubectlFailed
+from support.operator.plans import RAW_RUNS, claims, run
+from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
+
+TENANT = "plan-tenant"
+TTL_SECONDS = 20
+
+
+@pytest.fixture
+def site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
+    with plans_site(gkm_cluster, tmp_path) as made:
+        yield made
+
+
+def again(site: Site, name: str, value: str) -> None:
+    site.cluster.kubectl("annotate", "run", name, "-n", NAMESPACE, f"gkm.io/plan-again={value}", "--overwrite")
+
+
+def plan(site: Site, name: str) -> Json:
+    return next(one for one in site.plans() if one["metadata"]["name"] == name)
+
+
+def test_a_run_without_pods_holds_gpus_for_one_time(site: Site, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"packing": {"planTTL": TTL_SECONDS}}), encoding="utf-8")
+    for domain in ("ph1", "ph2"):
+        site.rack(domain, 16)
+    site.start("first", arguments=(f"--config={config}",))
+    site.ask("greedy", 256, priority=MAX_PRIORITY)
+    site.until("greedy", "Planned", "greedy-1")
+    site.ask("honest", 256)
+    site.until("honest", "DoesNotFit")
+    again(site, "greedy", "1")
+    site.until("greedy", "Planned", "greedy-2")
+    ends = plan(site, "greedy-1")["spec"]["expiresAt"]
+    assert plan(site, "greedy-2")["spec"]["expiresAt"] == ends
+    site.until("honest", "Planned", "honest-1")
+    assert datetime.now(UTC) >= datetime.fromisoformat(ends)
+    assert len(claims(plan(site, "honest-1"))) == 32
+    again(site, "greedy", "2")
+    site.until("greedy", "DoesNotFit", "greedy-2")
+    assert site.api.get(RAW_RUNS, "honest", NAMESPACE)["status"]["planRef"]["name"] == "honest-1"
+
+
+@pytest.fixture
+def tenant(gkm_cluster: Cluster) -> Iterator[Path]:
+    """The kubeconfig of a user with the role edit in one namespace."""
+    gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
+    bind(gkm_cluster, "edit")
+    # The controller-manager aggregates gkm-edit into the role.
+    allowed = ("auth", "can-i", "create", "runs.gkm.io", "-n", TENANT, f"--as={TENANT}")
+    gkm_cluster.until(lambda: can(gkm_cluster, *allowed), "the role edit to cover runs")
+    yield gkm_cluster.kubeconfig_for(TENANT)
+    gkm_cluster.kubectl("delete", "namespace", TENANT, "--wait=false")
+
+
+def can(cluster: Cluster, *question: str) -> bool:
+    try:
+        return cluster.kubectl(*question).strip() == "yes"
+    except KubectlFailed:
+        return False
+
+
+def bind(cluster: Cluster, role: str) -> None:
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    subjects = [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": TENANT}]
+    meta = {"metadata": {"name": f"{TENANT}-{role}", "namespace": TENANT}}
+    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"} | meta
+    cluster.apply(binding | {"roleRef": reference, "subjects": subjects})
+
+
+def refused(cluster: Cluster, tenant: Path, *arguments: str, **given: str) -> str:
+    """Why the API server refuses a request of the tenant; empty where it does not."""
+    try:
+        cluster.kubectl(*arguments, "-n", TENANT, kubeconfig=tenant, **given)
+    except KubectlFailed as error:
+        return str(error)
+    return ""
+
+
+def created(cluster: Cluster, tenant: Path, name: str, priority: int) -> str:
+    request = json.dumps(run(name, 16, TENANT, flavor=FLAVOR, priority=priority))
+    return refused(cluster, tenant, "create", "-f", "-", input=request)
+
+
+def raised(cluster: Cluster, tenant: Path, name: str, priority: int) -> str:
+    patch = json.dumps({"spec": {"priority": priority}})
+    return refused(cluster, tenant, "patch", "run", name, "--type=merge", "-p", patch)
+
+
+NOT_RAISED = f"{TENANT} must not raise the priority of a Run to"
+
+
+def test_a_tenant_chooses_no_priority_above_that_of_others(site: Site, tenant: Path) -> None:
+    cluster = site.cluster
+    assert f"{NOT_RAISED} {MAX_PRIORITY}: it needs the verb prioritize" in created(cluster, tenant, "a", MAX_PRIORITY)
+    assert created(cluster, tenant, "a", 0) == ""
+    assert f"{NOT_RAISED} 1" in raised(cluster, tenant, "a", 1)
+    assert raised(cluster, tenant, "a", -5) == ""
+    assert f"{NOT_RAISED} 7" in raised(cluster, tenant, "a", 7)
+
+
+def test_a_run_that_was_given_a_priority_may_be_changed_and_lowered(site: Site, tenant: Path) -> None:
+    cluster = site.cluster
+    site.api.create(RAW_RUNS, run("b", 16, TENANT, flavor=FLAVOR, priority=9))
+    assert refused(cluster, tenant, "annotate", "run", "b", "gkm.io/plan-again=1") == ""
+    assert f"{NOT_RAISED} 10" in raised(cluster, tenant, "b", 10)
+    assert raised(cluster, tenant, "b", 5) == ""
+    assert f"{NOT_RAISED} 9" in raised(cluster, tenant, "b", 9)
+
+
+def test_the_right_to_prioritize_is_a_role(site: Site, tenant: Path) -> None:
+    bind(site.cluster, "gkm-run-priority")
+    site.cluster.until(lambda: not created(site.cluster, tenant, "c", 100), "the right to count")
+    assert raised(site.cluster, tenant, "c", MAX_PRIORITY) == ""
