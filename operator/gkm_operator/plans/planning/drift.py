@@ -81,8 +81,8 @@ def _located(
             continue
         # A group of the plan stays at the place that the plan has for it.
         place = planned.get(name, located.location)
-        total = max(gpus, located.gpus)
-        yield Node(name, place, total, gpus, demand.scopes_of(located), located.rack)
+        free = min(gpus, located.gpus)
+        yield Node(name, place, located.gpus, free, demand.scopes_of(located), located.rack)
 
 
 class DriftTracker:

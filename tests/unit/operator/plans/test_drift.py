@@ -176,6 +176,29 @@ def test_pods_that_form_no_group_stay_a_drift_and_prevent_nothing_else(site: Pla
     assert drift(site)[0] == "True"
 
 
+@pytest.mark.parametrize(("count", "gpus"), [(1, 9), (65, 1024)])
+def test_pods_with_more_gpus_than_their_node_has_break_no_repair(
+    site: PlansSite, count: int, gpus: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No node of an inventory has 65 times 1,024 GPUs; a tenant can write pods that ask for them."""
+    site.rack("d1", 2)
+    site.rack("d2", 2)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    (domain,) = {"d1", "d2"} - {min(claims(site.plan("r-1")))[:2]}
+    site.controller.close()
+    site.controller = site.new()
+    for number in range(count):
+        site.pod(f"large-{number}", f"{domain}-n0", gpus, "r")
+    site.pod("usual", f"{domain}-n1", 8, "r")
+    site.controller.work()
+    site.until("r", "Planned", "r-2")
+    assert claims(site.plan("r-2")) == {f"{domain}-n0": 8, f"{domain}-n1": 8}
+    until(lambda: f"hold {count * gpus - 8} GPU" in drift(site)[2], "the rest is reported")
+    assert "planner failed" not in caplog.messages
+
+
 def test_of_several_groups_those_that_pods_hold_follow_and_the_others_stay(site: PlansSite) -> None:
     for domain in ("d1", "d2", "d3"):
         site.rack(domain, 2)
