@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-from gkm.api.caches import Cache, ClusterGKMCache, GKMCache, verified_digest
-from gkm.api.meta import ObjectMeta
+from gkm.api.caches import Cache, verified_digest
+from gkm.api.errors import Reason
+from gkm.api.meta import ObjectMeta, thin_metadata
 from gkm.api.rollouts import is_open
+from gkm.api.watched_caches import WatchedCache, WatchedClusterCache, oversized
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
-from msgspec import Struct
+from gkm.kube.resources import NODES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
+from msgspec import Struct, structs
 
 from gkm_agent.caches.model import PullHold, WantedCache, pull_secrets
 
@@ -33,8 +35,18 @@ class NodeView(Struct, frozen=True):
 
     metadata: ObjectMeta
 
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "metadata", thin_metadata(self.metadata, self.metadata.labels))
 
-OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
+
+OWN_NODE: Resource[NodeView] = Resource(
+    NODES.api_version,
+    NODES.kind,
+    NODES.plural,
+    namespaced=False,
+    type=NodeView,
+    unbounded="only cluster administrators, and what they install, label Nodes",
+)
 
 
 class KubernetesSource:
@@ -49,8 +61,8 @@ class KubernetesSource:
         self._changed = changed
         self._registered_anew = registered_anew
         self._uid = ""
-        self._caches: Reflector[GKMCache] = Reflector(api, GKMCACHES, self._on_change)
-        self._cluster_caches: Reflector[ClusterGKMCache] = Reflector(api, CLUSTERGKMCACHES, self._on_change)
+        self._caches = Reflector(api, WATCHED_CACHES, self._on_change)
+        self._cluster_caches = Reflector(api, WATCHED_CLUSTER_CACHES, self._on_change)
         own = ListSelector(fields=f"metadata.name={node}")
         self._nodes: Reflector[NodeView] = Reflector(api, OWN_NODE, self._on_node, selector=own)
         self._parts = (self._nodes, self._caches, self._cluster_caches)
@@ -98,7 +110,10 @@ class KubernetesSource:
 
     def _never_read(self) -> frozenset[Key]:
         """Return the existing caches that were never readable."""
-        parts: tuple[Reflector[GKMCache] | Reflector[ClusterGKMCache], ...] = (self._caches, self._cluster_caches)
+        parts: tuple[Reflector[WatchedCache] | Reflector[WatchedClusterCache], ...] = (
+            self._caches,
+            self._cluster_caches,
+        )
         # `unreadable` first: an object that becomes readable in between is then found.
         found = ((part, namespace, name) for part in parts for namespace, name in part.unreadable)
         return frozenset((namespace, name) for part, namespace, name in found if part.get(name, namespace) is None)
@@ -146,7 +161,7 @@ def wanted_of(cache: Cache, node: str) -> WantedCache | None:
         _LOG.warning("cache skipped", extra=fields(why=str(error)))
         return None
     digest = verified_digest(cache)
-    hold = _pull_hold(cache) if digest is None else _bounded_by_rollout(cache, node, digest)
+    hold = _unknown_spec(cache) or (_pull_hold(cache) if digest is None else _bounded_by_rollout(cache, node, digest))
     return WantedCache(
         ref,
         cache.spec.image,
@@ -156,6 +171,12 @@ def wanted_of(cache: Cache, node: str) -> WantedCache | None:
         pull_secrets=pull_secrets(cache),
         uid=cache.metadata.uid,
     )
+
+
+def _unknown_spec(cache: Cache) -> PullHold | None:
+    """Return the reason why a node does nothing for a cache whose spec it does not hold; it serves what it has."""
+    why = oversized(cache)
+    return PullHold(Reason.TOO_LARGE, f"the object is too large: {why}; remove entries of this field") if why else None
 
 
 def _bounded_by_rollout(cache: Cache, node: str, digest: str) -> PullHold | None:

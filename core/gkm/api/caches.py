@@ -167,6 +167,11 @@ CACHE_RULES = (
 )
 
 
+def kind_of(cache: Cache) -> str:
+    """Return the kind of a cache, whose type may be one for a watch."""
+    return str(cache.__struct_config__.tag)
+
+
 def verified_digest(cache: Cache) -> str | None:
     """Return the verified digest of the image in the spec, which nodes may pull; None until the controller set it.
 

@@ -4,12 +4,12 @@
 prints `resourceClaimTemplateName`, which no release has (docs/differences.md).
 """
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from gkm.api.cliques import names_clique
-from gkm.api.mnnvl_metadata import PODS_USING, WRITER, WRITER_LABEL, MnnvlMetadata
+from gkm.api.mnnvl_metadata import MAX_TEXT, PODS_USING, WRITER, WRITER_LABEL, MnnvlMetadata
 
 GROUP = "resource.nvidia.com"
 API_VERSION = f"{GROUP}/v1beta1"
@@ -70,6 +70,11 @@ class ComputeDomain(Struct, frozen=True):
     metadata: MnnvlMetadata
     spec: ComputeDomainSpec = ComputeDomainSpec()
     status: ComputeDomainStatus = ComputeDomainStatus()
+
+    def outline(self, why: str) -> Self:
+        """Return it with the metadata that decides. A longer name than a template can have is dropped."""
+        spec = self.spec if len(self.template) <= MAX_TEXT else ComputeDomainSpec()
+        return structs.replace(self, metadata=self.metadata.outline(why), spec=spec)
 
     @property
     def template(self) -> str:

@@ -1,7 +1,7 @@
 """PodCliqueSet, PodClique and PodCliqueScalingGroup (grove.io/v1alpha1), reduced to the fields that GKM reads."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 from msgspec import Meta, Struct, structs
 
@@ -113,6 +113,10 @@ class PodCliqueSet(Struct, frozen=True):
 
     metadata: MnnvlMetadata
     spec: SetSpec = SetSpec()
+
+    def outline(self, why: str) -> Self:
+        """Return it without its template."""
+        return structs.replace(self, metadata=self.metadata.outline(why), spec=SetSpec(self.spec.replicas))
 
     @property
     def cliques(self) -> tuple[CliqueTemplate, ...]:

@@ -1,7 +1,7 @@
 """The common parts of Kubernetes objects: metadata and conditions, with only the fields that GKM uses."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -113,3 +113,14 @@ def utc_time(text: str | None) -> datetime | None:
 def timestamp(moment: datetime | None = None) -> str:
     """Return a moment (default: now) as the API writes it, to the second, in UTC."""
     return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def thin_metadata(found: ObjectMeta, labels: Collection[str] = (), annotations: Collection[str] = ()) -> ObjectMeta:
+    """Return metadata with these labels and annotations only, without owners and finalizers."""
+    return replace(
+        found,
+        labels={key: found.labels[key] for key in labels if key in found.labels},
+        annotations={key: found.annotations[key] for key in annotations if key in found.annotations},
+        owner_references=[],
+        finalizers=[],
+    )

@@ -3,6 +3,8 @@
 The values follow Grove's code where its design document differs (docs/differences.md).
 """
 
+from typing import Self
+
 from msgspec import Struct, structs
 
 FINALIZER = "grove.io/computedomain-finalizer"
@@ -38,6 +40,9 @@ PODCLIQUE = "grove.io/podclique"
 GROVE_OPERATOR = "grove-operator"
 DOMAIN_COMPONENT = "pcs-computedomain"
 
+MAX_TEXT = 253
+"""The longest text of a reference that can be of an existing object; the API server checks none of them."""
+
 _LABELS = frozenset(
     {
         COMPONENT,
@@ -54,6 +59,13 @@ _LABELS = frozenset(
     }
 )
 _ANNOTATIONS = frozenset({AUTO_MNNVL, MNNVL_GROUP, MNNVL_READY, PODS_USING, USED_BY})
+SHARED_KEYS = _LABELS | _ANNOTATIONS
+"""All decoded metadata has the text of these keys in common."""
+MAX_USED_BY = 512
+"""Characters of the annotation USED_BY."""
+_LONGEST = {MNNVL_READY: 768, USED_BY: MAX_USED_BY}
+"""Characters of an annotation that an outline has; it drops a longer one. A valid value of the others has 63."""
+_LONGEST_WORD = 64
 
 
 class Owner(Struct, frozen=True, rename="camel", gc=False):
@@ -64,6 +76,11 @@ class Owner(Struct, frozen=True, rename="camel", gc=False):
     name: str
     uid: str
     controller: bool = False
+
+    @property
+    def possible(self) -> bool:
+        """Return whether such an object can exist."""
+        return max(map(len, (self.api_version, self.kind, self.name, self.uid))) <= MAX_TEXT
 
 
 class MnnvlMetadata(Struct, frozen=True, rename="camel"):
@@ -80,10 +97,26 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
     annotations: dict[str, str] | None = None
     finalizers: tuple[str, ...] | None = None
     owner_references: tuple[Owner, ...] | None = None
+    oversized: str = ""
+    """For an outline: which field is too large to be held."""
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "labels", _only(_LABELS, self.labels))
         structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
+
+    def outline(self, why: str) -> Self:
+        """Return it with the owner that controls, Grove's finalizer, and short annotations.
+
+        A write that depends on the others reads the object again.
+        """
+        owner = self.controller
+        return structs.replace(
+            self,
+            annotations=_short(self.annotations or {}) or None,
+            finalizers=(FINALIZER,) if FINALIZER in (self.finalizers or ()) else None,
+            owner_references=(owner,) if owner is not None and owner.possible else None,
+            oversized=why,
+        )
 
     def label(self, key: str) -> str:
         """Return a label; "" without it."""
@@ -107,6 +140,12 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
 def mnnvl_annotations(annotations: dict[str, str] | None) -> dict[str, str] | None:
     """Return the annotations that GKM reads; None without any."""
     return _only(_ANNOTATIONS, annotations)
+
+
+def _short(annotations: dict[str, str]) -> dict[str, str]:
+    """Return the short annotations. A long mark still says that pods use the object, as the policies read it."""
+    found = {key: text for key, text in annotations.items() if len(text) <= _LONGEST.get(key, _LONGEST_WORD)}
+    return found | ({PODS_USING: "unknown"} if PODS_USING in annotations.keys() - found.keys() else {})
 
 
 def _only(keys: frozenset[str], found: dict[str, str] | None) -> dict[str, str] | None:

@@ -1,9 +1,9 @@
 """ResourceClaimTemplate and ResourceClaim (resource.k8s.io/v1), reduced to the device classes that they request."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Self
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from gkm.api.mnnvl_metadata import MnnvlMetadata
 
@@ -48,6 +48,9 @@ class TemplateSpec(Struct, frozen=True):
     spec: ClaimSpec = ClaimSpec()
 
 
+_NO_SPEC = TemplateSpec()
+
+
 class ResourceClaimTemplate(Struct, frozen=True):
     """A template of claims."""
 
@@ -57,6 +60,25 @@ class ResourceClaimTemplate(Struct, frozen=True):
     def device_classes(self) -> Iterator[str]:
         """Yield the device classes that claims made from it request."""
         return self.spec.spec.device_classes()
+
+
+class WatchedClaimTemplate(ResourceClaimTemplate, frozen=True):
+    """A template of claims of which each device class is held once. `spec` is empty once it is decoded."""
+
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.spec != _NO_SPEC:
+            structs.force_setattr(self, "classes", tuple(dict.fromkeys(self.spec.spec.device_classes())))
+            structs.force_setattr(self, "spec", _NO_SPEC)
+
+    def device_classes(self) -> Iterator[str]:
+        """Yield the device classes that claims made from it request."""
+        return iter(self.classes)
+
+    def outline(self, why: str) -> Self:
+        """Return it with less metadata."""
+        return structs.replace(self, metadata=self.metadata.outline(why))
 
 
 class ResourceClaim(Struct, frozen=True):

@@ -38,8 +38,10 @@ The watch of a kind that has not changed since the server started is silent all 
 """
 
 MAX_BODY_BYTES = 64 << 20
-"""An eighth of the memory of a process that lists (deploy/base). 250 objects of 256 kB fit, and objects of GKM
-have a few kB. The client requests a larger page again in smaller ones; etcd takes no object above 1.5 MB."""
+"""An eighth of the memory of a process (deploy/base); etcd takes no object above 1.5 MB."""
+MAX_PAGE_BYTES = 8 << 20
+"""Of a page of several objects: a process has a dozen lists at once. 250 objects of GKM have 1 MB. The client requests
+a larger page again in smaller ones."""
 
 BODY_SECONDS = 120.0
 """The longest time for one body: MAX_BODY_BYTES at half a megabyte a second."""
@@ -121,9 +123,9 @@ class HttpApi:
         while True:
             try:
                 accept = _accept(resource, "List")
-                body = self._request_body(
-                    _Request("list", "GET", path, query, accept=accept, read_seconds=LIST_SECONDS)
-                )
+                most = MAX_BODY_BYTES if limit == 1 else min(MAX_PAGE_BYTES, MAX_BODY_BYTES)
+                request = _Request("list", "GET", path, query, accept=accept, read_seconds=LIST_SECONDS)
+                body = self._request_body(request, most)
             except ApiError as error:
                 if error.reason != _TOO_LARGE or limit == 1:
                     raise
@@ -210,14 +212,14 @@ class HttpApi:
     def _object(self, resource: Resource[T], request: _Request) -> T:
         return decoding.single_object(resource, self._request_body(request))
 
-    def _request_body(self, request: _Request) -> bytes:
-        response = self._send(request)
+    def _request_body(self, request: _Request, most: int | None = None) -> bytes:
+        response, limit = self._send(request), MAX_BODY_BYTES if most is None else most
         try:
-            body = _read(response, MAX_BODY_BYTES)
+            body = _read(response, limit)
         except HTTPError as error:
             raise ApiError(NO_RESPONSE, "Broken", f"the response of the API server broke off: {error}") from error
-        if len(body) > MAX_BODY_BYTES:
-            raise ApiError(NO_RESPONSE, _TOO_LARGE, f"the API server sends more than {MAX_BODY_BYTES} bytes")
+        if len(body) > limit:
+            raise ApiError(NO_RESPONSE, _TOO_LARGE, f"the API server sends more than {limit} bytes")
         return body
 
     def _send(self, request: _Request) -> BaseHTTPResponse:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct, field, structs
 
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Change, Key, ListPage, Object, ObjectEntry, WatchEvent
@@ -145,4 +145,14 @@ def _entry(resource: Resource[T], head: _Named, raw: Raw) -> ObjectEntry[T] | No
         name = f"{head.namespace}/{head.name}" if head.namespace else head.name
         _LOG.warning("object cannot be read", extra=fields(object=f"{resource.kind} {name}", why=str(error)))
         return None
-    return ObjectEntry(head.namespace, head.name, head.resource_version, value)
+    metadata = getattr(value, "metadata", None)
+    texts = (
+        _same(metadata, name, text) for name, text in zip(head.__struct_fields__, structs.astuple(head), strict=True)
+    )
+    return ObjectEntry(**dict(zip(head.__struct_fields__, texts, strict=True)), value=value)
+
+
+def _same(metadata: object, name: str, text: str) -> str:
+    """Return the text that the metadata of an object has, if it is equal: it is then held once."""
+    found = getattr(metadata, name, None)
+    return found if isinstance(found, str) and found == text else text

@@ -3,13 +3,15 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event, Lock, Thread
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, Change, Key, ListSelector, ObjectEntry, Watch, WatchEvent
 from gkm.kube.errors import ApiError
+from gkm.kube.memory import bounded
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
@@ -20,6 +22,12 @@ _SHORT_WATCH_SECONDS = 1.0
 
 OnChange = Callable[[T | None, T | None], None]
 """Called with (None, new), (old, new) or (old, None), from the reflector's one thread, in order."""
+OnRefused = Callable[[Resource[Any], ObjectEntry[Any], str], None]
+"""Called with an object that is too large to be held, and with the reason, which names the field."""
+
+
+def no_report(_resource: Resource[Any], _entry: ObjectEntry[Any], _why: str) -> None:
+    """Leave it at the log line."""
 
 
 class Reflector(Generic[T]):
@@ -43,12 +51,13 @@ class Reflector(Generic[T]):
         *,
         selector: ListSelector = EVERYTHING,
         retain: Callable[[T], bool] = lambda _value: True,
+        on_refused: OnRefused = no_report,
         backoff: Backoff = Backoff(),  # noqa: B008 -- a frozen value
     ) -> None:
         self.resource = resource
         self.synced = Event()
         self.unreadable: frozenset[Key] = frozenset()
-        """The keys of objects that exist and could not be decoded when last observed. Thread-safe.
+        """The keys of objects that exist, and could not be decoded or held when last observed. Thread-safe.
 
         Read it before `values`: an object that becomes readable in between is then in at least one of the two.
         """
@@ -56,6 +65,7 @@ class Reflector(Generic[T]):
         self._on_change = on_change
         self._selector = selector
         self._retain = retain
+        self._on_refused = on_refused
         self._backoff = backoff
         self._entries: dict[Key, ObjectEntry[T]] = {}
         self._version = ""
@@ -144,7 +154,8 @@ class Reflector(Generic[T]):
             version = page.resource_version
             for entry in page.entries:
                 seen.add(entry.key)
-                self._upsert(entry)
+                if not self._upsert(entry):
+                    unreadable.add(entry.key)
             unreadable.update(page.unreadable)
             if self._stopped.is_set():
                 return
@@ -158,22 +169,43 @@ class Reflector(Generic[T]):
         key = event.entry.key if event.entry else event.unreadable
         if key is not None and event.change is Change.DELETED:
             self._delete(key)
-        elif event.entry is not None:
-            self._upsert(event.entry)
-        elif key is not None:
+        elif key is not None and (event.entry is None or not self._upsert(event.entry)):
             self.unreadable |= {key}
         self._version = event.resource_version
 
-    def _upsert(self, entry: ObjectEntry[T]) -> None:
+    def _upsert(self, entry: ObjectEntry[T]) -> bool:
+        """Store an object, or forget one that is not retained; return False for one that is too large to be held."""
         if not self._retain(entry.value):
             self._delete(entry.key)
-            return
+            return True
+        held = self._held(entry)
+        if held is None:
+            return False
         old = self._entries.get(entry.key)
-        self._entries[entry.key] = entry
+        self._entries[entry.key] = held
         self.unreadable -= {entry.key}
-        if old is not None and old.resource_version == entry.resource_version:
-            return
-        self._notify(old.value if old else None, entry.value)
+        if old is None or old.resource_version != held.resource_version:
+            self._notify(old.value if old else None, held.value)
+        return True
+
+    def _held(self, entry: ObjectEntry[T]) -> ObjectEntry[T] | None:
+        """Return an object as it may be held; None for one that is too large."""
+        if self.resource.unbounded:
+            return entry
+        try:
+            value: T = bounded(entry.value)
+        except ValueError as error:
+            self._refuse(entry, str(error))
+            return None
+        return entry if value is entry.value else replace(entry, value=value)
+
+    def _refuse(self, entry: ObjectEntry[T], why: str) -> None:
+        name = "/".join(filter(None, entry.key))
+        _LOG.warning("object too large", extra=fields(object=f"{self.resource.kind} {name}", why=why))
+        try:
+            self._on_refused(self.resource, entry, why)
+        except Exception:  # noqa: BLE001 -- a handler must not end the watch
+            _LOG.exception("handler failed", extra=fields(resource=self.resource.plural))
 
     def _delete(self, key: Key) -> None:
         old = self._entries.pop(key, None)

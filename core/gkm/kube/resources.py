@@ -14,10 +14,13 @@ from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
 from gkm.api.plans import PlacementPlan
 from gkm.api.runs import Run
 from gkm.api.task_groups import GroupTemplate, Pool, TaskGroup
+from gkm.api.watched_caches import WatchedCache, WatchedClusterCache
 from gkm.kube.errors import ApiError
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+BY_ADMINISTRATORS = "only cluster administrators, and what they install, write it"
 
 _NO_NAMES = ("", ".", "..")
 _NOT_FOUND = 404
@@ -40,6 +43,8 @@ class Resource(Generic[T]):
     """Whether the API server is to send only the metadata of objects."""
     page_limit: int | None = None
     """Objects in a page of a list, where they are large; None for `gkm.kube.api.PAGE_LIMIT`."""
+    unbounded: str = ""
+    """The reason why a reflector holds objects of any size: who writes them, if no user of a namespace does."""
 
     def of(self, kind: builtins.type[U]) -> "Resource[U]":
         """Return the collection with its objects decoded as another type."""
@@ -63,6 +68,7 @@ class Resource(Generic[T]):
 
 GKMCACHES = Resource(API_VERSION, "GKMCache", "gkmcaches", namespaced=True, type=GKMCache)
 CLUSTERGKMCACHES = Resource(API_VERSION, "ClusterGKMCache", "clustergkmcaches", namespaced=False, type=ClusterGKMCache)
+WATCHED_CACHES, WATCHED_CLUSTER_CACHES = GKMCACHES.of(WatchedCache), CLUSTERGKMCACHES.of(WatchedClusterCache)
 GKMCACHENODES = Resource(API_VERSION, "GKMCacheNode", "gkmcachenodes", namespaced=True, type=GKMCacheNode)
 CLUSTERGKMCACHENODES = Resource(
     API_VERSION, "ClusterGKMCacheNode", "clustergkmcachenodes", namespaced=False, type=ClusterGKMCacheNode
@@ -89,6 +95,7 @@ CLAIM_TEMPLATES = Resource(
     namespaced=True,
     type=resource_claims.ResourceClaimTemplate,
 )
+WATCHED_CLAIM_TEMPLATES = CLAIM_TEMPLATES.of(resource_claims.WatchedClaimTemplate)
 CLAIMS = Resource(
     resource_claims.API_VERSION, "ResourceClaim", "resourceclaims", namespaced=True, type=resource_claims.ResourceClaim
 )
@@ -98,7 +105,14 @@ RESOURCE_SLICES = Resource(
 CLUSTERROLES = Resource(
     "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
 )
-HYPERNODES = Resource(hypernodes.API_VERSION, "HyperNode", "hypernodes", namespaced=False, type=HyperNodeObject)
+HYPERNODES = Resource(
+    hypernodes.API_VERSION,
+    "HyperNode",
+    "hypernodes",
+    namespaced=False,
+    type=HyperNodeObject,
+    unbounded=BY_ADMINISTRATORS,
+)
 KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2, KAI_TOPOLOGIES = (
     Resource(f"{group}/{version}", "Topology", "topologies", namespaced=False, type=SchedulerTopology)
     for group, version in (

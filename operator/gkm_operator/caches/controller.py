@@ -20,7 +20,7 @@ from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
 
@@ -91,8 +91,8 @@ class CachesController:
         )
         for name, queue in (("verify", self.verification.queue), ("status", self.status)):
             metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
-        self._caches = Reflector(api, GKMCACHES, self._cache_changed)
-        self._cluster_caches = Reflector(api, CLUSTERGKMCACHES, self._cache_changed)
+        self._caches = Reflector(api, WATCHED_CACHES, self._cache_changed)
+        self._cluster_caches = Reflector(api, WATCHED_CLUSTER_CACHES, self._cache_changed)
         self._reflectors: tuple[Reflector[Any], ...] = (
             self._caches,
             self._cluster_caches,

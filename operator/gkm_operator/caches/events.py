@@ -6,7 +6,7 @@ Both statuses come from the API object, so a new leader or a restarted process s
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from gkm.api.caches import Cache, CacheStatus
+from gkm.api.caches import Cache, CacheStatus, kind_of
 from gkm.api.errors import Reason
 from gkm.api.meta import API_VERSION, TRUE, Condition
 from gkm.kube.events import EventBody, Regarding
@@ -98,4 +98,4 @@ def _of_ready(condition: Condition, status: CacheStatus, *, updated: bool) -> Ev
 def regarding(cache: Cache) -> Regarding:
     """Return the reference to a cache for an Event."""
     meta = cache.metadata
-    return Regarding(API_VERSION, type(cache).__name__, meta.name, meta.namespace, meta.uid)
+    return Regarding(API_VERSION, kind_of(cache), meta.name, meta.namespace, meta.uid)

@@ -12,6 +12,7 @@ from gkm.api.caches import Cache
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import FALSE, TRUE, UNKNOWN
 from gkm.api.signers import Signer
+from gkm.api.watched_caches import oversized
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator.caches.age import NO_AGE, Age, merged, older
@@ -74,6 +75,7 @@ def _check(images: Images, cache: Cache, current: CurrentImage | None) -> Outcom
     image, namespace = cache.spec.image, cache.metadata.namespace or None
     current_digest = current.digest if current is not None else None
     try:
+        _check_size(cache)
         images.check_allowed(image, namespace)
         secrets = [reference.name for reference in cache.spec.image_pull_secrets]
         opened = images.with_pull_secrets(image, namespace, secrets)
@@ -99,6 +101,16 @@ def _check(images: Images, cache: Cache, current: CurrentImage | None) -> Outcom
         status, sure = (FALSE, True) if new.age.readable or new.settled else (UNKNOWN, False)
         new = replace(new, status=status, sure=sure, reason=Reason.UPDATE_REFUSED, message=f"{reason}; {hint}")
     return pinned_outcome(_rechecked_outcome(opened, image, current, namespace), new)
+
+
+def _check_size(cache: Cache) -> None:
+    """Check that the spec is held.
+
+    Raises:
+        GKMError: the object is too large, so that neither its Secrets nor its nodes are known.
+    """
+    if why := oversized(cache):
+        raise GKMError(Reason.TOO_LARGE, f"the object is too large: {why}", "remove entries of this field")
 
 
 def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from gkm.api.caches import Cache, CacheStatus
+from gkm.api.caches import Cache, CacheStatus, kind_of
 from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, with_condition
 from gkm.api.rollouts import RolloutStatus
 from gkm.hoststate.escaping import escape
@@ -113,7 +113,7 @@ def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
     meta |= {"namespace": cache.metadata.namespace} if cache.metadata.namespace else {}
     return {
         "apiVersion": cache.api_version,
-        "kind": type(cache).__name__,
+        "kind": kind_of(cache),
         "metadata": meta,
         "status": zeros | shown,
     }

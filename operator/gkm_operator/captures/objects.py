@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from gkm.api.caches import Cache, ClusterGKMCache, GKMCache, verified_digest
+from gkm.api.captured_metadata import ARCH, BACKEND, CONTENT, DRIVER, HARDWARE, NAMESPACE, RUNTIME, TIME, VERSION
 from gkm.api.errors import GKMError
 from gkm.api.meta import API_VERSION, timestamp, utc_time
 from gkm.images.captured.content import cache_name, repository
@@ -18,14 +19,6 @@ from gkm.images.reference import Reference
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, is_image_in
 
-PREFIX: Final = "gkm.io/captured-"
-RUNTIME, VERSION, BACKEND, ARCH, DRIVER = (
-    f"{PREFIX}{name}" for name in ("runtime", "version", "backend", "arch", "driver")
-)
-NAMESPACE: Final = f"{PREFIX}namespace"
-"""Label: the namespace whose pods compiled the files."""
-HARDWARE, CONTENT, TIME = (f"{PREFIX}{name}" for name in ("hardware", "content", "time"))
-"""Annotations: the hardware key, the digest of the content, and when the capture was made."""
 _MAX_LABEL: Final = 63
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 

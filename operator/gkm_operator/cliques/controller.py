@@ -39,6 +39,7 @@ from gkm_operator.cliques.kinds import (
     PodCliqueScalingGroup,
     PodCliqueSet,
 )
+from gkm_operator.cliques.large_objects import LargeObjects
 from gkm_operator.cliques.pods import pod_difference
 from gkm_operator.cliques.status import status_of
 from gkm_operator.cliques.writer import FIELD_MANAGER, ChildWriter
@@ -82,6 +83,7 @@ class CliquesController:
         self._calm = calm
         recorder = Recorder(api, "gkm.io/cliques", instance or FIELD_MANAGER)
         self._writer = ChildWriter(api, recorder, self._check_may_write)
+        self._large = LargeObjects(api)
         self._children: Index[Key, Child] = Index(_owners, lambda child: (type(child), child.metadata.name))
         self._grove = [
             Reflector(api, resource, self._grove_changed, selector=selector)
@@ -135,6 +137,7 @@ class CliquesController:
             Retry, ApiError: a request was refused.
         """
         parent: Parent | None = self._parents[key.kind].get(key.name, key.namespace)
+        parent = parent and self._large.whole(parent)
         if parent is None or parent.metadata.terminating:
             return None
         if self._grove_is_present():
@@ -151,15 +154,20 @@ class CliquesController:
     def _difference(self, parent: Parent, observed: Iterable[Child]) -> Difference | None:
         """Return what to send; None for an object without its owner, which is left to the garbage collector."""
         if isinstance(parent, PodCliqueSet):
-            return difference(of_set(parent), observed)
+            return difference(of_set(parent), observed, self._large.patch)
         owner = parent.metadata.controller
         reflector = self._parents.get(owner.kind) if owner else None
-        owning = reflector.get(owner.name, parent.metadata.namespace) if owner and reflector else None
+        shown: Parent | None = reflector.get(owner.name, parent.metadata.namespace) if owner and reflector else None
+        owning = shown and self._large.whole(shown)
         if owner is None or owning is None or owning.metadata.uid != owner.uid:
             return None
         if isinstance(parent, PodClique):
             return pod_difference(parent, (child for child in observed if isinstance(child, ChildPod)))
-        return difference(of_group(owning, parent), observed) if isinstance(owning, PodCliqueSet) else None
+        return (
+            difference(of_group(owning, parent), observed, self._large.patch)
+            if isinstance(owning, PodCliqueSet)
+            else None
+        )
 
     def _changed(self, old: Any, new: Any) -> None:  # noqa: ANN401 -- Parent | Child, of one type for one reflector
         value: Parent | Child = new or old

@@ -1,6 +1,6 @@
 """Objects as a parent requires them, and their difference from those that exist, as requests to send. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,14 +59,28 @@ class Difference:
     create: Sequence[DesiredObject]
 
 
-def difference(desired: Iterable[DesiredObject], observed: Iterable[Child]) -> Difference:
-    """Compare by kind and name. An object that is being deleted is left alone; its name is free once it is gone."""
+PatchOf = Callable[[DesiredObject, Child], Json]
+"""As `patch`."""
+
+
+def difference(
+    desired: Iterable[DesiredObject], observed: Iterable[Child], patch_of: PatchOf | None = None
+) -> Difference:
+    """Compare by kind and name. An object that is being deleted is left alone; its name is free once it is gone.
+
+    `patch_of` replaces `patch`, which needs all fields of a child.
+    """
+    made_for = patch_of or patch
     present = {(RESOURCES[type(child)].plural, child.metadata.name): child for child in observed}
     required = {(one.resource.plural, one.name): one for one in desired}
     living = {key: child for key, child in present.items() if not child.metadata.terminating}
     return Difference(
         [child for key, child in living.items() if key not in required],
-        [(living[key], made) for key, one in required.items() if key in living and (made := patch(one, living[key]))],
+        [
+            (living[key], made)
+            for key, one in required.items()
+            if key in living and (made := made_for(one, living[key]))
+        ],
         [one for key, one in required.items() if key not in present],
     )
 

@@ -1,14 +1,16 @@
 """Grove's kinds, pods and Services as the built-in controllers read them; pod specifications are passed on unread."""
 
 from sys import intern
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from gkm.api.mnnvl_metadata import Owner
+from gkm.api.mnnvl_metadata import REPLICA_INDEX, SCALING_GROUP_INDEX, Owner
 from gkm.kube.resources import Resource
 from msgspec import Meta, Struct, field, structs
 
 VERSION = "grove.io/v1alpha1"
 TEMPLATE_HASH = "grove.io/pod-template-hash"
+
+_ORDERING = (REPLICA_INDEX, SCALING_GROUP_INDEX, TEMPLATE_HASH)
 
 Json = dict[str, Any]
 Words = dict[str, str]
@@ -27,6 +29,19 @@ class Metadata(Struct, frozen=True, rename="camel"):
     labels: Words = field(default_factory=dict)
     annotations: Words = field(default_factory=dict)
     owner_references: tuple[Owner, ...] = ()
+    oversized: str = ""
+    """For an outline: which field is too large to be held."""
+
+    def outline(self, why: str) -> Self:
+        """Return it with the owner that controls, and the labels that order children."""
+        owner = self.controller
+        return structs.replace(
+            self,
+            labels={key: self.labels[key] for key in _ORDERING if key in self.labels},
+            annotations={},
+            owner_references=(owner,) if owner is not None and owner.possible else (),
+            oversized=why,
+        )
 
     @property
     def terminating(self) -> bool:
@@ -101,6 +116,10 @@ class PodCliqueSet(Struct, frozen=True):
     spec: SetSpec = SetSpec()
     status: Status = Status()
 
+    def outline(self, why: str) -> Self:
+        """Return it without its template."""
+        return structs.replace(self, metadata=self.metadata.outline(why), spec=SetSpec(self.spec.replicas))
+
 
 class PodCliqueScalingGroup(Struct, frozen=True):
     """A PodCliqueScalingGroup."""
@@ -108,6 +127,10 @@ class PodCliqueScalingGroup(Struct, frozen=True):
     metadata: Metadata
     spec: GroupSpec = GroupSpec()
     status: Status = Status()
+
+    def outline(self, why: str) -> Self:
+        """Return it without its cliques."""
+        return structs.replace(self, metadata=self.metadata.outline(why), spec=GroupSpec(replicas=self.spec.replicas))
 
 
 class PodClique(Struct, frozen=True):
@@ -117,12 +140,21 @@ class PodClique(Struct, frozen=True):
     spec: CliqueSpec = CliqueSpec()
     status: Status = Status()
 
+    def outline(self, why: str) -> Self:
+        """Return it without the specification of its pods."""
+        spec = CliqueSpec(replicas=self.spec.replicas)
+        return structs.replace(self, metadata=self.metadata.outline(why), spec=spec)
+
 
 class Service(Struct, frozen=True):
     """A headless Service."""
 
     metadata: Metadata
     spec: Json = field(default_factory=dict)
+
+    def outline(self, why: str) -> Self:
+        """Return it without its spec."""
+        return structs.replace(self, metadata=self.metadata.outline(why), spec={})
 
 
 class ChildPodMetadata(Metadata, frozen=True):
@@ -131,6 +163,8 @@ class ChildPodMetadata(Metadata, frozen=True):
     def __post_init__(self) -> None:
         structs.force_setattr(self, "labels", {TEMPLATE_HASH: intern(self.labels.get(TEMPLATE_HASH, ""))})
         structs.force_setattr(self, "annotations", {})
+        owner = self.controller
+        structs.force_setattr(self, "owner_references", (owner,) if owner is not None and owner.possible else ())
 
 
 class PodCondition(Struct, frozen=True, gc=False):

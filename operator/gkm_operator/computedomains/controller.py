@@ -17,6 +17,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
+from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import WorkQueue
 
@@ -73,7 +74,9 @@ class DomainsController:
             per_group=PER_NAMESPACE,
             observe=metrics.reconcile_recorder(NAME),
         )
-        self.watcher = DomainWatcher(api)
+        recorder = Recorder(api, events.REPORTER, instance or NAME)
+        on_refused = RefusalEvents(recorder)
+        self.watcher = DomainWatcher(api, on_refused)
         pacing = WritePacing()  # of both halves: a write costs NVIDIA's controller the same, whoever sends it
         self.status = DomainStatusController(
             api,
@@ -84,8 +87,9 @@ class DomainsController:
             conditions=self.conditions,
             leads=leads,
             pacing=pacing,
+            on_refused=on_refused,
         )
-        observer, recorder = self.status.observer, Recorder(api, events.REPORTER, instance or NAME)
+        observer = self.status.observer
         self._reconciler = WorkloadReconciler(
             api,
             self.watcher,

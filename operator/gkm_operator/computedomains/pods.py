@@ -6,16 +6,18 @@ Must never write to the API server.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from datetime import datetime
 from functools import lru_cache
 from sys import intern
-from typing import TypeVar
+from typing import Self, TypeVar
 
-from gkm.api.mnnvl_metadata import DOMAIN_LABEL, MnnvlMetadata
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL, MnnvlMetadata, Owner
 from gkm.api.pod_specs import PodClaim, PodSpec
 from gkm.kube.api import Api, Key
 from gkm.kube.index import Index
-from gkm.kube.reflector import OnChange, Reflector
+from gkm.kube.memory import MAX_HELD_BYTES, held_bytes
+from gkm.kube.reflector import OnChange, OnRefused, Reflector, no_report
 from gkm.kube.resources import Resource
 from msgspec import Struct, structs
 
@@ -24,6 +26,7 @@ from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 T = TypeVar("T")
 
 OVERDUE_SECONDS = 60.0
+_MAX_OWNERS = 4
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
@@ -31,6 +34,17 @@ _TERMINAL_PHASES = ("Succeeded", "Failed")
 def _deduplicated(value: T) -> T:
     """Return the first equal value, so that later ones need not be stored."""
     return value
+
+
+def _shared_owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...] | None:
+    """Return the owners that can exist, a few of them, and the one that controls the pod in any case."""
+    possible = [owner for owner in owners or () if owner.possible]
+    possible.sort(key=lambda owner: not owner.controller)
+    return _deduplicated(tuple(possible[:_MAX_OWNERS])) or None
+
+
+def _shared_claims(claims: tuple[PodClaim, ...]) -> tuple[PodClaim, ...]:
+    return _deduplicated(claims) if held_bytes(claims) <= MAX_HELD_BYTES else claims
 
 
 @lru_cache(maxsize=1 << 12)
@@ -49,7 +63,7 @@ class DomainPodMetadata(MnnvlMetadata, frozen=True, gc=False):
             ("namespace", intern(self.namespace)),
             ("creation_timestamp", intern(self.creation_timestamp)),
             ("labels", labels),
-            ("owner_references", _deduplicated(self.owner_references)),
+            ("owner_references", _shared_owners(self.owner_references)),
             ("resource_version", ""),
             ("annotations", None),
             ("finalizers", None),
@@ -97,11 +111,17 @@ class DomainPod(Struct, frozen=True, gc=False):
             ("started", intern(self.status.start_time)),
             ("running", self.status.phase == "Running"),
             ("ended", self.status.phase in _TERMINAL_PHASES),
-            ("claims", _deduplicated(self.spec.claims)),
+            ("claims", _shared_claims(self.spec.claims)),
             ("spec", _NO_SPEC),
             ("status", _NO_STATUS),
         ):
             structs.force_setattr(self, name, value)
+
+    def outline(self, why: str) -> Self:
+        """Return it with less metadata."""
+        outlined = copy(self)  # not made anew from the spec, which decoding has emptied
+        structs.force_setattr(outlined, "metadata", self.metadata.outline(why))
+        return outlined
 
     @property
     def key(self) -> Key:
@@ -165,10 +185,10 @@ class DomainPods:
     The callbacks in `changed` get each change after the indexes have it; add them before the start.
     """
 
-    def __init__(self, api: Api, gpus: GPURequests) -> None:
+    def __init__(self, api: Api, gpus: GPURequests, on_refused: OnRefused = no_report) -> None:
         self.changed: list[OnChange[DomainPod]] = []
         self.gpus = gpus
-        self.reflector = Reflector(api, pods(gpus), self.change, retain=matters)
+        self.reflector = Reflector(api, pods(gpus), self.change, retain=matters, on_refused=on_refused)
         self._by_template: Index[Key, DomainPod] = Index(lambda pod: pod.template_keys, _uid)
         self._by_label: Index[Key, DomainPod] = Index(_label_keys, _uid)
         self._by_node: Index[str, DomainPod] = Index(lambda pod: [pod.node] if pod.node else [], _uid)

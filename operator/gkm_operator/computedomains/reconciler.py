@@ -149,5 +149,6 @@ def _relevant(domain: ComputeDomain) -> object:
         metadata.finalizers,
         metadata.owner_references,
         metadata.terminating,
+        metadata.oversized,
         domain.in_use,
     )

@@ -7,18 +7,31 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
-from gkm.api.grove import PodCliqueSet
+from gkm.api.grove import PodCliqueSet, SetSpec
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.pod_specs import PodClaim
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
 from gkm.kube.index import Index
-from gkm.kube.reflector import OnChange, Reflector
-from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS
+from gkm.kube.reflector import OnChange, OnRefused, Reflector, no_report
+from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS, WATCHED_CLAIM_TEMPLATES
+from msgspec import structs
 
 from gkm_operator.computedomains.claims import ClaimReader, Unseen
 from gkm_operator.computedomains.objects import Workload, workload_of
+from gkm_operator.mnnvl.dialect import enrolls
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses
+
+
+class WatchedSet(PodCliqueSet, frozen=True):
+    """A PodCliqueSet. One that is not enrolled has no template: its annotations are immutable."""
+
+    def __post_init__(self) -> None:
+        if not enrolls(self):
+            structs.force_setattr(self, "spec", SetSpec(self.spec.replicas))
+
+
+SETS = PODCLIQUESETS.of(WatchedSet)
 
 
 class DomainWatcher:
@@ -27,15 +40,15 @@ class DomainWatcher:
     Add callbacks before `start`. The sets are watched only where their kind is installed.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, on_refused: OnRefused = no_report) -> None:
         self.set_changed: list[OnChange[PodCliqueSet]] = []
         self.domain_changed: list[OnChange[ComputeDomain]] = []
         self.template_changed: list[OnChange[ResourceClaimTemplate]] = []
         self._by_workload: Index[Workload, ComputeDomain] = Index(_workloads, _uid)
         self._by_template: Index[Key, ComputeDomain] = Index(_templates, _uid)
-        self.sets = Reflector(api, PODCLIQUESETS, self._set)
-        self.domains = Reflector(api, COMPUTEDOMAINS, self._domain)
-        self.templates = Reflector(api, CLAIM_TEMPLATES, self._template)
+        self.sets = Reflector(api, SETS, self._set, on_refused=on_refused)
+        self.domains = Reflector(api, COMPUTEDOMAINS, self._domain, on_refused=on_refused)
+        self.templates = Reflector(api, WATCHED_CLAIM_TEMPLATES, self._template, on_refused=on_refused)
         self._started: list[Reflector[Any]] = []
 
     @property
@@ -56,11 +69,11 @@ class DomainWatcher:
             reflector.close(seconds)
 
     def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a set as last observed."""
+        """Return a set as last observed; an outline of a large one (gkm.kube.memory)."""
         return self.sets.get(name, namespace)
 
     def domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Return a domain as last observed."""
+        """Return a domain as last observed; an outline of a large one."""
         return self.domains.get(name, namespace)
 
     def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:

@@ -8,7 +8,7 @@ from gkm.api.fabrics import SURVEY_KEY, SURVEY_PREFIX, InfiniBandPort, NodeFabri
 from gkm.api.hypernodes import ThinMetadata
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
-from gkm.kube.resources import Resource
+from gkm.kube.resources import BY_ADMINISTRATORS, Resource
 from gkm.topology.nodes import Node
 from msgspec import Struct, field, structs
 
@@ -80,8 +80,15 @@ class WatchedSurvey(Struct, frozen=True, gc=False):
         return self.metadata.name.removeprefix(SURVEY_PREFIX)
 
 
-NODES = Resource("v1", "Node", "nodes", namespaced=False, type=Node)
-FABRICS = Resource(API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=WatchedFabric)
+NODES = Resource("v1", "Node", "nodes", namespaced=False, type=Node, unbounded=BY_ADMINISTRATORS)
+FABRICS = Resource(
+    API_VERSION,
+    "NodeFabric",
+    "nodefabrics",
+    namespaced=False,
+    type=WatchedFabric,
+    unbounded="only agents write it, 512 ports and interfaces at most (gkm.api.fabrics.MAX_PORTS)",
+)
 SURVEYS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=WatchedSurvey, page_limit=32)
 """A survey has almost 1 MB."""
 SURVEY_TEXTS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Survey)

@@ -10,6 +10,7 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
+from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.packing.asked import kinds
 
@@ -62,7 +63,8 @@ class PlansController:
         self._waiting = 0
         index = PlanIndex()
         self.flavors = FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
-        self._writer = PlanWriter(api, index, Recorder(api, "gkm.io/plans", instance or FIELD_MANAGER), leads)
+        recorder = Recorder(api, "gkm.io/plans", instance or FIELD_MANAGER)
+        self._writer = PlanWriter(api, index, recorder, leads)
         self._reconciler = RunReconciler(
             self._writer,
             Planner(index, config.packing),
@@ -70,7 +72,9 @@ class PlansController:
             fragmentation=FragmentationMetrics(kinds(config.packing.mix)),
             namespace_share=config.packing.namespace_share,
         )
-        self._watcher = ClusterWatcher(api, index, config.topology, self._changed.set)
+        self._watcher = ClusterWatcher(
+            api, index, config.topology, self._changed.set, on_refused=RefusalEvents(recorder)
+        )
         self._observe = metrics.reconcile_recorder(NAME)
         self._thread = Thread(target=self._work, name=NAME, daemon=True)
         metrics.QUEUE_DEPTH.labels(NAME).set_function(lambda: self._waiting)

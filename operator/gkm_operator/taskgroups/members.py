@@ -18,7 +18,10 @@ SUCCEEDED = "Succeeded"
 POD_ENDED = frozenset({SUCCEEDED, "Failed"})
 
 _LABELS = (GROUP_LABEL, GROUP_UID_LABEL)
-_MAX_OWNERS, _MAX_TEXT = 4, 63
+_MAX_READINESS = 1024
+_MAX_FINALIZERS, _MAX_FINALIZER = 3, 128
+"""Finalizers, and characters of one, that messages show."""
+_MAX_OWNERS, _MAX_TEXT = 3, 63
 """The API server bounds neither the owner references of an object nor their texts; one is from our group."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
@@ -40,7 +43,11 @@ class MemberMetadata(Struct, frozen=True, rename="camel"):
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "labels", _only(_LABELS, self.labels))
-        structs.force_setattr(self, "annotations", _only((MNNVL_READY,), self.annotations))
+        readiness = _only((MNNVL_READY,), self.annotations) or {}
+        is_short = len(readiness.get(MNNVL_READY, "")) <= _MAX_READINESS
+        structs.force_setattr(self, "annotations", readiness if readiness and is_short else None)
+        finalizers = tuple(one[:_MAX_FINALIZER] for one in (self.finalizers or ())[:_MAX_FINALIZERS])
+        structs.force_setattr(self, "finalizers", finalizers or None)
         owners = [each for each in self.owner_references or () if _is_group(each)][:_MAX_OWNERS]
         structs.force_setattr(self, "owner_references", tuple(owners) or None)
 

@@ -5,25 +5,42 @@ manifests and labels it takes a few kB, whatever its users wrote. Must never be 
 more reads the whole group (reconciler), and a write sends only what differs (writer).
 """
 
+from dataclasses import replace
 from typing import Any
 
-from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.meta import API_VERSION, ObjectMeta, thin_metadata
 from gkm.api.task_groups import (
     FINALIZER,
     NVLINK_TEST_ANNOTATION,
     GroupObject,
+    GroupTemplate,
+    Pool,
     Task,
     TaskGroup,
     TaskGroupSpec,
     TaskGroupStatus,
 )
-from gkm.kube.resources import TASKGROUPS, Resource
+from gkm.kube.resources import GROUPTEMPLATES, POOLS, TASKGROUPS, Resource
 from msgspec import structs
 
-MAX_FINALIZERS = 16
+MAX_FINALIZERS = 4
 """That are held; of a group with so many, some may be missing."""
+_MAX_FINALIZER = 128
+"""Characters of one."""
 _MAX_THRESHOLD = 16
-_TASK = Task("task")
+
+
+class _CountedTasks(list[Task]):
+    """A list of which only the length is held."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def __len__(self) -> int:
+        return self._number
 
 
 class WatchedGroup(TaskGroup, frozen=True, rename="camel", tag_field="kind", tag="TaskGroup"):
@@ -43,17 +60,38 @@ class WatchedGroup(TaskGroup, frozen=True, rename="camel", tag_field="kind", tag
 
 WATCHED_GROUPS = Resource(API_VERSION, TASKGROUPS.kind, TASKGROUPS.plural, namespaced=True, type=WatchedGroup)
 
+_BY_ADMINISTRATORS = "only cluster administrators write it"
+
+
+class WatchedPool(Pool, frozen=True, rename="camel", tag_field="kind", tag="Pool"):
+    """A Pool without labels, annotations, owners and finalizers."""
+
+    def __post_init__(self) -> None:
+        """Drop them."""
+        structs.force_setattr(self, "metadata", thin_metadata(self.metadata))
+
+
+class WatchedTemplate(GroupTemplate, frozen=True, rename="camel", tag_field="kind", tag="GroupTemplate"):
+    """A GroupTemplate without labels, annotations, owners and finalizers."""
+
+    def __post_init__(self) -> None:
+        """Drop them."""
+        structs.force_setattr(self, "metadata", thin_metadata(self.metadata))
+
+
+WATCHED_POOLS = replace(POOLS.of(WatchedPool), unbounded=_BY_ADMINISTRATORS)
+WATCHED_TEMPLATES = replace(GROUPTEMPLATES.of(WatchedTemplate), unbounded=_BY_ADMINISTRATORS)
+
 
 def _metadata(found: ObjectMeta) -> ObjectMeta:
     others = [each for each in found.finalizers if each != FINALIZER]
     ours = [FINALIZER] if FINALIZER in found.finalizers else []
-    return structs.replace(
-        found, labels={}, annotations={}, owner_references=[], finalizers=[*ours, *others][:MAX_FINALIZERS]
-    )
+    held = [each[:_MAX_FINALIZER] for each in (*ours, *others)][:MAX_FINALIZERS]
+    return structs.replace(thin_metadata(found), finalizers=held)
 
 
 def _spec(found: TaskGroupSpec) -> TaskGroupSpec:
-    return TaskGroupSpec(found.pool, phase=found.phase, tasks=[_TASK] * len(found.tasks))
+    return TaskGroupSpec(found.pool, phase=found.phase, tasks=_CountedTasks(len(found.tasks)))
 
 
 def _status(found: TaskGroupStatus) -> TaskGroupStatus:

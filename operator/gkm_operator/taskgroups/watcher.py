@@ -9,11 +9,11 @@ from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.index import Index
 from gkm.kube.reflector import OnChange, Reflector
-from gkm.kube.resources import GROUPTEMPLATES, POOLS, Resource
+from gkm.kube.resources import Resource
 
 from gkm_operator import metrics
 from gkm_operator.taskgroups.members import TaskPod
-from gkm_operator.taskgroups.watched import WATCHED_GROUPS, WatchedGroup
+from gkm_operator.taskgroups.watched import WATCHED_GROUPS, WATCHED_POOLS, WATCHED_TEMPLATES, WatchedGroup
 
 PODS = Resource("v1", "Pod", "pods", namespaced=True, type=TaskPod)
 _MAX_WRITTEN = 1024
@@ -35,8 +35,8 @@ class GroupWatcher:
         self._pools: Index[str, Pool] = Index(
             lambda pool: pool.spec.common_group_templates, lambda pool: pool.metadata.name
         )
-        self.pools = Reflector(api, POOLS, self._pool)
-        self.templates = Reflector(api, GROUPTEMPLATES, self._template)
+        self.pools = Reflector(api, WATCHED_POOLS, self._pool)
+        self.templates = Reflector(api, WATCHED_TEMPLATES, self._template)
         self.groups = Reflector(api, WATCHED_GROUPS, self._group)
         self.pods = Reflector(api, PODS, self._pod, selector=ListSelector(labels=GROUP_LABEL))
         self.reflectors: tuple[Reflector[Any], ...] = (self.pools, self.templates, self.pods, self.groups)

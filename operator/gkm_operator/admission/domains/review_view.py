@@ -84,9 +84,11 @@ class ReviewView:
         if self._noted:
             raise Unread  # a set is looked for again because of what claims request, which is not known yet
         observed = None if again else self._cluster.pod_clique_set(namespace, name)
-        if observed is not None and uid in ("", observed.metadata.uid):
+        is_large = observed is not None and bool(observed.metadata.oversized)
+        if observed is not None and uid in ("", observed.metadata.uid) and not is_large:
             return observed
-        return self.object(SETS, namespace, name, 0.0 if again else SET_SECONDS)
+        # What was read of a large one before may be older than what the watch shows.
+        return self.object(SETS, namespace, name, 0.0 if again or is_large else SET_SECONDS)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
         """See View."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
+from gkm.kube.memory import held_bytes
 from gkm.kube.resources import Resource
 
 from gkm_operator.admission.domains.view import ViewUnavailable
@@ -22,6 +23,8 @@ READ_SECONDS = 2.0
 """For one object; a review has more of them (review_view.REVIEW_SECONDS)."""
 THREADS, WAITING = 8, 32
 MAX_OBJECTS = 4096
+MAX_REMEMBERED_BYTES = 16 << 10
+"""Of one object, so that all of them take 64 MiB at most; a larger one is read for each review that needs it."""
 
 _Key = tuple[str, str, str]
 
@@ -57,7 +60,7 @@ class SingleReads:
         except (ApiError, Overloaded) as error:
             cause = "the API server does not answer in time" if isinstance(error, Overloaded) else str(error)
             raise ViewUnavailable(f"{resource.kind} {name[:253]} cannot be read: {cause}") from error
-        if value is not None:
+        if value is not None and held_bytes(value) <= MAX_REMEMBERED_BYTES:
             self._found.put(key, (started, value))
         return value
 

@@ -15,13 +15,13 @@ from gkm.api.grove import CliqueSpec, CliqueTemplate, PodCliqueSet, SetSpec, Set
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, WRITER_LABEL, MnnvlMetadata
 from gkm.api.pod_specs import Container, ContainerResources, PodSpec, Quantities
 from gkm.hoststate.lru import LRUCache
+from gkm.kube.memory import MAX_HELD_BYTES, held_bytes
 from gkm.kube.resources import Resource
 from msgspec import Struct, structs
 
 from gkm_operator.mnnvl import dialect
 
 T = TypeVar("T", bound=Struct)
-_MAX_SHARED_BYTES = 4 << 10
 _DEDUPLICATED: LRUCache[bytes, Any] = LRUCache(1024)
 _NO_STATUS = ComputeDomainStatus()
 _DOMAIN_LABELS = (DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, WRITER_LABEL)
@@ -48,7 +48,8 @@ class ThinDomain(ComputeDomain, frozen=True):
     def __post_init__(self) -> None:
         metadata, controller = self.metadata, self.metadata.controller
         labels = {key: intern(value) for key in _DOMAIN_LABELS if (value := metadata.label(key))}
-        structs.force_setattr(self, "owner", intern(controller.uid) if controller else "")
+        owner = controller.uid if controller is not None and controller.possible else self.owner
+        structs.force_setattr(self, "owner", intern(owner))
         structs.force_setattr(self, "metadata", _identity(metadata, labels=labels or None, annotations=None))
         structs.force_setattr(self, "status", _NO_STATUS)
 
@@ -58,7 +59,12 @@ DOMAINS: Resource[ThinDomain] = Resource(
     computedomains.API_VERSION, computedomains.KIND, "computedomains", namespaced=True, type=ThinDomain
 )
 CONFIG_MAPS: Resource[DomainsConfigMap] = Resource(
-    "v1", "ConfigMap", "configmaps", namespaced=True, type=DomainsConfigMap
+    "v1",
+    "ConfigMap",
+    "configmaps",
+    namespaced=True,
+    type=DomainsConfigMap,
+    unbounded="the controllers write this one ConfigMap, and parse_capacity limits its text",
 )
 
 
@@ -73,6 +79,7 @@ def _identity(
         deletion_timestamp=metadata.deletion_timestamp,
         labels=labels,
         annotations=annotations,
+        oversized=metadata.oversized,
     )
 
 
@@ -99,8 +106,8 @@ def _extended(quantities: Quantities | None) -> Quantities | None:
 
 def _shared(value: T) -> T:
     """Return an equal value, stored once for all equal ones: sets are made from few templates."""
-    text = msgspec.json.encode(value)
-    if len(text) > _MAX_SHARED_BYTES:
+    if held_bytes(value) > MAX_HELD_BYTES:
         return value
+    text = msgspec.json.encode(value)
     shared: T = _DEDUPLICATED.get_or_create(text, lambda: value)
     return shared

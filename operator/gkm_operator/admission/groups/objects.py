@@ -141,9 +141,21 @@ class ObservedGroup(Struct, frozen=True):
 
 
 TEMPLATES: Resource[ReviewedTemplate] = Resource(
-    API_VERSION, "GroupTemplate", "grouptemplates", namespaced=False, type=ReviewedTemplate
+    API_VERSION,
+    "GroupTemplate",
+    "grouptemplates",
+    namespaced=False,
+    type=ReviewedTemplate,
+    unbounded="only cluster administrators write GroupTemplates",
 )
-POOLS: Resource[ReviewedPool] = Resource(API_VERSION, "Pool", "pools", namespaced=False, type=ReviewedPool)
+POOLS: Resource[ReviewedPool] = Resource(
+    API_VERSION,
+    "Pool",
+    "pools",
+    namespaced=False,
+    type=ReviewedPool,
+    unbounded="only cluster administrators write Pools",
+)
 TASK_GROUPS: Resource[ObservedGroup] = Resource(
     API_VERSION, "TaskGroup", "taskgroups", namespaced=True, type=ObservedGroup
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gkm.api.caches import Cache
 from gkm.api.policies import Verification
+from gkm.api.watched_caches import oversized
 
 from gkm_operator.caches import status
 from gkm_operator.caches.nodes.totals import CacheKey
@@ -74,5 +75,5 @@ class CheckResult:
 
 
 def check_key(cache: Cache) -> tuple[object, ...]:
-    """Return the fields of a cache that determine its check: the image, the credentials and the interval."""
-    return cache.spec.image, cache.spec.image_pull_secrets, cache.spec.update_policy
+    """Return what determines the check of a cache: image, credentials, interval, and whether they are held."""
+    return cache.spec.image, cache.spec.image_pull_secrets, cache.spec.update_policy, bool(oversized(cache))

@@ -8,12 +8,16 @@ because admission adds no claim for one that does not exist: existing ones stay 
 
 import time
 from collections.abc import Sequence
+from functools import cache
 
 from gkm.api.computedomains import ComputeDomain
+from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, Owner
 from gkm.api.network_settings import Network
 from gkm.hoststate.pacing import Clock
 from gkm.kube.api import Api
+from gkm.kube.live_objects import live_object
+from gkm.kube.resources import PODCLIQUESETS
 
 from gkm_operator.computedomains import events, objects
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
@@ -53,6 +57,7 @@ class LabelReconciler:
         pacing: WritePacing,
         clock: Clock = time.monotonic,
     ) -> None:
+        self._api = api
         self._watcher = watcher
         self._pods = pods
         self._writer = writer
@@ -75,6 +80,7 @@ class LabelReconciler:
         domain = self._watcher.domain(workload.namespace, workload.name)
         if domain is not None and not (domain.written_by_gkm and domain.metadata.label(DOMAIN_LABEL)):
             return None
+        domain = domain and self._writer.whole(domain)
         unseen = set[Unseen]()
         pods = self._joining(workload, unseen)
         wait = self._act(workload, domain, pods)
@@ -144,12 +150,22 @@ class LabelReconciler:
         The domains of Grove's pods belong to their PodCliqueSet, and a pod with a channel of its own joins none.
         """
         classes = self._watcher.device_classes(workload.namespace, claims=self._claims, unseen=unseen)
+        sets = cache(self._whole_set)
 
         def joins(pod: DomainPod) -> bool:
-            if pod.metadata.terminating or joins_domain_of_set(pod, self._watcher):
+            if pod.metadata.terminating or joins_domain_of_set(pod, self._watcher, sets):
                 return False
             if own_claim(pod.claims, workload.name, classes):
                 return False
             return self._pods.requests_gpus(pod, classes)
 
         return [pod for pod in self._pods.labeled(workload.namespace, workload.name) if joins(pod)]
+
+    def _whole_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Return a set with its template, which the watch does not hold of a large one.
+
+        Raises:
+            ApiError, Retry: the API server did not answer.
+        """
+        found = self._watcher.pod_clique_set(namespace, name)
+        return live_object(self._api, PODCLIQUESETS, namespace, name) if found and found.metadata.oversized else found

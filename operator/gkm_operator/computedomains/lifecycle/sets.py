@@ -12,12 +12,12 @@ from gkm.api.network_settings import Network
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Regarding
+from gkm.kube.live_objects import live_object
 from gkm.kube.resources import PODCLIQUESETS
 
 from gkm_operator.computedomains import events
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
 from gkm_operator.computedomains.lifecycle.creation_pacing import CreationPacing
-from gkm_operator.computedomains.lifecycle.live_objects import live_object
 from gkm_operator.computedomains.lifecycle.set_plan import NOTHING, Required, SetPlan, plan, unused_only
 from gkm_operator.computedomains.lifecycle.writer import DomainWriter, run_all
 from gkm_operator.computedomains.objects import DesiredDomain, Workload
@@ -74,8 +74,9 @@ class SetReconciler:
         if not presence.available:
             self._report(pod_clique_set, events.unavailable(presence.message), presence.since)
             return None
-        found = self._plan(pod_clique_set, workload)
-        if found.release:
+        is_large = pod_clique_set is not None and bool(pod_clique_set.metadata.oversized)
+        found = self._plan_live(workload) if is_large else self._plan(pod_clique_set, workload)
+        if found.release and not is_large:
             # The watch of sets may lag behind another leader's, which made these domains.
             found = self._plan_live(workload)
         if presence.grove_manages and found.pod_clique_set is not None:

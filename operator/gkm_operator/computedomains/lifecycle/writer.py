@@ -14,12 +14,12 @@ from gkm.kube.api import Api
 from gkm.kube.elector import NotLeading
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
+from gkm.kube.live_objects import live_object
 from gkm.kube.resources import COMPUTEDOMAINS
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.computedomains import events, objects
-from gkm_operator.computedomains.lifecycle.live_objects import live_object
 from gkm_operator.computedomains.objects import DesiredDomain, Json
 from gkm_operator.computedomains.watcher import DomainWatcher
 
@@ -85,7 +85,7 @@ class DomainWriter:
         Raises:
             ApiError: a step failed; an event names the reason, except for a domain that has changed meanwhile.
         """
-        metadata = domain.metadata
+        metadata = self.whole(domain).metadata
         change = objects.without_finalizer(metadata)
         try:
             current = self._patch(metadata, change) if change else domain
@@ -106,6 +106,21 @@ class DomainWriter:
             ApiError: they were not added.
         """
         self._patch(domain.metadata, objects.with_owners(domain.metadata, owners))
+
+    def whole(self, domain: ComputeDomain) -> ComputeDomain:
+        """Return a domain with all owners and finalizers, which the watch does not hold of a large one.
+
+        Raises:
+            Retry: the domain has changed since it was observed.
+            ApiError: the API server did not answer.
+        """
+        metadata = domain.metadata
+        if not metadata.oversized:
+            return domain
+        found = live_object(self._api, COMPUTEDOMAINS, metadata.namespace, metadata.name)
+        if found is None or found.metadata.resource_version != metadata.resource_version:
+            raise Retry(f"ComputeDomain {metadata.namespace}/{metadata.name} has changed meanwhile")
+        return found
 
     def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
         """Send an event about a state that lasts, once for an occasion."""

@@ -1,5 +1,8 @@
 """PodCliques whose pods have claims, reduced to how many pods of which claim templates there should be."""
 
+from copy import copy
+from typing import Self
+
 from gkm.api.grove import API_VERSION, CliqueSpec
 from gkm.api.mnnvl_metadata import MnnvlMetadata
 from gkm.kube.api import Key
@@ -27,6 +30,12 @@ class ClaimingClique(Struct, frozen=True):
             ("spec", _NO_SPEC),
         ):
             structs.force_setattr(self, name, value)
+
+    def outline(self, why: str) -> Self:
+        """Return it with less metadata."""
+        outlined = copy(self)  # not made anew from the spec, which decoding has emptied
+        structs.force_setattr(outlined, "metadata", self.metadata.outline(why))
+        return outlined
 
     @property
     def key(self) -> Key:

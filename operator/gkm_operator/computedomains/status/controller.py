@@ -6,6 +6,7 @@ everything else is paced (write_pacing).
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
@@ -18,7 +19,9 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
-from gkm.kube.resources import CLAIM_TEMPLATES, Resource
+from gkm.kube.live_objects import live_object
+from gkm.kube.reflector import OnRefused, no_report
+from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
@@ -63,6 +66,7 @@ class DomainStatusController:
         leads: Callable[[], bool] = lambda: True,
         pacing: WritePacing | None = None,
         now: Callable[[], str] = timestamp,
+        on_refused: OnRefused = no_report,
     ) -> None:
         self._api = api
         self._source = source
@@ -72,7 +76,9 @@ class DomainStatusController:
         self._recorder = Recorder(api, events.REPORTER, instance)
         self._event_budget = EventBudget()
         self._states = DomainStates()
-        self.observer = DomainObserver(api, config, source, self._domain_affected, self.capacity_changed)
+        self.observer = DomainObserver(
+            api, config, source, self._domain_affected, self.capacity_changed, on_refused=on_refused
+        )
         self._capacity = CapacityReport(
             api, namespace, capacity=self.observer.capacity, conditions=conditions, leads=leads
         )
@@ -123,7 +129,7 @@ class DomainStatusController:
         Raises:
             ApiError: the API server refused a write.
         """
-        observed = self.observer.observe(key)
+        observed = self._observe(key)
         if observed is None:
             self._pacing.forget(key)
             self._states.record(key, "")
@@ -153,6 +159,14 @@ class DomainStatusController:
         if any(MNNVL_READY in annotations for _, annotations in patches):
             self._emit(observed.domain, old, new)
         return again
+
+    def _observe(self, key: Key) -> ObservedDomain | None:
+        """Return what is known of a domain, with all annotations, which the watch does not hold of a large one."""
+        observed = self.observer.observe(key)
+        if observed is None or not observed.domain.metadata.oversized:
+            return observed
+        domain = live_object(self._api, COMPUTEDOMAINS, *key)
+        return None if domain is None else replace(observed, domain=domain)
 
     def _condition(
         self, key: Key, observed: ObservedDomain, old: MNNVLReadiness | None

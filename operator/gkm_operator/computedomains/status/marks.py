@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gkm.api.grammar import listed
-from gkm.api.mnnvl_metadata import PODS_USING, USED_BY, MnnvlMetadata
+from gkm.api.mnnvl_metadata import MAX_USED_BY, PODS_USING, USED_BY, MnnvlMetadata
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
 
 from gkm_operator.computedomains.pods import DomainPod
@@ -26,7 +26,7 @@ Target = tuple[Resource[Any], MnnvlMetadata]
 def mark(pods: Iterable[DomainPod]) -> Annotations:
     """Return the mark for the living pods that use an object; terminating pods count until they are gone."""
     names = sorted(pod.metadata.name for pod in pods)
-    return {PODS_USING: str(len(names)), USED_BY: listed(names, MAX_USERS) or None}
+    return {PODS_USING: str(len(names)), USED_BY: listed(names, MAX_USERS)[:MAX_USED_BY] or None}
 
 
 def must_protect(metadata: MnnvlMetadata, wanted: Annotations) -> bool:

@@ -14,7 +14,7 @@ from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
 from gkm.kube.index import Index
-from gkm.kube.reflector import Reflector
+from gkm.kube.reflector import OnRefused, Reflector, no_report
 
 from gkm_operator.computedomains.capacity.free_nodes import capacity
 from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_nodes, has_gpus
@@ -40,6 +40,8 @@ class DomainObserver:
         source: DomainWatcher,
         changed: Callable[[Key, bool], None],
         capacity_changed: Callable[[], None],
+        *,
+        on_refused: OnRefused = no_report,
     ) -> None:
         self.host_imex = False
         """Whether the hosts run the IMEX daemons."""
@@ -50,7 +52,7 @@ class DomainObserver:
         self._cliques_by_template: Index[Key, ClaimingClique] = Index(
             lambda clique: clique.template_keys, lambda clique: clique.key
         )
-        self.pods = DomainPods(api, GPURequests(config.network))
+        self.pods = DomainPods(api, GPURequests(config.network), on_refused)
         self.pods.changed.append(self._pod_changed)
         self._nodes = Reflector(api, fabric_nodes(config.topology), self._node_changed, retain=has_gpus)
         self._cliques = Reflector(
@@ -58,6 +60,7 @@ class DomainObserver:
             CLAIMING_CLIQUES,
             self._clique_changed,
             retain=lambda clique: bool(clique.templates) and not clique.metadata.terminating,
+            on_refused=on_refused,
         )
         self._started: list[Reflector[Any]] = []
 

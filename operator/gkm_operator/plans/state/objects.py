@@ -9,7 +9,8 @@ from gkm.api.meta import API_VERSION, GROUP
 from gkm.api.plans import PlanSpec, PlanStatus
 from gkm.api.runs import RUN_LABEL, RunSpec, RunStatus
 from gkm.kube.api import ListSelector
-from gkm.kube.resources import Resource
+from gkm.kube.memory import MAX_HELD_BYTES
+from gkm.kube.resources import BY_ADMINISTRATORS, Resource
 from gkm.topology import nodes, pods
 from msgspec import Raw, Struct, field, structs
 
@@ -18,8 +19,8 @@ REQUEST_ANNOTATION = f"{GROUP}/asked"
 REPLAN_ANNOTATION = f"{GROUP}/plan-again"
 """Annotation of a Run: a new value requests a new plan. A plan carries the value of its Run at that time."""
 
-MAX_ANNOTATION = 63
-"""The longest annotation that is stored unhashed, in characters."""
+MAX_REQUEST, MAX_ANNOTATION = 64, 63
+"""The longest annotations that are stored unhashed, in characters: a sha256 in hex, and a user's."""
 
 _NOTHING = Raw(b"{}")
 
@@ -41,6 +42,9 @@ class OwnerReference(Struct, frozen=True, gc=False):
     uid: str
 
 
+_MAX_OWNERS, _MAX_UID = 4, 64
+
+
 class WatchedMetadata(Struct, frozen=True, rename="camel"):
     """Metadata with the annotations of GKM only, hashed if they are long: the API server allows 256 KiB."""
 
@@ -56,23 +60,45 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
 
     def __post_init__(self) -> None:
         given = self.annotations or {}
-        annotations = {REQUEST_ANNOTATION: given[REQUEST_ANNOTATION]} if REQUEST_ANNOTATION in given else {}
-        if (text := given.get(REPLAN_ANNOTATION)) is not None:
-            hashed = f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
-            annotations[REPLAN_ANNOTATION] = text if len(text) <= MAX_ANNOTATION else hashed
+        annotations = {
+            key: _hashed(given[key], longest)
+            for key, longest in ((REQUEST_ANNOTATION, MAX_REQUEST), (REPLAN_ANNOTATION, MAX_ANNOTATION))
+            if key in given
+        }
         structs.force_setattr(self, "annotations", annotations)
+        # An object of ours has one owner. A longer uid is of no object.
+        owners = tuple(owner for owner in self.owner_references or () if len(owner.uid) <= _MAX_UID)
+        structs.force_setattr(self, "owner_references", owners[:_MAX_OWNERS] or None)
 
     def annotation(self, key: str) -> str:
         """Return an annotation of GKM, "" without it."""
         return (self.annotations or {}).get(key, "")
 
 
+def _hashed(text: str, longest: int) -> str:
+    """Return a text; a longer one as its hash."""
+    return text if len(text) <= longest else f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
+
+
 class WatchedRun(Struct, frozen=True):
     """A Run."""
 
     metadata: WatchedMetadata
-    spec: RunSpec
+    given: RunSpec | None = field(name="spec")
+    """None once it is decoded: `text` has it. A larger one stays, so that the refusal names its field."""
     status: RunStatus = field(default_factory=RunStatus)
+    text: bytes = b""
+
+    def __post_init__(self) -> None:
+        if self.given is not None:
+            structs.force_setattr(self, "text", msgspec.json.encode(self.given))
+        if len(self.text) <= MAX_HELD_BYTES:
+            structs.force_setattr(self, "given", None)
+
+    @property
+    def spec(self) -> RunSpec:
+        """Return the spec, decoded anew: a run with many scopes takes a sixth of the memory as text."""
+        return msgspec.json.decode(self.text, type=RunSpec)
 
     @property
     def key(self) -> RunKey:
@@ -172,8 +198,15 @@ def _pod_usage(spec: Raw, status: pods.KubePodStatus) -> tuple[str, int, pods.No
 
 
 RUNS = Resource(API_VERSION, "Run", "runs", namespaced=True, type=WatchedRun)
-PLANS = Resource(API_VERSION, "PlacementPlan", "placementplans", namespaced=True, type=WatchedPlan)
-NODES = Resource("v1", "Node", "nodes", namespaced=False, type=nodes.Node)
+PLANS = Resource(
+    API_VERSION,
+    "PlacementPlan",
+    "placementplans",
+    namespaced=True,
+    type=WatchedPlan,
+    unbounded="only the controllers write it, and it names nodes of the cluster",
+)
+NODES = Resource("v1", "Node", "nodes", namespaced=False, type=nodes.Node, unbounded=BY_ADMINISTRATORS)
 PODS = Resource("v1", "Pod", "pods", namespaced=True, type=WatchedPod)
 PLACED_PODS = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 """Pods that use a node; the watch reports a pod that ends as deleted."""

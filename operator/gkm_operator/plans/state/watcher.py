@@ -8,7 +8,7 @@ from typing import Any
 
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
-from gkm.kube.reflector import Reflector
+from gkm.kube.reflector import OnRefused, Reflector, no_report
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import TopologySurvey, survey_nodes
@@ -43,7 +43,15 @@ class ClusterWatcher:
     Nodes and pods are watched from the first Run on.
     """
 
-    def __init__(self, api: Api, index: PlanIndex, settings: Topology, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        index: PlanIndex,
+        settings: Topology,
+        changed: Callable[[], None],
+        *,
+        on_refused: OnRefused = no_report,
+    ) -> None:
         self._index = index
         self._settings = settings
         self._changed = changed
@@ -53,7 +61,7 @@ class ClusterWatcher:
         self._nodes_version = 0
         self._surveyed: tuple[object, TopologySurvey] | None = None
         self._plans = Reflector(api, PLANS, self._plan_changed)
-        self._runs = Reflector(api, RUNS, self._run_changed)
+        self._runs = Reflector(api, RUNS, self._run_changed, on_refused=on_refused)
         self._nodes = Reflector(api, NODES, self._node_changed)
         self._pods = Reflector(api, PODS, self._pod_changed, selector=PLACED_PODS)
         self._started: list[Reflector[Any]] = []
@@ -155,4 +163,4 @@ class ClusterWatcher:
 
 def _request_of(run: WatchedRun) -> object:
     meta = run.metadata
-    return meta.uid, meta.generation, run.spec, meta.annotations, meta.deletion_timestamp
+    return meta.uid, meta.generation, run.text, meta.annotations, meta.deletion_timestamp

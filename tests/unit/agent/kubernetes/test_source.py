@@ -136,6 +136,25 @@ def test_a_cache_with_a_rollout_is_held_until_the_rank_of_the_node_is_open(
     until(lambda: source.caches() == [expected], "it is seen as it is")
 
 
+def test_a_cache_that_is_too_large_is_held_with_its_field(api: FakeApi, source: KubernetesSource) -> None:
+    put(api, verified(cache(nodeSelector={"pool": "x" * 100_000})))
+    until(source.caches, "it is seen")
+    (wanted,) = source.caches()
+    assert (wanted.ref, wanted.digest, wanted.selected) == (REF, None, False)
+    assert wanted.hold is not None
+    assert (wanted.hold.reason, wanted.hold.final) == ("TooLarge", False)
+    assert "spec.nodeSelector: it takes " in wanted.hold.message
+    assert source.synced
+
+
+def test_annotations_and_labels_of_a_cache_are_of_no_account(api: FakeApi, source: KubernetesSource) -> None:
+    value = verified(cache())
+    value["metadata"]["annotations"] = {f"key-{number}": "x" * 1000 for number in range(200)}
+    put(api, value)
+    expected = [WantedCache(REF, IMAGE, ONE, selected=False, uid=UID)]
+    until(lambda: source.caches() == expected, "it is seen as it is")
+
+
 def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubernetesSource) -> None:
     leaving = cache("leaving")
     leaving["metadata"]["finalizers"] = ["test/hold"]

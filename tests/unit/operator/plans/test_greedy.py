@@ -48,7 +48,7 @@ def test_long_annotations_of_a_run_are_not_stored() -> None:
 
 def test_the_labels_of_a_run_are_few() -> None:
     most = {f"{'d' * 250}.{number:02}/{'k' * 63}": "v" * 63 for number in range(32)}
-    assert len(msgspec.json.encode(a_run(labels=most))) < 16_000
+    assert len(a_run(labels=most).text) < 16_000
     with pytest.raises(msgspec.ValidationError, match=r"length <= 32 - at `\$\.spec\.labels`"):
         a_run(labels=most | {"one": "more"})
 

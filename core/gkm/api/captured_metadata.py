@@ -1,0 +1,14 @@
+"""Labels and annotations of the cache objects that the controllers make of captures."""
+
+from typing import Final
+
+PREFIX: Final = "gkm.io/captured-"
+RUNTIME, VERSION, BACKEND, ARCH, DRIVER = (
+    f"{PREFIX}{name}" for name in ("runtime", "version", "backend", "arch", "driver")
+)
+NAMESPACE: Final = f"{PREFIX}namespace"
+"""Label: the namespace whose pods compiled the files."""
+HARDWARE, CONTENT, TIME = (f"{PREFIX}{name}" for name in ("hardware", "content", "time"))
+"""Annotations: the hardware key, the digest of the content, and when the capture was made."""
+READ_LABELS = (NAMESPACE, RUNTIME, ARCH)
+READ_ANNOTATIONS = (HARDWARE, CONTENT, TIME)

@@ -1,0 +1,84 @@
+"""The bound on what a process holds of one watched object.
+
+A user fills annotations, owners and lists up to 1.5 MB an object, and a process holds thousands of objects. So a
+reflector holds no more than MAX_HELD_BYTES of each: a larger object is held as its outline, if its type has one, and
+refused otherwise. An outline has `oversized`, which names the field; who needs the rest reads the object again.
+"""
+
+from collections.abc import Iterator
+from sys import getsizeof
+from typing import Any, Protocol, Self, runtime_checkable
+
+from msgspec import Raw, Struct
+
+from gkm.api.mnnvl_metadata import SHARED_KEYS
+
+MAX_HELD_BYTES = 3584
+"""Of one object as Python holds it; with its entry in a reflector it then takes at most 4 KiB."""
+_BY_CONTROLLERS = "status"
+"""Users cannot write it: each of these kinds has a status subresource."""
+_SHOWN = 253
+
+
+@runtime_checkable
+class HasOutline(Protocol):
+    """A value that can be held without what users fill."""
+
+    def outline(self, why: str) -> Self:
+        """Return the value without the fields that users fill; `why` becomes its `oversized`."""
+
+
+def bounded(value: Any) -> Any:  # noqa: ANN401 -- of any type, and the same is returned
+    """Return a value that may be held: itself, or its outline.
+
+    Raises:
+        ValueError: it takes more than MAX_HELD_BYTES, and has no outline; the message names the largest field.
+    """
+    size = held_bytes(value)
+    if size <= MAX_HELD_BYTES:
+        return value
+    why = f"{largest_field(value)}: it takes {size} bytes in memory; at most {MAX_HELD_BYTES} are held"
+    outlined = value.outline(why) if isinstance(value, HasOutline) else value
+    if held_bytes(outlined) > MAX_HELD_BYTES:
+        raise ValueError(why)
+    return outlined
+
+
+def held_bytes(value: object) -> int:
+    """Return the bytes that a decoded value takes, without its status. Shared parts but SHARED_KEYS count each time."""
+    if not isinstance(value, Struct):
+        return _size(value)
+    return getsizeof(value) + sum(_size(part) for name, part in _fields(value) if name != _BY_CONTROLLERS)
+
+
+def largest_field(value: object) -> str:
+    """Return the path of the field that takes most, in the words of the object: `spec.nodeSelector`."""
+    path: list[str] = []
+    while isinstance(value, Struct):
+        parts = [(_size(part), name, part) for name, part in _fields(value) if name != _BY_CONTROLLERS or path]
+        if not parts:
+            break
+        _, name, value = max(parts, key=lambda part: part[0])
+        path.append(name)
+    return ".".join(path)[:_SHOWN] or "the object"
+
+
+def _fields(value: Struct) -> Iterator[tuple[str, Any]]:
+    names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+    return ((encoded, getattr(value, name)) for encoded, name in names)
+
+
+def _size(value: object) -> int:
+    total, rest = 0, [value]
+    while rest:
+        one = rest.pop()
+        if one is None or one is True or one is False:
+            continue
+        total += memoryview(one).nbytes if isinstance(one, Raw) else getsizeof(one)
+        if isinstance(one, Struct):
+            rest += [getattr(one, name) for name in one.__struct_fields__]
+        elif isinstance(one, dict):
+            rest += [*(one.keys() - SHARED_KEYS), *one.values()]
+        elif isinstance(one, tuple | list | frozenset | set):
+            rest += one
+    return total

@@ -1,0 +1,41 @@
+"""A tenant who fills many objects does not stop the controllers: each object is held in 4 KiB at most."""
+
+from pathlib import Path
+
+import pytest
+from gkm.kube.client import connect
+from gkm.kube.resources import GKMCACHES, Json
+from support.cluster.cluster import Cluster
+from support.host import pages
+from support.kube.large_objects import FULL, HEAVY, MANY, create, filled_namespace, peak_mib
+from support.operator.deployment import Shelf, cache, operator
+
+MORE = 16
+"""Caches that come while the controllers run."""
+OTHER = "beside-crowded"
+
+
+@pytest.mark.parametrize(
+    ("amount", "limit_mib"), [(FULL, 128), pytest.param(MANY, 256, marks=HEAVY)], ids=["full", "many"]
+)
+def test_controllers_serve_others_beside_the_objects_of_a_tenant(
+    gkm_cluster: Cluster, images: Shelf, tmp_path: Path, amount: tuple[int, int], limit_mib: int
+) -> None:
+    (count, size), image = amount, images.push("beside")[0]
+    config = tmp_path / "config.yaml"
+    config.write_text(images.config(), encoding="utf-8")
+    account = gkm_cluster.kubeconfig_for("system:serviceaccount:gkm-system:gkm-controllers")
+    gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}})
+    arguments = (f"--config={config}", "--health=127.0.0.1:0", f"--kubeconfig={account}")
+    with filled_namespace(gkm_cluster, count, size), operator(tmp_path, "controllers", *arguments) as process:
+        pages.wait_until_ready(process)
+        create(gkm_cluster, range(count, count + MORE), size)
+        # The watch shows it after all others.
+        connect(str(gkm_cluster.kubeconfig)).create(GKMCACHES, cache("last", image, OTHER))
+        gkm_cluster.until(lambda: digest(gkm_cluster), "the cache of another tenant has a digest")
+        assert peak_mib(process.popen.pid) <= limit_mib
+
+
+def digest(cluster: Cluster) -> str | None:
+    status: Json = cluster.get("gkmcache", "last", OTHER).get("status", {})
+    return status.get("resolvedDigest")

@@ -1,0 +1,76 @@
+"""A user cannot make a process hold more than 4 KiB of one watched object, whatever the object is filled with."""
+
+import gc
+import json
+import logging
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gkm.kube import decoding
+from gkm.kube.api import ObjectEntry
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import Resource
+from support.kube.fake_api import FakeApi
+from support.kube.grown_objects import grown_objects
+from support.kube.reflectors import Watched, all_watched
+
+LIMIT = 4 << 10
+WARM_UP, OBJECTS = 2, 6
+"""The decoder, and checks of types, remember something of the first objects."""
+DROPPED = tuple(f"metadata.{name}" for name in ("annotations", "ownerReferences", "finalizers", "managedFields"))
+"""The fields that are not held of any object, whoever writes it."""
+
+
+class Held:
+    """A reflector that gets objects as a watch does, without a thread."""
+
+    def __init__(self, resource: Resource[Any]) -> None:
+        self.refused: list[str] = []
+        self.reflector = Reflector(FakeApi(), resource, lambda _old, _new: None, on_refused=self._refused)
+        self._resource = resource
+
+    def bytes_of_each(self, objects: list[dict[str, Any]]) -> float:
+        """Receive objects; return the bytes that each but the first ones takes."""
+        lines = [json.dumps({"type": "ADDED", "object": value}).encode() for value in objects]
+        tracemalloc.start()
+        self._receive(lines[:WARM_UP])
+        before = tracemalloc.get_traced_memory()[0]
+        self._receive(lines[WARM_UP:])
+        after = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return (after - before) / (len(lines) - WARM_UP)
+
+    def _receive(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self.reflector._apply(decoding.event(self._resource, line))
+        gc.collect()
+
+    def _refused(self, _resource: Resource[Any], _entry: ObjectEntry[Any], why: str) -> None:
+        self.refused.append(why)
+
+
+@pytest.fixture(autouse=True)
+def quick_collections() -> Iterator[None]:
+    """Let the collector look at the objects of the test only: each measurement has two collections."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("watched", all_watched(), ids=str)
+def test_no_field_that_users_fill_takes_memory(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    found: dict[str, str] = {}
+    for several in zip(*(grown_objects(watched.resource, number) for number in range(OBJECTS)), strict=True):
+        field = several[0][0]
+        if watched.resource.unbounded and field not in DROPPED:
+            continue
+        held = Held(watched.resource)
+        size = held.bytes_of_each([value for _, value in several])
+        if size > LIMIT:
+            found[field] = f"{size:.0f} bytes"
+        elif held.reflector.unreadable and not held.refused:
+            found[field] = "refused without a word"
+    assert found == {}
