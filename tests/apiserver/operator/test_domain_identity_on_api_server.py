@@ -119,3 +119,40 @@ def test_domains_of_others_are_theirs(place: DomainCluster) -> None:
     claimed = {"labels": {"gkm.io/written-by": "gkm"}}
     assert "change gkm.io/written-by" in refusal(place.cluster.kubeconfig, DOMAINS, "theirs", claimed)
     assert refusal(place.cluster.kubeconfig, DOMAINS, "theirs", {"ownerReferences": [OWNER]}) == ""
+
+
+def test_the_owners_of_a_used_domain_are_frozen_whoever_made_it(place: DomainCluster) -> None:
+    """The garbage collector deletes what refers to no existing owner, also a domain that pods use."""
+    place.cluster.apply(compute_domain("users-own", namespace=TEAM))
+    place.make_template("users-own", TEAM)
+    place.use("users-own", TEAM, pod="own-user")
+    place.cluster.until(lambda: place.mark("computedomain", "users-own", TEAM) == "1", "the mark of the domain")
+    for account in accounts(place):
+        said = refusal(account, DOMAINS, "users-own", {"ownerReferences": [OWNER]})
+        assert f"change ownerReferences of ComputeDomain {TEAM}/users-own, which pods use" in said
+    assert refusal(place.cluster.kubeconfig, DOMAINS, "users-own", {"labels": {"grove.io/mnnvl-group": "x"}}) == ""
+    assert "ownerReferences" not in place.domain("users-own", TEAM)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"gkm.io/written-by": "gkm"},
+        {"gkm.io/written-by": "gkm", "gkm.io/compute-domain": "forged"},
+        {"gkm.io/written-by": "gkm", "app.kubernetes.io/part-of": "my-pcs"},
+    ],
+    ids=len,
+)
+def test_a_new_domain_is_judged_as_a_changed_one(place: DomainCluster, labels: Json) -> None:
+    """Whoever may create a ComputeDomain must not make one that GKM takes for its own."""
+    forged = compute_domain("forged", namespace=TEAM, labels=labels)
+    for account in accounts(place):
+        with pytest.raises(ApiError, match=r"change .*gkm\.io/written-by.* of ComputeDomain identity/forged"):
+            connect(str(account)).create(DOMAINS, forged)
+    assert "forged" not in place.names(TEAM)
+
+
+def test_an_empty_mark_is_a_mark(place: DomainCluster) -> None:
+    for key in ("gkm.io/used-by", "gkm.io/pods-using"):
+        said = refusal(place.cluster.kubeconfig, DOMAINS, "train", {"annotations": {key: ""}})
+        assert "writes the annotations gkm.io/pods-using" in said, key

@@ -126,3 +126,15 @@ def test_an_administrator_still_writes_all_but_the_status(place: Cluster, claime
     changed = admin.merge(resource, NAME, labels, namespace)
     assert (changed.metadata.labels, changed.spec.image) == ({"touched": "yes"}, "registry.test/team/cache:2")
     assert written(place, claimed) is None
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+@pytest.mark.parametrize("value", ["", "x"])
+def test_only_the_controllers_write_the_marks_of_captured_caches(place: Cluster, part: str, value: str) -> None:
+    api = connect(str(place.kubeconfig))
+    marks = {part: {"gkm.io/captured-namespace": value}}
+    with pytest.raises(ApiError, match=r"writes labels and annotations gkm\.io/captured-"):
+        api.create(GKMCACHES, cache("marked", IMAGE, NAMESPACE, **marks))
+    api.create(GKMCACHES, cache(f"plain-{part}-{value}x", IMAGE, NAMESPACE))
+    with pytest.raises(ApiError, match=r"writes labels and annotations gkm\.io/captured-"):
+        api.merge(GKMCACHES, f"plain-{part}-{value}x", {"metadata": marks}, NAMESPACE)
