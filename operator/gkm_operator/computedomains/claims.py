@@ -10,6 +10,7 @@ from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock, TokenBucket
 from gkm.kube.api import Api, Key
 from gkm.kube.errors import ApiError
+from gkm.kube.memory import MAX_HELD_BYTES, held_bytes
 from gkm.kube.resources import CLAIMS
 
 FOUND_SECONDS, ABSENT_SECONDS = 60.0, 5.0
@@ -54,12 +55,13 @@ class ClaimReader:
         if bucket.try_acquire():
             classes = self._read(namespace, name)
             seconds = ABSENT_SECONDS if classes is None else FOUND_SECONDS
-            self._found.put((namespace, name), (self._clock() + seconds, classes))
+            if held_bytes(classes) <= MAX_HELD_BYTES:  # one of hundreds of classes is read each time
+                self._found.put((namespace, name), (self._clock() + seconds, classes))
         return classes
 
     def _read(self, namespace: str, name: str) -> Classes | None:
         try:
-            return tuple(self._api.get(CLAIMS, name, namespace).device_classes())
+            return tuple(dict.fromkeys(self._api.get(CLAIMS, name, namespace).device_classes()))
         except ApiError as error:
             if error.status in _LASTING or error.unreadable:
                 return None

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from gkm.kube.api import ListSelector
 from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHES, Json
 from support.cluster.cluster import Cluster
@@ -27,7 +28,7 @@ def filled_namespace(cluster: Cluster, count: int, size: int) -> Iterator[None]:
         create(cluster, range(count), size)
         yield
     finally:
-        cluster.kubectl("delete", "--raw", f"/apis/gkm.io/v1alpha1/namespaces/{NAMESPACE}/gkmcaches")
+        _empty(cluster)
 
 
 def create(cluster: Cluster, numbers: range, size: int) -> None:
@@ -55,6 +56,16 @@ def peak_mib(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     peak = next(line for line in lines if line.startswith("VmHWM:"))
     return int(peak.split()[1]) / 1024
+
+
+def _empty(cluster: Cluster) -> None:
+    """Delete one by one: the API server ends a request for all of them after a minute."""
+    api = connect(str(cluster.kubeconfig))
+    pages = api.list_pages(GKMCACHES, ListSelector(NAMESPACE))
+    names = [entry.name for page in pages for entry in page.entries]
+    with ThreadPoolExecutor(_CLIENTS) as pool:
+        for _ in pool.map(lambda name: api.delete(GKMCACHES, name, NAMESPACE), names):
+            pass
 
 
 def _give_namespace(cluster: Cluster) -> None:

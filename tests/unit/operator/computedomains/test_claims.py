@@ -43,6 +43,15 @@ def test_a_claim_is_read_once_in_a_minute(scene: Scene) -> None:
     assert scene.classes("gpus") is None
 
 
+def test_a_claim_with_hundreds_of_classes_is_not_remembered(scene: Scene) -> None:
+    made = resource_claim("large", *GPUS)
+    names = [f"{number:03}".ljust(253, "c") for number in range(32)]
+    made["spec"]["devices"]["requests"] = [{"name": "r", "exactly": {"deviceClassName": name}} for name in names]
+    scene.api.create(CLAIMS, made)
+    assert scene.classes("large") == scene.classes("large") == tuple(names)
+    assert scene.reads == 2
+
+
 def test_an_absent_claim_is_found_soon_after_it_comes(scene: Scene) -> None:
     assert [scene.classes("gpus") for _ in range(10)] == [None] * 10
     assert scene.reads == 1
