@@ -233,3 +233,83 @@ def test_the_chart_is_no_larger_than_a_release_may_be(empty: Cluster, release: R
     release.install(ALL)
     (secret,) = empty.objects.every("secrets", "default", labelSelector="owner=helm")
     assert len(secret["data"]["release"]) < 1 << 19, "etcd takes 1 MiB, and a release grows"
+
+
+def pod_of_gkm(**status: object) -> Object:
+    """Return a pod of the CSI driver; where no kubelet runs, its status is what the test says."""
+    labels = {"app.kubernetes.io/name": "gkm-csi", "app.kubernetes.io/part-of": "gkm"}
+    metadata = {"name": "gkm-csi-test", "namespace": "gkm-system", "labels": labels}
+    container = {"name": "csi", "image": "i"}
+    spec = {"containers": [container], "schedulerName": "none"}
+    found = {"name": "csi", "image": "i", "imageID": "", "ready": False, "restartCount": 0, **status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": "Pending", "containerStatuses": [found]},
+    }
+
+
+def put_pod(cluster: Cluster, made: Object) -> None:
+    cluster.until(lambda: cluster.exists("serviceaccount", "default", "gkm-system"), "the account of pods")
+    cluster.apply({key: value for key, value in made.items() if key != "status"})
+    patch = f"--patch={json.dumps({'status': made['status']})}"
+    cluster.kubectl("patch", "pod", "gkm-csi-test", "--namespace=gkm-system", "--subresource=status", patch)
+
+
+def until_the_check_is_wanted(cluster: Cluster) -> None:
+    """Wait until the policies, which are as young as the release, have seen what the test made."""
+    container = {"name": "check", "image": "i"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": "gkm-uninstall-check", "namespace": "gkm-system"}
+    spec = {"completions": 0, "template": template}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+    def is_wanted() -> bool:
+        words = ("create", "--dry-run=server", "--output=json", "--filename=-")
+        return bool(json.loads(cluster.kubectl(*words, input=json.dumps(job)))["spec"]["completions"] == 1)
+
+    cluster.until(is_wanted, "the Job of the check to want a pod")
+
+
+POLICIES = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+NEVER_STARTED = pod_of_gkm(state={"waiting": {"reason": "ImagePullBackOff"}})
+STARTED = {
+    "runs": pod_of_gkm(state={"running": {}}, started=True, ready=True),
+    "ran before": pod_of_gkm(restartCount=3, state={"waiting": {"reason": "CrashLoopBackOff"}}),
+    "has ended": pod_of_gkm(state={"terminated": {"exitCode": 1}}),
+}
+
+
+def test_an_installation_that_never_ran_is_removed_without_the_check(empty: Cluster) -> None:
+    """No node is here, so that a Job of the check would never end."""
+    release = Release(empty, hooks=True)
+    release.install()
+    put_pod(empty, NEVER_STARTED)
+    release.uninstall("--timeout=45s")
+    assert there(empty) == set()
+    assert [each for kind in POLICIES for each in empty.objects.every(kind)] == []
+    empty.until(lambda: not empty.exists("namespace", "gkm-system"), "the namespace to go")
+
+
+@pytest.mark.parametrize("status", STARTED.values(), ids=STARTED)
+def test_once_a_container_of_gkm_has_started_the_check_decides(
+    empty: Cluster, release: Release, status: Object
+) -> None:
+    release.install()
+    put_pod(empty, status)
+    until_the_check_is_wanted(empty)
+    with pytest.raises(HelmFailed, match="Job/gkm-system/gkm-uninstall-check not ready"):
+        Release(empty, hooks=True).uninstall("--timeout=15s")
+    assert empty.get("job", "gkm-uninstall-check", "gkm-system")["spec"]["completions"] == 1
+    assert there(empty) >= wanted()
+    empty.kubectl("delete", "pod", "gkm-csi-test", "--namespace=gkm-system", "--grace-period=0", "--force")
+    empty.kubectl("delete", "job", "gkm-uninstall-check", "--namespace=gkm-system")
+
+
+def test_without_the_policy_of_the_api_server_the_check_always_runs() -> None:
+    """As on an API server before 1.36: `helm template` asks no cluster."""
+    (job,) = (each.value for each in render(hooks=True) if each.key[0] == "Job")
+    assert job["spec"]["completions"] == 1
+    assert all(not each.key[0].startswith("Mutating") for each in render(hooks=True))

@@ -28,8 +28,8 @@ class Release:
         how = ("--install", "--reset-values", *self._hooks, *made, *options)
         return self._helm("upgrade", RELEASE, self.chart, *how, *words, values=values or {})
 
-    def uninstall(self) -> str:
-        return self._helm("uninstall", RELEASE, "--wait", *self._hooks)
+    def uninstall(self, *options: str) -> str:
+        return self._helm("uninstall", RELEASE, "--wait", *self._hooks, *options)
 
     def values(self) -> Object:
         """Return the values that the release was installed with."""
