@@ -65,7 +65,9 @@ def test_a_node_without_a_slot_for_a_pod_is_not_planned(workspace: PlanWorkspace
 def test_requests_of_the_run_count_in_place_of_a_share_and_need_no_note(workspace: PlanWorkspace) -> None:
     pods = workspace.write("pods.json", listed(cpu_pod("other", "a", cpu="180")))
     given = ("--nodes", workspace.nodes, "--pods", pods, "--gpus", 16, "--group", 8, "--memory", "64Gi")
-    assert run_plan(*given, "--cpu", 13).returncode == 3
+    refused = run_plan(*given, "--cpu", 13)
+    assert refused.returncode == 3
+    assert "node a is InsufficientCPU: 12 of 192 CPUs are free, and a pod needs 13" in refused.stdout
     done = run_plan(*given, "--cpu", "12")
     assert done.returncode == 0
     assert "is not given" not in done.stdout
