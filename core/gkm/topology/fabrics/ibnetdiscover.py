@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from gkm.api.grammar import count_of
+from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, adapter_in, names_in
 
 MAX_BYTES = 64 << 20
@@ -144,13 +144,16 @@ class _Reader:
         return f"{before}damaged lines are ignored: {', '.join(shown)}{more}"
 
     def gaps(self) -> str:
-        """Return a sentence about switches and adapters that have cables but no block, "" without any."""
-        switches = {peer for peers in self.cables.values() for peer in peers} - self.switches.keys()
-        adapters = {node for _, _, node, _ in self.adapters} - self.systems.keys()
-        if not switches and not adapters:
-            return ""
-        missing = f"{count_of(len(switches), 'switch', 'switches')} and {count_of(len(adapters), 'adapter')}"
-        return f"it is not whole: {missing} that it names have no entry; a file that is cut, or devices without answer"
+        """Return a sentence about cables to switches and adapters that have no block, "" without any.
+
+        It counts cables: a set of the devices would take much memory, and strangers write surveys.
+        """
+        missing = sum(
+            number for peers in self.cables.values() for peer, number in peers.items() if peer not in self.switches
+        )
+        missing += sum(node not in self.systems for _, _, node, _ in self.adapters)
+        cables = f"{count_of(missing, 'cable')} {agree(missing, 'leads', 'lead')} to devices without an entry"
+        return f"it is not whole: {cables}; the file is cut, or these did not answer" if missing else ""
 
     def _switch(self, digits: bytes) -> str:
         """Return the GUID of a switch, always as the same object."""

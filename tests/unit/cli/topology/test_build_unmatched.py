@@ -67,7 +67,7 @@ def test_a_survey_without_hosts_shows_none(nodes: Path, tmp_path: Path) -> None:
 def test_a_survey_that_is_cut_says_what_is_missing(nodes: Path, tmp_path: Path) -> None:
     whole = survey(*(f"dgx-{at} mlx5_0" for at in range(4)))
     cut = whole[: whole.index(b"caguid=0xe09d000000000001") - 40]
-    missing = "0 switches and 3 adapters that it names have no entry; a file that is cut, or devices without answer"
+    missing = "3 cables lead to devices without an entry; the file is cut, or these did not answer"
     assert notes("--nodes", nodes, "--ibnetdiscover", file(tmp_path, cut)) == [
         f"infiniband: it is not whole: {missing}"
     ]

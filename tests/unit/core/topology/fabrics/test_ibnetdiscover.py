@@ -164,7 +164,7 @@ def test_a_text_that_ends_in_a_line_has_what_is_before_and_a_fault() -> None:
     assert subnet.ports == (PORT._replace(system_guid=""),)
     damaged, gap = subnet.faults
     assert damaged.startswith("damaged lines are ignored: ")
-    assert gap.startswith("it is not whole: 1 switch and 1 adapter that it names have no entry; ")
+    assert gap.startswith("it is not whole: 2 cables lead to devices without an entry; ")
 
 
 ERROR = "src/query_smp.c:228; umad (DR path slid 0; dlid 0; 0,1,31 Attr 0x11:0) bad status 110; Connection timed out\n"
