@@ -69,7 +69,7 @@ def test_a_healthy_cluster_has_no_finding(place: Site) -> None:
                 with place.planted(used):
                     code, found = place.findings()
     assert (code, problems(found)) == (0, [])
-    assert len(found) == 10
+    assert len(found) == 11
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def test_people_read_what_to_do(place: Site) -> None:
     assert (done.returncode, done.stderr) == (3, "")
     assert "problem: ComputeDomain team/llama-0: its workload is gone" in done.stdout
     assert "  next: kubectl delete computedomain llama-0 -n team, then run gkm doctor again" in done.stdout
-    assert "10 checks: 1 problem, 0 warnings, 0 not checked" in done.stdout
+    assert "11 checks: 1 problem, 0 warnings, 0 not checked" in done.stdout
 
 
 def test_without_rights_nothing_is_known_and_each_right_is_named(place: Site) -> None:
     done = place.doctor("-o", "json", user="nothing")
     found = json.loads(done.stdout)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: 10 checks could not read the cluster")
+    assert done.stderr.startswith("error: 11 checks could not read the cluster")
     assert {one["severity"] for one in found} == {"not checked"}
     reasons = {one["check"]: one["why"] for one in found}
     assert reasons["domains/orphans"] == (
