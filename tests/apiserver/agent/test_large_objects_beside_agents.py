@@ -50,4 +50,4 @@ def wanted(cluster: Cluster, name: str, image: str) -> None:
             return False
         return name in cluster.get("gkmcachenode", NODE, OTHER).get("status", {}).get("caches", {})
 
-    cluster.until(reported, f"the agent reports {name}")
+    cluster.until(reported, f"the agent reports {name}", 300)

@@ -32,7 +32,7 @@ def test_controllers_serve_others_beside_the_objects_of_a_tenant(
         create(gkm_cluster, range(count, count + MORE), size)
         # The watch shows it after all others.
         connect(str(gkm_cluster.kubeconfig)).create(GKMCACHES, cache("last", image, OTHER))
-        gkm_cluster.until(lambda: digest(gkm_cluster), "the cache of another tenant has a digest")
+        gkm_cluster.until(lambda: digest(gkm_cluster), "the cache of another tenant has a digest", 300)
         assert peak_mib(process.popen.pid) <= limit_mib
 
 
