@@ -61,7 +61,7 @@ def tenant(gkm_cluster: Cluster) -> Iterator[Path]:
     allowed = ("auth", "can-i", "create", "runs.gkm.io", "-n", TENANT, f"--as={TENANT}")
     gkm_cluster.until(lambda: can(gkm_cluster, *allowed), "the role edit to cover runs")
     yield gkm_cluster.kubeconfig_for(TENANT)
-    gkm_cluster.kubectl("delete", "namespace", TENANT, "--wait=false")
+    gkm_cluster.kubectl("delete", "namespace", TENANT)  # the next test makes it again
 
 
 def can(cluster: Cluster, *question: str) -> bool:

@@ -23,6 +23,7 @@ PREFIX = f"system:serviceaccount:{SYSTEM}:"
 ADMISSION, CONTROLLERS = "gkm-admission", "gkm-controllers"
 ACCOUNTS = ("gkm-agent", "gkm-csi", ADMISSION, CONTROLLERS)
 BASE = "base"
+RBAC_GROUP = "rbac.authorization.k8s.io"
 FEATURES = ("domains", "topology", "topology-labels", "task-groups", "pod-caches", "cliques")
 RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Namespace"})
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -106,19 +107,37 @@ def rules(cluster: Cluster, user: str, namespace: str) -> set[Power]:
     return found
 
 
+def settle(cluster: Cluster, mark: str) -> None:
+    """Wait until the API server knows all roles and bindings of before: it watches each kind in the order of writes."""
+    role = {"rules": [{"apiGroups": ["marks"], "resources": [mark], "verbs": ["get"]}]}
+    for kind, name, head in (("ClusterRole", f"{mark}-everywhere", {}), ("Role", mark, {"namespace": SYSTEM})):
+        common = {"apiVersion": f"{RBAC_GROUP}/v1", "metadata": {"name": name, **head}}
+        bound = {
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": name},
+            "subjects": [{"kind": "User", "apiGroup": RBAC_GROUP, "name": name}],
+        }
+        cluster.apply([common | role | {"kind": kind}, common | bound | {"kind": f"{kind}Binding"}])
+        known = Power("get", f"{mark}.marks", "")
+        cluster.until(lambda: known in rules(cluster, name, SYSTEM), f"the {kind} {name} to be known")  # noqa: B023
+
+
 @pytest.fixture(scope="module")
 def shipped(installed: Cluster) -> Rights:
     """The rights that the API server reports: those of deploy/base, and what each component adds alone."""
+    settle(installed, "of-base")
     found = {(account, BASE): allowed(installed, account) for account in ACCOUNTS}
     for feature in FEATURES:
         objects = [each for each in component(feature) if each["kind"] in RBAC]
         installed.apply(objects)
+        settle(installed, f"with-{feature}")
         for account in ACCOUNTS:
             added = allowed(installed, account) - found[account, BASE]
             if added:
                 found[account, feature] = added
         bindings = [each for each in objects if each["kind"].endswith("Binding")]
-        installed.kubectl("delete", "--filename=-", input="\n---\n".join(map(json.dumps, bindings)))
+        for binding in bindings:
+            installed.objects.delete(binding)
+        settle(installed, f"without-{feature}")
     return found
 
 
@@ -134,7 +153,7 @@ def test_no_token_reads_secrets_or_becomes_another_account(shipped: Rights) -> N
     assert not {power for power in every if power.resource in {"secrets", "serviceaccounts/token", "*"}}
     assert not {power for power in every if power.verb in {"impersonate", "escalate", "bind", "*"}}
     written = {power for power in every if power.verb not in {"get", "list", "watch"}}
-    assert not {power for power in written if power.resource.endswith("rbac.authorization.k8s.io")}
+    assert not {power for power in written if power.resource.endswith(RBAC_GROUP)}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from support.cluster.cluster import ADMINS, Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "registry.test/team/cache:1"
-THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
+THIN: Resource[Json] = Resource(
+    "gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json, unbounded="tests hold whole objects"
+)
 CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
 
 

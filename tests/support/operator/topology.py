@@ -20,7 +20,12 @@ from support.operator.plans import everything
 from support.topology.volcano_rules import doubly_placed, violations
 
 RAW_HYPERNODES: Resource[Json] = Resource(
-    HYPERNODES.api_version, "HyperNode", "hypernodes", namespaced=False, type=Json
+    HYPERNODES.api_version,
+    "HyperNode",
+    "hypernodes",
+    namespaced=False,
+    type=Json,
+    unbounded="tests hold whole objects",
 )
 SOURCE = "volcano.sh/network-topology-source"
 SYSTEM = "gkm-system"
