@@ -156,6 +156,7 @@ def test_no_token_reads_secrets_or_becomes_another_account(shipped: Rights) -> N
     assert not {power for power in written if power.resource.endswith(RBAC_GROUP)}
 
 
+@pytest.mark.usefixtures("shipped")  # the rights are read before a test adds some
 @pytest.mark.parametrize(
     "feature", [BASE, *(each for each in FEATURES if any("webhooks" in o for o in component(each)))]
 )
