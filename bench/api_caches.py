@@ -14,7 +14,12 @@ from support.cluster.gkm_objects import cache
 
 AT_A_TIME = 8
 _NODE_OBJECTS: Resource[Json] = Resource(
-    GKMCACHENODES.api_version, GKMCACHENODES.kind, GKMCACHENODES.plural, namespaced=True, type=Json
+    GKMCACHENODES.api_version,
+    GKMCACHENODES.kind,
+    GKMCACHENODES.plural,
+    namespaced=True,
+    type=Json,
+    unbounded="the bench holds whole objects",
 )
 
 

@@ -24,7 +24,14 @@ _FORBIDDEN = 403
 
 
 def _json(resource: Resource[Any]) -> Resource[Json]:
-    return Resource(resource.api_version, resource.kind, resource.plural, namespaced=True, type=Json)
+    return Resource(
+        resource.api_version,
+        resource.kind,
+        resource.plural,
+        namespaced=True,
+        type=Json,
+        unbounded="the bench holds whole objects",
+    )
 
 
 SETS, CLIQUES, DOMAINS = (_json(one) for one in (PODCLIQUESETS, PODCLIQUES, COMPUTEDOMAINS))
