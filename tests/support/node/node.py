@@ -254,9 +254,18 @@ def _share(directory: Path) -> None:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(directory))
 
 
+_BRIDGE_ADDRESS = "02:00:0a:d5:4d:01"
+"""Locally administered."""
+
+
 def _make_bridge(name: str) -> None:
+    """Make the gateway of pods.
+
+    Its hardware address is fixed: a bridge takes the lowest of its ports otherwise, and when a new pod changes it, the
+    others send to the address of before for up to half a minute.
+    """
     for words in (
-        ["link", "add", name, "type", "bridge"],
+        ["link", "add", name, "address", _BRIDGE_ADDRESS, "type", "bridge"],
         ["address", "add", f"{GATEWAY}/24", "dev", name],
         ["address", "add", f"{SERVICE_ADDRESS}/32", "dev", name],
         ["link", "set", name, "up"],
