@@ -9,18 +9,12 @@ import msgspec
 from gkm.api.meta import timestamp
 from gkm.kube.api import Api
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import GKMCACHENODES, GKMCACHES, Json, Resource
+from gkm.kube.resources import GKMCACHENODES, GKMCACHES, Json
 from support.cluster.gkm_objects import cache
+from support.kube.whole_objects import whole
 
 AT_A_TIME = 8
-_NODE_OBJECTS: Resource[Json] = Resource(
-    GKMCACHENODES.api_version,
-    GKMCACHENODES.kind,
-    GKMCACHENODES.plural,
-    namespaced=True,
-    type=Json,
-    unbounded="the bench holds whole objects",
-)
+_NODE_OBJECTS = whole(GKMCACHENODES)
 
 
 @dataclass(frozen=True)

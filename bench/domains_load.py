@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from domains_place import NAMESPACES
 from gkm.kube.client import HttpApi
@@ -15,6 +14,7 @@ from gkm.kube.resources import COMPUTEDOMAINS, PODCLIQUES, PODCLIQUESETS, Json, 
 from support.cluster.cluster import Cluster
 from support.grove import desired
 from support.grove.objects import clique, pod_clique_set
+from support.kube.whole_objects import whole
 
 WRITERS = 8
 GROVES_WORKERS = 3
@@ -23,18 +23,7 @@ FIRST_RETRY_SECONDS = 0.005
 _FORBIDDEN = 403
 
 
-def _json(resource: Resource[Any]) -> Resource[Json]:
-    return Resource(
-        resource.api_version,
-        resource.kind,
-        resource.plural,
-        namespaced=True,
-        type=Json,
-        unbounded="the bench holds whole objects",
-    )
-
-
-SETS, CLIQUES, DOMAINS = (_json(one) for one in (PODCLIQUESETS, PODCLIQUES, COMPUTEDOMAINS))
+SETS, CLIQUES, DOMAINS = (whole(one) for one in (PODCLIQUESETS, PODCLIQUES, COMPUTEDOMAINS))
 
 
 def create_sets(api: HttpApi, count: int, replicas: int) -> list[Json]:

@@ -15,7 +15,8 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
-from gkm.kube.resources import CONFIGMAPS, CSI_DRIVERS, DAEMON_SETS, Json, Resource
+from gkm.kube.live_objects import find
+from gkm.kube.resources import CONFIGMAPS, CSI_DRIVERS, DAEMON_SETS, Json
 
 from gkm_operator import metrics
 
@@ -85,9 +86,9 @@ class InstallationReport:
             ApiError: the API server does not answer, or denies a request; the metrics stay as they are.
         """
         now = faults(
-            self._get(CSI_DRIVERS, DRIVER, None),
-            self._get(DAEMON_SETS, AGENT, self._namespace),
-            self._get(DAEMON_SETS, CSI, self._namespace),
+            find(self._api, CSI_DRIVERS, DRIVER, None),
+            find(self._api, DAEMON_SETS, AGENT, self._namespace),
+            find(self._api, DAEMON_SETS, CSI, self._namespace),
         )
         for part, fault in now.items():
             metrics.INSTALLED.labels(part).set(0 if fault else 1)
@@ -105,17 +106,9 @@ class InstallationReport:
         return f"{datetime.now(UTC):%Y-%m-%dT%H}" if self._seen is None else datetime.now(UTC).isoformat()
 
     def _regarding(self) -> Regarding:
-        found = self._get(CONFIGMAPS, CONFIG_MAP, self._namespace) or {}
+        found = find(self._api, CONFIGMAPS, CONFIG_MAP, self._namespace) or {}
         uid = str(found.get("metadata", {}).get("uid", ""))
         return Regarding("v1", "ConfigMap", CONFIG_MAP, self._namespace, uid)
-
-    def _get(self, resource: Resource[Json], name: str, namespace: str | None) -> Json | None:
-        try:
-            return self._api.get(resource, name, namespace)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -14,6 +14,7 @@ from gkm.api.meta import FALSE, TRUE, Condition, timestamp
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import is_served
 from gkm.kube.errors import ApiError
+from gkm.kube.live_objects import find
 from gkm.kube.resources import (
     CLAIM_TEMPLATES,
     CLUSTERROLES,
@@ -21,7 +22,6 @@ from gkm.kube.resources import (
     DEVICE_CLASSES,
     PODCLIQUESETS,
     RESOURCE_SLICES,
-    Resource,
 )
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def imex_mode(api: Api) -> IMEXMode:
     Raises:
         ApiError: the API server does not respond, or refuses.
     """
-    if _get(api, DEVICE_CLASSES, imex.DAEMON_CLASS) is not None:
+    if find(api, DEVICE_CLASSES, imex.DAEMON_CLASS) is not None:
         return imex.mode(has_daemon_class=True, types=())
     pages = api.list_pages(RESOURCE_SLICES, ListSelector(fields=f"spec.driver={imex.DRIVER}"))
     types = {each for page in pages for entry in page.entries for each in entry.value.types}
@@ -105,14 +105,5 @@ def imex_mode(api: Api) -> IMEXMode:
 
 def _grove_creates(api: Api, cluster_role: str) -> bool:
     """Return whether Grove's operator may create ComputeDomains: its chart grants that with its own switch only."""
-    role = _get(api, CLUSTERROLES, cluster_role)
+    role = find(api, CLUSTERROLES, cluster_role)
     return role is not None and role.allows("create", computedomains.GROUP, COMPUTEDOMAINS.plural)
-
-
-def _get(api: Api, resource: Resource[T], name: str) -> T | None:
-    try:
-        return api.get(resource, name)
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import yaml
-from gkm.kube.resources import Json, Resource
+from gkm.kube.resources import GKMCACHES, Json
 from support.cluster.cluster import ADMINS, Cluster
+from support.kube.whole_objects import whole
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "registry.test/team/cache:1"
-THIN: Resource[Json] = Resource(
-    "gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json, unbounded="tests hold whole objects"
-)
+THIN = whole(GKMCACHES)
 CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
 
 

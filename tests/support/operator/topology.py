@@ -15,18 +15,12 @@ from gkm.kube.workqueue import Retry
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm_operator.hypernodes.controller import TopologyController
 from support.kube.fake_api import FakeApi
+from support.kube.whole_objects import whole
 from support.operator.nodes import put
 from support.operator.plans import everything
 from support.topology.volcano_rules import doubly_placed, violations
 
-RAW_HYPERNODES: Resource[Json] = Resource(
-    HYPERNODES.api_version,
-    "HyperNode",
-    "hypernodes",
-    namespaced=False,
-    type=Json,
-    unbounded="tests hold whole objects",
-)
+RAW_HYPERNODES = whole(HYPERNODES)
 SOURCE = "volcano.sh/network-topology-source"
 SYSTEM = "gkm-system"
 LEVELS = ("rack", "block")

@@ -11,7 +11,8 @@ from datetime import datetime
 from gkm.api.installation import ADMISSION, ADMISSION_CA, ADMISSION_CA_KEY
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CONFIGMAPS, Json, Resource
+from gkm.kube.live_objects import find
+from gkm.kube.resources import CONFIGMAPS, Json
 
 from gkm_operator.webhooks.ca_bundle import has_all, merged_bundle
 from gkm_operator.webhooks.configurations import WebhookConfiguration, bundles
@@ -32,7 +33,7 @@ def publish(
         ApiError: the API server does not answer or refuses, or another writer changes the ConfigMap again and again.
     """
     for tries in range(1, MAX_TRIES + 1):
-        found = _get(api, CONFIGMAPS, ADMISSION_CA, namespace)
+        found = find(api, CONFIGMAPS, ADMISSION_CA, namespace)
         if found is None:
             _create(api, namespace, _former(api, configurations), authorities, now)
             return False
@@ -65,15 +66,6 @@ def _trusts(found: Json, authorities: Sequence[bytes]) -> bool:
     return all(has_all(bundle, authorities) for bundle in bundles(found))
 
 
-def _get(api: Api, resource: Resource[Json], name: str, namespace: str | None = None) -> Json | None:
-    try:
-        return api.get(resource, name, namespace)
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise
-
-
 def _create(api: Api, namespace: str, former: bytes, authorities: Sequence[bytes], now: datetime) -> None:
     # By an apply: its request names the object, so RBAC can allow the creation of this one alone.
     value = {
@@ -91,7 +83,7 @@ def _former(api: Api, configurations: Sequence[WebhookConfiguration]) -> bytes:
     Where the ConfigMap was lost, the other replicas serve with these CAs until they publish them again; after an
     upgrade, so do the pods of a version that wrote the configurations itself.
     """
-    found = [_get(api, each.resource, each.name) or {} for each in configurations]
+    found = [find(api, each.resource, each.name) or {} for each in configurations]
     return b"".join(dict.fromkeys(bundle for each in found for bundle in bundles(each)))
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
+from gkm.kube.live_objects import find
 from gkm.kube.memory import held_bytes
 from gkm.kube.resources import Resource
 
@@ -55,7 +56,7 @@ class SingleReads:
         key, started = (resource.plural, namespace, name), self._clock()
         try:
             value: T | None = self._flights.run(
-                key, (namespace,), lambda: self._read(resource, namespace, name), timeout
+                key, (namespace,), lambda: find(self._api, resource, name, namespace), timeout
             )
         except (ApiError, Overloaded) as error:
             cause = "the API server does not answer in time" if isinstance(error, Overloaded) else str(error)
@@ -63,11 +64,3 @@ class SingleReads:
         if value is not None and held_bytes(value) <= MAX_REMEMBERED_BYTES:
             self._found.put(key, (started, value))
         return value
-
-    def _read(self, resource: Resource[T], namespace: str, name: str) -> T | None:
-        try:
-            return self._api.get(resource, name, namespace)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
