@@ -95,13 +95,17 @@ github-release: setup ## the files of dist/release as a release of the tag on Gi
 	@$(RELEASE) github --platforms "$${PLATFORMS:-}" --key "$${KEY:-}"
 
 test: machine toolchain ## set-up, check, our processes and a real API server, which it builds meanwhile: some ten minutes
-	@$(BIN)/python -m support.peers.build --tier test &
-	building=$$!
-	trap 'kill "$$building" 2>/dev/null || true' EXIT
+	@mkdir -p build
+	# Both halves wait more than they compute, so they run beside each other; the second one's words follow the first's.
+	{ $(BIN)/python -m support.peers.build --tier test
+	  GKM_TIER=test $(PYTEST) $(CLUSTER_XDIST) -m "(processes or apiserver) and not heavy" tests/contract tests/processes tests/apiserver
+	} > build/test-processes.log 2>&1 &
+	processes=$$!
+	trap 'kill "$$processes" 2>/dev/null || true' EXIT
 	$(MAKE) --no-print-directory check
-	wait "$$building"
+	tail -n +1 -f --pid="$$processes" build/test-processes.log
 	trap - EXIT
-	GKM_TIER=test $(PYTEST) $(CLUSTER_XDIST) -m "(processes or apiserver) and not heavy" tests/contract tests/processes tests/apiserver
+	wait "$$processes"
 
 test-partners: ## kubelet, containerd, cosign, registries, Triton, our images; attacks and kills (root): half an hour
 	@$(AS_ROOT) scripts/debian-packages skopeo

@@ -4,9 +4,11 @@
 """
 
 import re
+import select
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -86,14 +88,13 @@ class Relay:
                 server.sendall(self._head_for_proxy(client))
             if self.tls:
                 client = self.tls.wrap_socket(client, server_side=True)
-            cut = self.answers.pop(0) if self.answers else None
-            threading.Thread(target=_pump, args=(server, client, cut), daemon=True).start()
             pair = (client, server)
             self._open.add(pair)
             try:
-                self._pump_from(client, server, self.cuts.pop(0) if self.cuts else None)
+                self._pass_both_ways(client, server)
             finally:
                 self._open.discard(pair)
+                _end(client, server)
 
     def _head_for_proxy(self, client: socket.socket) -> bytes:
         """Return what the server is to see of a client's first request; a tunnel hides it all."""
@@ -106,28 +107,33 @@ class Relay:
             return b""
         return re.sub(rb"^(\S+) https?://[^/ ]+", rb"\1 ", head, count=1)
 
-    def _pump_from(self, client: socket.socket, server: socket.socket, cut: int | None) -> None:
+    def _pass_both_ways(self, client: socket.socket, server: socket.socket) -> None:
+        """Pass what comes until a side ends or is cut: in one thread, because an SSLSocket is not safe in two."""
+        left = {client: _next(self.cuts), server: _next(self.answers)}
         passed = 0
-        while data := client.recv(PIECE if cut is None else min(PIECE, cut - passed)):
-            server.sendall(data)
-            passed += len(data)
-            if passed == cut:
-                break
+        while all(left.values()):
+            for source in self._readable(client, server):
+                data = source.recv(min(PIECE, left[source]))
+                if not data:
+                    return
+                (server if source is client else client).sendall(data)
+                left[source] -= len(data)
+                passed += len(data) if source is client else 0
             if self.pause and passed > PIECE:
                 self._stopping.wait(self.pause)
                 self.pause = 0.0
-        _end(client, server)
+
+    def _readable(self, client: socket.socket, server: socket.socket) -> list[socket.socket]:
+        if isinstance(client, ssl.SSLSocket) and client.pending():
+            return [client]
+        readable, _, _ = select.select([client, server], [], [], self.patience)
+        if not readable:
+            raise TimeoutError
+        return readable
 
 
-def _pump(source: socket.socket, target: socket.socket, cut: int | None = None) -> None:
-    passed = 0
-    with suppress(OSError):
-        while data := source.recv(PIECE if cut is None else min(PIECE, cut - passed)):
-            target.sendall(data)
-            passed += len(data)
-            if passed == cut:
-                break
-    _end(source, target)
+def _next(cuts: list[int]) -> int:
+    return cuts.pop(0) if cuts else sys.maxsize
 
 
 def _end(*sockets: socket.socket) -> None:
