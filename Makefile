@@ -96,12 +96,16 @@ github-release: setup ## the files of dist/release as a release of the tag on Gi
 
 test: machine toolchain ## set-up, check, our processes and a real API server, which it builds meanwhile: some ten minutes
 	@mkdir -p build
-	# Both halves wait more than they compute, so they run beside each other; the second one's words follow the first's.
+	# Both halves wait more than they compute, so they run beside each other; the words of the second follow the first's.
+	# A process group of its own: bash makes its other background processes ignore Ctrl-C.
+	set -m
 	{ $(BIN)/python -m support.peers.build --tier test
-	  GKM_TIER=test $(PYTEST) $(CLUSTER_XDIST) -m "(processes or apiserver) and not heavy" tests/contract tests/processes tests/apiserver
+	  export GKM_TIER=test
+	  exec $(PYTEST) $(CLUSTER_XDIST) -m "(processes or apiserver) and not heavy" tests/contract tests/processes tests/apiserver
 	} > build/test-processes.log 2>&1 &
 	processes=$$!
-	trap 'kill "$$processes" 2>/dev/null || true' EXIT
+	set +m
+	trap 'kill -INT "$$processes" && wait "$$processes" || true' EXIT
 	$(MAKE) --no-print-directory check
 	tail -n +1 -f --pid="$$processes" build/test-processes.log
 	trap - EXIT
