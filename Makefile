@@ -105,7 +105,7 @@ test: machine toolchain ## set-up, check, our processes and a real API server, w
 	} > build/test-processes.log 2>&1 &
 	processes=$$!
 	set +m
-	trap 'kill -INT "$$processes" && wait "$$processes" || true' EXIT
+	trap 'kill -INT -- "-$$processes" && wait "$$processes" || true' EXIT
 	$(MAKE) --no-print-directory check
 	tail -n +1 -f --pid="$$processes" build/test-processes.log
 	trap - EXIT
