@@ -127,13 +127,16 @@ def _unbalanced(search: RefusalSearch, inventory: Inventory, request: Request) -
         yield _Proposal(replace(request, balanced=False), inventory, fix)
 
 
-def _smaller_pods(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
+def _smaller_pods(_search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
     """Yield the run in the largest smaller pods that divide its own, where no node is as large as one of these."""
     if max((node.total for node in inventory.nodes), default=0) >= request.pod_gpus:
         return
     for gpus in range(request.pod_gpus - 1, 0, -1):
-        smaller = replace(search.request, pod_gpus=gpus) if request.pod_gpus % gpus == 0 else None
-        if smaller and RefusalSearch(inventory, smaller).fits(smaller):
+        if request.pod_gpus % gpus:
+            continue
+        # Smaller pods also allow a malleable run smaller sizes.
+        search = RefusalSearch(inventory, replace(request, pod_gpus=gpus))
+        if search.fits(search.request):
             sentence = f"ask for pods of {count_of(gpus, 'GPU')} instead of {request.pod_gpus}"
             fix = Fix(FixKind.SMALLER_PODS, sentence, {"pod": gpus})
             yield _Proposal(replace(request, pod_gpus=gpus), inventory, fix)

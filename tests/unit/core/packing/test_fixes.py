@@ -60,6 +60,11 @@ def test_pods_that_a_node_can_hold() -> None:
     (fix,) = found_for(domain("d1", 8, 8, 8), Request(24, 24, 24))[FixKind.SMALLER_PODS]
     assert (fix.sentence, dict(fix.changes)) == ("ask for pods of 8 GPUs instead of 24", {"pod": 8})
     assert FixKind.SMALLER_PODS not in found_for(domain("d1", 4, 4), Request(8, 8, 8))
+    # Pods of one GPU also allow this malleable run to be one of one GPU.
+    (fix,) = found_for(
+        [replace(node, total=2) for node in domain("d1", 1)], Request(3, 3, 3, malleability=Malleability(1, 1))
+    )[FixKind.SMALLER_PODS]
+    assert fix.changes == {"pod": 1}
 
 
 def test_the_most_spares_that_fit() -> None:
