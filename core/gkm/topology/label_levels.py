@@ -1,14 +1,14 @@
 """The provider `labels`: places of nodes by the labels that are configured for each level, of any accelerator. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from gkm.api.cliques import CLIQUE_LABEL, CLIQUE_LEVEL
 from gkm.api.topology_settings import Topology
 from gkm.topology import labels
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Place, Placements
-from gkm.topology.quarantine import Quarantined, QuarantineReason
+from gkm.topology.quarantine import Quarantined, QuarantineReason, racks_in_several_blocks
 
 
 def known_keys(settings: Topology) -> Mapping[str, Sequence[str]]:
@@ -86,4 +86,32 @@ def label_placements(nodes: Iterable[Node], settings: Topology) -> Placements:
             quarantined.append(found)
         elif found is not None:
             places[node.name] = found
+    quarantined += _racks(listed, settings, repeated)
+    for entry in quarantined:
+        places.pop(entry.node, None)
     return Placements(places, tuple(sorted(quarantined)))
+
+
+def _racks(nodes: Iterable[Node], settings: Topology, repeated: Container[str]) -> Iterator[Quarantined]:
+    """Yield the nodes of racks that contradict each other, where racks are no level of the tree, which would see it.
+
+    Labels of nodes without GPUs and domains do not matter.
+    """
+    if not settings.labels.rack or any(level.name == "rack" for level in settings.levels):
+        return iter(())
+    return racks_in_several_blocks(_with_claims(nodes, settings, repeated))
+
+
+def _with_claims(
+    nodes: Iterable[Node], settings: Topology, repeated: Container[str]
+) -> Iterator[tuple[str, labels.Claims]]:
+    read = labels.reader(settings)
+    for node in nodes:
+        if node.name in repeated:
+            continue
+        try:
+            claims = read(node.labels)
+        except labels.MalformedLabel:
+            continue
+        if node.gpus is not None or claims.domain:
+            yield node.name, claims

@@ -12,10 +12,11 @@ from itertools import compress, repeat
 from operator import is_not
 from typing import TypeVar
 
+from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.api.topology_settings import Topology
 from gkm.topology.claims import Row, Rows
 from gkm.topology.placements import Place, Placements
-from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction
+from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction, reason_of
 from gkm.topology.resolution import NestingConflict, Overruled, Resolution, resolve
 from gkm.topology.shared_names import separated
 from gkm.topology.tree import Contradiction, Tree, arrange
@@ -26,6 +27,7 @@ Role = Callable[[str], bool | None]
 """Returns whether a node takes part even if no provider places it; None if there is no such node."""
 T = TypeVar("T")
 _PART = 256
+_PLANNED = ("block", "cluster", "region")
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,9 @@ class Merge:
         """Return the nodes that no domain has: those with a fault, and those whose domains contradict each other."""
         levels = [level.name for level in self.settings.levels]
         quarantined = [*self.faults.values()]
-        reason = QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS
         messages: dict[int, str] = {}
         for row, conflict in self.resolution.conflicts.items():
+            reason = reason_of(levels[conflict.level], levels[conflict.above])
             message = messages.get(id(conflict)) or _message(conflict, self.groups, levels)
             messages[id(conflict)] = message
             quarantined += [Quarantined(name, reason, message) for name in self.groups[row]]
@@ -192,7 +194,9 @@ def _members(row: Row, groups: Mapping[Row, Sequence[str]], changed: dict[Row, s
 def _message(conflict: NestingConflict, groups: Mapping[Row, Sequence[str]], levels: Sequence[str]) -> str:
     """Return a conflict for a person. It has names of providers' domains, so it must not stand in a log."""
     nodes = {where: [name for row in rows for name in groups[row]] for where, rows in conflict.rows.items()}
-    return contradiction(levels[conflict.level], f"domains of level {levels[conflict.above]}", conflict.name, nodes)
+    level, above = levels[conflict.level], levels[conflict.above]
+    others = f"{above}s" if above in _PLANNED else f"domains of level {above}"
+    return contradiction("domain" if level == CLIQUE_LEVEL else level, others, conflict.name, nodes)
 
 
 def _contradiction(entry: Overruled, levels: Sequence[str], by_provider: Named) -> Contradiction:

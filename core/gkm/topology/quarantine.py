@@ -1,17 +1,18 @@
-"""Locate nodes by their labels, and quarantine nodes whose labels contradict those of other nodes. Pure.
+"""Reasons for the quarantine of nodes, and the rule for racks, which are no level of the tree. Pure.
 
 A job on a wrong domain hangs, so a majority decides nothing: the whole domain or rack is quarantined until a person
 corrects the label. Nodes are never merged into a domain or block "unknown". Two clusters may both have a domain, block
 or rack of one name; only a name that is a UUID is one domain wherever it occurs (gkm.topology.locations.DomainKey).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from operator import attrgetter
+from itertools import chain
 from typing import NamedTuple
 
+from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.topology.labels import Claims
-from gkm.topology.locations import DomainKey, Location, is_world_unique
+from gkm.topology.locations import DomainKey
 
 _MAX_LISTED = 3
 
@@ -42,72 +43,49 @@ class Quarantined(NamedTuple):
     message: str
 
 
-_Groups = dict[Claims, list[str]]
-"""Names of nodes by their labels: thousands of nodes have a few hundred sets of labels."""
+_BETWEEN = {
+    (CLIQUE_LEVEL, "region"): QuarantineReason.DOMAIN_IN_SEVERAL_REGIONS,
+    (CLIQUE_LEVEL, "cluster"): QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS,
+    (CLIQUE_LEVEL, "block"): QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS,
+    ("rack", "block"): QuarantineReason.RACK_IN_SEVERAL_BLOCKS,
+}
 
 
-class _Contradiction(NamedTuple):
-    """A rule: each `thing` (domain or rack) is in at most one of `others`. The functions return "" without a label."""
-
-    why: QuarantineReason
-    thing: str
-    others: str
-    of: Callable[[Claims], str]
-    where: Callable[[Claims], str]
+def reason_of(level: str, above: str) -> QuarantineReason:
+    """Return the reason for the nodes of a domain of a level that lies in several domains of the level above."""
+    return _BETWEEN.get((level, above), QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS)
 
 
-def resolve_locations(
-    nodes: Iterable[tuple[str, Claims]], *, own_domains: bool = True
-) -> tuple[Mapping[str, Location], tuple[Quarantined, ...]]:
-    """Return the location of each node, and the quarantined nodes. Each node is in one of the two; names are unique.
+def racks_in_several_blocks(nodes: Iterable[tuple[str, Claims]]) -> Iterator[Quarantined]:
+    """Yield the nodes of racks that lie in several blocks, by the labels of nodes whose names differ.
 
-    A node without a domain label is a domain of its own, or is quarantined without `own_domains`. The rules apply in
-    order, and later ones ignore quarantined nodes: domains of a UUID in several regions, or in several clusters;
-    domains in several blocks; racks in several blocks. A node without a block label is in the block of its domain; a
-    domain without any block label is a block of its own.
+    A node without a block label is in the block of its domain. Nodes of a domain that lies in several places are
+    quarantined with it, and say nothing about their rack.
     """
-    rest: _Groups = {}
+    by_claims: dict[Claims, list[str]] = {}
     for name, claims in nodes:
-        rest.setdefault(claims, []).append(name)
-    quarantined: list[Quarantined] = []
-    if not own_domains:
-        missing = "it has no label for its fabric domain"
-        rest, quarantined = _split(
-            rest, QuarantineReason.NO_FABRIC_DOMAIN, lambda claims: "" if claims.domain else missing
-        )
-    for kind in (_REGIONS, _CLUSTERS, _BLOCKS):
-        rest, wrong = _split_conflicting(rest, kind)
-        quarantined += wrong
-    blocks = _blocks(rest)
-    racks = _Contradiction(
-        QuarantineReason.RACK_IN_SEVERAL_BLOCKS, "rack", "blocks", _rack, lambda claims: _block(claims, blocks)
-    )
-    rest, wrong = _split_conflicting(rest, racks)
-    # Again: the quarantined nodes may be the only ones with the block label of a domain.
-    blocks = _blocks(rest)
-    return dict(_locations(rest, blocks)), tuple(sorted([*quarantined, *wrong]))
+        by_claims.setdefault(claims, []).append(name)
+    blocks = _blocks(by_claims)
+    racks: dict[str, dict[str, list[str]]] = {}
+    for claims, names in by_claims.items():
+        if claims.rack and (block := blocks.get(_domain(claims), "") if claims.domain else claims.block):
+            racks.setdefault(f"{_cluster(claims)}/{claims.rack}", {}).setdefault(block, []).extend(names)
+    for rack, by_block in racks.items():
+        if len(by_block) > 1:
+            message = contradiction("rack", "blocks", rack, by_block)
+            for name in chain(*by_block.values()):
+                yield Quarantined(name, QuarantineReason.RACK_IN_SEVERAL_BLOCKS, message)
 
 
-def _split_conflicting(rest: _Groups, kind: _Contradiction) -> tuple[_Groups, list[Quarantined]]:
-    """Return the nodes that follow a rule, and the quarantined ones."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for claims, names in rest.items():
-        thing, where = kind.of(claims), kind.where(claims)
-        if thing and where:
-            found.setdefault(thing, {}).setdefault(where, []).extend(names)
-    wrong = {
-        thing: contradiction(kind.thing, kind.others, thing, locations)
-        for thing, locations in found.items()
-        if len(locations) > 1
-    }
-    return _split(rest, kind.why, lambda claims: wrong.get(kind.of(claims), "")) if wrong else (rest, [])
-
-
-def _split(rest: _Groups, why: QuarantineReason, problem: Callable[[Claims], str]) -> tuple[_Groups, list[Quarantined]]:
-    """Return the nodes whose labels have no problem, and the others, quarantined."""
-    good = {claims: names for claims, names in rest.items() if not problem(claims)}
-    wrong = ((problem(claims), names) for claims, names in rest.items() if claims not in good)
-    return good, [Quarantined(name, why, message) for message, names in wrong for name in names]
+def _blocks(every: Iterable[Claims]) -> Mapping[DomainKey, str]:
+    """Return the block of each domain whose labels agree on it, and on its cluster."""
+    found: dict[DomainKey, set[str]] = {}
+    clusters: dict[DomainKey, set[str]] = {}
+    for claims in every:
+        clusters.setdefault(_domain(claims), set()).add(_cluster(claims))
+        if claims.block:
+            found.setdefault(_domain(claims), set()).add(claims.block)
+    return {key: min(blocks) for key, blocks in found.items() if len(blocks) == len(clusters[key]) == 1}
 
 
 def contradiction(thing: str, others: str, name: str, locations: Mapping[str, list[str]]) -> str:
@@ -128,44 +106,5 @@ def _cluster(claims: Claims) -> str:
     return f"{claims.region}/{claims.cluster}"
 
 
-def _domain(claims: Claims) -> str:
-    return str(DomainKey.of(claims.region, claims.cluster, claims.domain)) if claims.domain else ""
-
-
-def _world_unique_domain(claims: Claims) -> str:
-    return claims.domain if is_world_unique(claims.domain) else ""
-
-
-def _rack(claims: Claims) -> str:
-    return f"{_cluster(claims)}/{claims.rack}" if claims.rack else ""
-
-
-def _blocks(rest: _Groups) -> Mapping[str, str]:
-    """Return the block of every domain (by its key) with a block label; its nodes agree on it."""
-    return {_domain(claims): claims.block for claims in rest if claims.domain and claims.block}
-
-
-def _block(claims: Claims, blocks: Mapping[str, str]) -> str:
-    return claims.block or blocks.get(_domain(claims), "")
-
-
-def _locations(rest: _Groups, blocks: Mapping[str, str]) -> Iterator[tuple[str, Location]]:
-    for claims, names in rest.items():
-        shared = _location(claims, claims.domain, blocks) if claims.domain else None
-        for name in names:
-            # A label value has no colon, so no label names such a domain or block.
-            yield name, shared or _location(claims, f"node:{name}", blocks)
-
-
-def _location(claims: Claims, domain: str, blocks: Mapping[str, str]) -> Location:
-    own_block = domain if ":" in domain else f"domain:{domain}"
-    return Location(claims.region, claims.cluster, _block(claims, blocks) or own_block, domain)
-
-
-_REGIONS = _Contradiction(
-    QuarantineReason.DOMAIN_IN_SEVERAL_REGIONS, "domain", "regions", _world_unique_domain, attrgetter("region")
-)
-_CLUSTERS = _Contradiction(
-    QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS, "domain", "clusters", _world_unique_domain, _cluster
-)
-_BLOCKS = _Contradiction(QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS, "domain", "blocks", _domain, attrgetter("block"))
+def _domain(claims: Claims) -> DomainKey:
+    return DomainKey.of(claims.region, claims.cluster, claims.domain)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from gkm.api.topology_settings import Topology
 from gkm.topology import labels, quantities
 from gkm.topology.label_levels import label_placements
+from gkm.topology.located import locations
 from gkm.topology.locations import Location
-from gkm.topology.merge import merged
+from gkm.topology.merge import Named, merged
 from gkm.topology.nodes import Node
-from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locations
+from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.uncounted import uncounted_flavors
 
 
@@ -45,8 +46,13 @@ class TopologySurvey:
     """Flavors of nodes whose GPUs, if they have any, are not counted (gkm.topology.uncounted)."""
 
 
-def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Quarantined] = ()) -> TopologySurvey:
-    """Return the survey of nodes; `unread` are nodes that cannot be decoded. The order of neither matters."""
+def survey_nodes(
+    nodes: Iterable[Node], settings: Topology, unread: Iterable[Quarantined] = (), sources: Named | None = None
+) -> TopologySurvey:
+    """Return the survey of nodes by the placements of `sources`, or by their labels; the order of nodes is no matter.
+
+    `unread` are nodes that cannot be decoded. Whoever makes a tree of the same sources quarantines the same nodes.
+    """
     listed, unreadable = list(nodes), list(unread)
     names = Counter(node.name for node in listed)
     names.update({entry.node for entry in unreadable})
@@ -67,33 +73,27 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
             bare.append(name)
         else:
             found[name] = (node, *result)
-    named_claims = ((name, claims) for name, (_, claims, _) in found.items())
-    locations, contradicting = resolve_locations(named_claims, own_domains=settings.missing_fabric == "own")
-    of_planner = {entry.node for entry in (*quarantined, *contradicting)}
-    of_tree = _outside_tree(listed, settings)
-    more = [entry for entry in of_tree if entry.node in locations and entry.node not in of_planner]
-    aside = tuple(sorted([*quarantined, *contradicting, *more]))
-    unlocated = {entry.node for entry in aside}
+    merge = merged(
+        sources or [("labels", label_placements(listed, settings))], settings, existing=names, unplaced=found
+    )
+    placed = locations(merge.tree, {name: claims for name, (_, claims, _) in found.items()}, settings)
+    quarantined += [entry for entry in (*merge.quarantined, *placed.quarantined) if entry.node in found]
+    aside = {entry.node for entry in quarantined}
     named = ((node.name, labels.named_flavor(node.labels, settings.labels.flavor)) for node in listed)
     return TopologySurvey(
         tuple(
             [
-                LocatedNode(node, locations[name], claims.flavor, claims.health, gpus, claims.rack)
+                LocatedNode(node, placed.locations[name], claims.flavor, claims.health, gpus, claims.rack)
                 for name, (node, claims, gpus) in sorted(found.items())
-                if name in locations and name not in unlocated
+                if name not in aside
             ]
         ),
         tuple(sorted(bare)),
-        aside,
+        tuple(sorted(quarantined)),
         # Sorted: nodes of one name may name several flavors.
-        dict(sorted((name, flavor) for name, flavor in named if flavor and name in unlocated)),
+        dict(sorted((name, flavor) for name, flavor in named if flavor and name in aside)),
         uncounted=uncounted_flavors(listed, settings.labels.flavor),
     )
-
-
-def _outside_tree(nodes: Iterable[Node], settings: Topology) -> tuple[Quarantined, ...]:
-    """Return the nodes whose labels contradict each other at the levels of the tree: no run may use them either."""
-    return merged([("labels", label_placements(nodes, settings))], settings).quarantined
 
 
 def _read_node(

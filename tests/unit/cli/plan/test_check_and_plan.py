@@ -66,7 +66,7 @@ def test_nodes_that_the_check_sets_aside_get_no_run(tmp_path: Path) -> None:
     run = ("--gpus", 72, "--group", 72, "--pod", 4)
     checked, planned = answers(written(tmp_path / "two.json", *rack(2)), *run, config=config)
     assert (checked.returncode, planned.returncode) == (3, 3)
-    contradiction = f"nvlink {CLIQUE} lies in domains of level leaf l0 (9 nodes), l1 (9 nodes): it can be in one only"
+    contradiction = f"domain {CLIQUE} lies in domains of level leaf l0 (9 nodes), l1 (9 nodes): it can be in one only"
     assert f"problem: DomainInSeveralDomains: {contradiction}" in checked.stdout
     assert f"0 of 18 nodes of its flavor can be used: 18 DomainInSeveralDomains. {contradiction}" in planned.stdout
     assert "level domain; " in planned.stdout

@@ -277,7 +277,7 @@ def test_what_is_wrong_stands_on_standard_error_beside_objects(tmp_path: Path) -
     )
     done = topology("build", "--nodes", nodes, "-o", "hypernodes")
     assert done.returncode == 0
-    assert "quarantined: DomainInSeveralDomains: gpu-0, gpu-1: " in done.stderr
+    assert "quarantined: DomainInSeveralBlocks: gpu-0, gpu-1: " in done.stderr
     assert [found["metadata"]["name"] for found in yaml.safe_load_all(done.stdout)] == [
         "block-b1",
         "cluster-default",

@@ -65,8 +65,8 @@ def test_a_contradiction_of_one_provider_quarantines_the_domain_with_a_message()
     )
 
     assert paths(tree) == {"n6": "d2/b2/c"}
-    assert set(reasons(tree.quarantined).values()) == {QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS}
-    assert "d1 lies in domains of level block b1 (4 nodes), b2 (n5)" in tree.quarantined[0].message
+    assert set(reasons(tree.quarantined).values()) == {QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS}
+    assert "domain d1 lies in blocks b1 (4 nodes), b2 (n5)" in tree.quarantined[0].message
 
 
 def test_a_mistake_about_a_domain_quarantines_no_wider_one() -> None:
@@ -131,7 +131,7 @@ def test_a_uuid_in_several_clusters_contradicts_itself() -> None:
 
     assert paths(tree) == {"n3": "A/b1/c2"}
     assert {entry.message for entry in tree.quarantined} == {
-        f"nvlink {UUID}.1 lies in domains of level cluster c1 (n1), c2 (n2): it can be in one only"
+        f"domain {UUID}.1 lies in clusters c1 (n1), c2 (n2): it can be in one only"
     }
 
 
@@ -234,7 +234,7 @@ def test_one_node_at_another_leaf_leaves_the_nvlink_domain_of_the_others(order: 
     assert set(paths(tree).values()) == {f"{CLIQUE}/leaf-a/c"}
     assert len(tree.nodes) == 17
     (aside,) = tree.quarantined
-    assert (aside.node, aside.why) == ("odd", QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS)
+    assert (aside.node, aside.why) == ("odd", QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
     assert "leaf-a (17 nodes), leaf-b (odd)" in aside.message
 
 

@@ -97,7 +97,7 @@ def test_quarantined_nodes_are_in_no_domain_and_have_a_state() -> None:
     found = snapshot([node("n1", labels()), node("n2", labels(block="b2")), node("n3", labels("d3"))])
 
     reasons = {entry.node: entry.why for entry in found.tree.quarantined}
-    assert reasons == dict.fromkeys(("n1", "n2"), QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS)
+    assert reasons == dict.fromkeys(("n1", "n2"), QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
     assert found.tree.nodes == ("n3",)
     assert found.states.keys() == {"n1", "n2", "n3"}
 

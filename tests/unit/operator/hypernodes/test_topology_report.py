@@ -53,7 +53,7 @@ def test_quarantined_nodes_are_listed_with_reasons_but_without_names_of_domains(
     text = world.report()["status"]
     found = parse_status(text)
     assert {one.node for one in found.quarantined} == {f"node-0-0-{number}" for number in range(5)}
-    assert {one.reason for one in found.quarantined} == {"DomainInSeveralDomains"}
+    assert {one.reason for one in found.quarantined} == {"RackInSeveralBlocks"}
     assert found.quarantined_nodes == 5
     assert "secret-block" not in text
     assert "r0-0" not in text
