@@ -16,7 +16,6 @@ from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.captures.controller import CapturesController
 from gkm_operator.captures.images import RegistryCaptures
-from gkm_operator.cliques.controller import CliquesController
 from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
 from gkm_operator.hypernodes.controller import TopologyController
@@ -43,7 +42,6 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     Raises:
         KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete
             (gkm_operator.preconditions.check).
-        GroveOperatorPresent, BuiltInControllersBlocked: the built-in controllers of PodCliqueSets must not run.
         TaskGroupsBlocked: the kinds of group templates are missing, or cannot be listed.
         LeadershipEnded: another replica may lead now.
     """
@@ -77,7 +75,6 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     domains = DomainsController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
-    cliques = CliquesController(api, config, leads=lambda: elector.is_leader, instance=arguments.identity)
     topology = TopologyController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
@@ -96,7 +93,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     copies.work()
     try:
         lease, enabled = (own_namespace(), arguments.lease), config.network.auto_mnnvl_enabled
-        there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[cliques.check, groups.check])
+        there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[groups.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             # First: from now on it knows that requests of an earlier leader may arrive.
@@ -105,13 +102,12 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
             captures.work(caches.refresh)
             plans.work()
             domains.work()
-            cliques.work()
             groups.work()
             installation.work()
             _lead(elector, stop)
     finally:
         # All at once: kubelet kills after 20 s, and the lease must be released before.
-        others = (captures, plans, groups, cliques, domains, caches, installation, copies)
+        others = (captures, plans, groups, domains, caches, installation, copies)
         with ThreadPoolExecutor(len(others)) as pool:
             closing = [pool.submit(controller.close) for controller in others]
             is_quiet = topology.close()

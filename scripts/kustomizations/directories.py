@@ -46,13 +46,6 @@ client gets a warning, and the audit log an annotation. In a kustomization of yo
         {"features": {"topologyHygiene": True}},
     ),
     Component(
-        "cliques",
-        """\
-The rights of the built-in controllers of PodCliqueSets, for clusters without the Grove operator. Set
-grove.builtInControllers in gkm-config as well (docs/reference/built-in-cliques.md). In a kustomization of your own:""",
-        {"features": {"cliques": True}},
-    ),
-    Component(
         "pod-caches",
         """\
 Volumes for pods that name a cache by a label (docs/how-to/caches-by-label.md). Pods prefer nodes where their cache is

@@ -13,7 +13,7 @@ from gkm.api.capture_settings import Capture, CapturedCaches, CaptureSigning
 from gkm.api.config_environment import InvalidVariable
 from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
-from gkm.api.network_settings import Grove, Network
+from gkm.api.network_settings import Network
 from gkm.api.policies import Identity, Policy, Verification
 from gkm.api.task_group_settings import TaskGroups
 from gkm.api.topology_settings import Packing, Topology
@@ -25,7 +25,6 @@ __all__ = (
     "Config",
     "ConfigInvalid",
     "Fabric",
-    "Grove",
     "Identity",
     "Network",
     "Packing",
@@ -115,7 +114,6 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     topology: Topology = field(default_factory=Topology)
     packing: Packing = field(default_factory=Packing)
     network: Network = field(default_factory=Network)
-    grove: Grove = field(default_factory=Grove)
     task_groups: TaskGroups = field(default_factory=TaskGroups)
 
 

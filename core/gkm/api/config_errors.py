@@ -1,4 +1,4 @@
-"""Explanations for configuration errors: the allowed values, or the known key that is similar to an unknown one."""
+"""Explanations for configuration errors: allowed values, a known key that is similar, or why a key was removed."""
 
 import difflib
 import re
@@ -12,17 +12,23 @@ _STEP = re.compile(r"\.(?P<key>[A-Za-z0-9_]+)|\[(?:[0-9]+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
 _VALUE = re.compile(r"Invalid enum value '?(?P<value>.*?)'?", re.DOTALL)
 _LONGEST_KEY = 64
+_REMOVED = {
+    "grove": "GKM no longer makes the pods of PodCliqueSets: install the Grove operator for them, and delete the "
+    "section `grove` from the configuration",
+}
+"""Keys of earlier releases by their path: why a key is gone, and what to do."""
 
 
 def explained(error: msgspec.ValidationError, kind: type) -> str:
-    """Return the error as one sentence, with the allowed values or a similar known key."""
+    """Return the error as one sentence, with the allowed values, a similar known key, or why a key was removed."""
     text = str(error)
     found = _LOCATED.fullmatch(text)
     if found is None:
         return text
     types = list(_at(inspect.type_info(kind), found["path"] or ""))
     if unknown := _UNKNOWN.fullmatch(found["what"]):
-        return text + _suggestion(unknown["key"], _keys(types))
+        path = f"{found['path'] or ''}.{unknown['key']}".removeprefix(".")
+        return f"{text}; {_REMOVED[path]}" if path in _REMOVED else text + _suggestion(unknown["key"], _keys(types))
     if value := _VALUE.fullmatch(found["what"]):
         allowed = list(_values(types))
         return f"{text}; allowed is {' or '.join(allowed)}{_suggestion(value['value'], allowed)}" if allowed else text

@@ -14,7 +14,6 @@ class Feature(StrEnum):
     TOPOLOGY = "topology"
     TOPOLOGY_LABELS = "topologyLabels"
     TOPOLOGY_HYGIENE = "topologyHygiene"
-    CLIQUES = "cliques"
     POD_CACHES = "podCaches"
 
     @property
@@ -27,8 +26,6 @@ class Feature(StrEnum):
     def binding(self) -> str:
         """Return the ClusterRoleBinding of the feature: of the controllers, or of admission if these have no part."""
         words = self.component.rpartition("/")[2]
-        if self is Feature.CLIQUES:
-            return "gkm-cliques"
         return f"gkm-{'admission' if self is Feature.POD_CACHES else 'controllers'}-{words}"
 
 

@@ -49,9 +49,3 @@ class Network(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         """Refuse a configuration in which no container can request GPUs."""
         if not self.gpu_resources and not self.gpu_device_classes:
             raise ValueError("gpuResources and gpuDeviceClasses are both empty; name one GPU resource or device class")
-
-
-class Grove(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The built-in controllers of PodCliqueSets, for clusters without the Grove operator."""
-
-    built_in_controllers: bool = False

@@ -3,7 +3,7 @@
 from gkm.kube.client import connect
 from support.cluster.cluster import Cluster
 from support.grove.driver import CLIQUES, GROUPS, PODS, SERVICES, SETS, GroveDriver
-from support.grove.installation import install_kinds
+from support.grove.installation import install_kinds, operator_api
 from support.grove.objects import clique, pod_clique_set, scaling_group
 
 NAMESPACE = "grove-driver"
@@ -14,7 +14,7 @@ def test_a_set_is_made_changed_scaled_and_deleted(cluster: Cluster) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     cluster.until(lambda: cluster.exists("serviceaccount", "default", NAMESPACE), "a service account")
     api = connect(str(cluster.kubeconfig))
-    driver = GroveDriver(api, NAMESPACE, pods=True)
+    driver = GroveDriver(operator_api(cluster), NAMESPACE, pods=True)
     groups = [scaling_group("decode", "worker", replicas=2)]
     cliques = [clique("router", gpus=0), clique("worker", replicas=2)]
     api.create(SETS, pod_clique_set("set", *cliques, scaling_groups=groups, namespace=NAMESPACE))

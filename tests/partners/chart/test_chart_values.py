@@ -137,7 +137,6 @@ def test_large_numbers_stay_integers(number: int) -> None:
     [
         ("network.autoMNNVLEnabled", "domains"),
         ("taskGroups.enabled", "taskGroups"),
-        ("grove.builtInControllers", "cliques"),
         ("topology.hyperNodes.enabled", "topology"),
         ("topology.nodeLabels", "topologyLabels"),
     ],

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gkm.api.mnnvl_metadata import MNNVL_READY, PODS_USING
-from gkm.kube.client import connect
 from support.domains.dra_cluster import DraCluster
 from support.domains.gkm import Gkm
 from support.grove import kinds
 from support.grove.driver import GroveDriver
+from support.grove.installation import operator_api
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ class Workloads:
         with Gkm.installed(dra.cluster, directory) as gkm:
             gkm.controllers()
             gkm.admission()
-            driver = GroveDriver(connect(str(dra.cluster.kubeconfig)), pods=True)
+            driver = GroveDriver(operator_api(dra.cluster), pods=True)
             driver.start()
             try:
                 yield cls(dra, gkm)

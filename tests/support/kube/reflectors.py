@@ -11,8 +11,6 @@ from gkm.api.config import Config
 from gkm.kube.discovery import KindName
 from gkm.kube.resources import Resource
 from gkm_operator.caches.nodes.liveness import NODES
-from gkm_operator.cliques import kinds
-from gkm_operator.cliques.grove_operator import traces
 from gkm_operator.computedomains.capacity.nodes import fabric_nodes
 from gkm_operator.computedomains.pods import pods
 from gkm_operator.mnnvl.gpu_requests import GPURequests
@@ -34,17 +32,8 @@ def _computed() -> dict[tuple[str, str], tuple[Resource[Any], ...]]:
     """Return the resources of the calls whose argument is no name of a module: module and argument, as written."""
     network, topology = Config().network, Config().topology
     assert KindName.of(_JOBS.api_version, _JOBS.kind) == JOB
-    found = tuple(resource for resource, _ in traces(network.grove_cluster_role))
     return {
         ("gkm_operator.caches.nodes.watcher", "nodes"): (NODES,),
-        ("gkm_operator.cliques.controller", "resource"): (
-            *found,
-            kinds.CLIQUES,
-            kinds.GROUPS,
-            kinds.SETS,
-            kinds.PODS,
-            kinds.SERVICES,
-        ),
         ("gkm_operator.computedomains.pods", "pods(gpus)"): (pods(GPURequests(network)),),
         ("gkm_operator.computedomains.status.observer", "fabric_nodes(config.topology)"): (fabric_nodes(topology),),
         ("gkm_operator.taskgroups.feed", "watched(resource)"): (watched(_JOBS), watched(_ANY)),

@@ -84,7 +84,6 @@ def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
         (bool(topology.kueue), "topology.kueue", Feature.TOPOLOGY),
         (bool(topology.kai), "topology.kai", Feature.TOPOLOGY),
         (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
-        (config.grove.built_in_controllers, "grove.builtInControllers", Feature.CLIQUES),
     )
     return [(switch, feature) for on, switch, feature in switches if on]
 

@@ -166,7 +166,6 @@ labels:
 {{- range list
   (list "domains" "network.autoMNNVLEnabled" ($config.network | default dict).autoMNNVLEnabled)
   (list "taskGroups" "taskGroups.enabled" ($config.taskGroups | default dict).enabled)
-  (list "cliques" "grove.builtInControllers" ($config.grove | default dict).builtInControllers)
   (list "topology" "topology.hyperNodes.enabled" $hyperNodes)
   (list "topology" "topology.kueue" $topology.kueue)
   (list "topology" "topology.kai" $topology.kai)

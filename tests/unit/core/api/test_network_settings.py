@@ -1,15 +1,14 @@
-"""The sections `network` and `grove` of the configuration."""
+"""The section `network` of the configuration, and the removed section `grove`."""
 
 import pytest
 from gkm.api import config
-from gkm.api.config import Config, ConfigInvalid, Grove, Network
+from gkm.api.config import Config, ConfigInvalid, Network
 from msgspec import ValidationError, convert
 
 
 def test_the_feature_is_off_without_configuration() -> None:
-    assert (convert({}, Network), convert({}, Grove)) == (Network(), Grove())
+    assert convert({}, Network) == Network()
     assert not Config().network.auto_mnnvl_enabled
-    assert not Config().grove.built_in_controllers
 
 
 def test_the_switch_has_the_name_of_groves_chart() -> None:
@@ -61,7 +60,6 @@ def test_invalid_settings_are_refused(section: object, problem: str) -> None:
         ("network: {mnnvlDialect: mnnvl-groups}", "`mnnvl-group` may be meant"),
         ("network: {placement: always}", "allowed is none or preferred or required"),
         ("network: {gpuResources: [], gpuDeviceClasses: []}", "both empty; name one"),
-        ("grove: {builtInController: true}", "`builtInControllers` may be meant"),
     ],
 )
 def test_mistakes_are_explained_with_their_place(text: str, help_with_it: str) -> None:
@@ -69,3 +67,13 @@ def test_mistakes_are_explained_with_their_place(text: str, help_with_it: str) -
         config.parse(text)
     assert help_with_it in str(caught.value)
     assert f"at `$.{text.partition(':')[0]}" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_the_removed_built_in_controllers_are_named_with_the_next_step(value: str) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        config.parse(f"grove: {{builtInControllers: {value}}}", "configuration gkm.yaml")
+    assert str(caught.value) == (
+        "configuration gkm.yaml: Object contains unknown field `grove`; GKM no longer makes the pods of PodCliqueSets: "
+        "install the Grove operator for them, and delete the section `grove` from the configuration"
+    )
