@@ -123,7 +123,6 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
                 "{{reason}}": "sum by (reason) (gkm_captured_caches_retained)",
                 "{{result}}": f"sum by (result) (increase(gkm_captured_caches_total[{RATE}]))",
                 "not registered: {{reason}}": f"sum by (reason) (increase(gkm_capture_refusals_total[{RATE}]))",
-                "image: {{result}}": f"sum by (result) (increase(gkm_captured_image_deletions_total[{RATE}]))",
             },
         ),
         Panel(

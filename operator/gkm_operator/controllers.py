@@ -54,12 +54,11 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     plans = PlansController(
         api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
-    secrets = KubeSecrets(api)
-    images = CheckedImages.of(config, secrets=PullSecrets(secrets, config.registries, own_namespace()))
+    images = CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace()))
     captures = CapturesController(
         api,
         config,
-        RegistryCaptures(config, images, secrets, own_namespace()),
+        RegistryCaptures(images),
         leads=lambda: elector.is_leader,
         instance=arguments.identity,
     )

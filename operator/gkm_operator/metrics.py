@@ -151,12 +151,6 @@ CAPTURED_CACHES_RETAINED: Final = Gauge(
     ["reason"],
     registry=REGISTRY,
 )
-CAPTURED_IMAGE_DELETIONS: Final = Counter(
-    "gkm_captured_image_deletions_total",
-    "Attempts to delete images of captures: deleted, refused (by the registry, final) or failed (tried again).",
-    ["result"],
-    registry=REGISTRY,
-)
 LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
 READY: Final = Gauge(
     "gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"], registry=REGISTRY
@@ -198,8 +192,6 @@ def expect_captures(retained: Iterable[str], ends: Iterable[str], refusals: Iter
         CAPTURED_CACHES.labels(result)
     for reason in refusals:
         CAPTURE_REFUSALS.labels(reason)
-    for result in ("deleted", "refused", "failed"):
-        CAPTURED_IMAGE_DELETIONS.labels(result)
 
 
 def reviewed(kind: str, result: str, seconds: float) -> None:

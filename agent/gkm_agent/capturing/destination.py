@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import utc_time
-from gkm.images.captured import destination as captured_destination
 from gkm.images.captured import statement
 from gkm.images.captured.content import PREDICATE_TYPE
 from gkm.images.captured.statement import CaptureClaim
@@ -27,6 +26,7 @@ from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR,
 from gkm.images.signing import ambient, keyless, keys, sign
 from gkm.images.signing.attest import attest
 from gkm.images.signing.forms import ImageSigner
+from msgspec import structs
 
 _SPARE_SECONDS: Final = 300.0
 """What an upload may take besides the time of its bytes."""
@@ -84,7 +84,17 @@ class RegistryDestination:
         attest(self._registry(pinned), pinned, PREDICATE_TYPE, predicate, self._signer(), suffices=suffices)
 
     def _registry(self, ref: Reference) -> Registry:
-        return captured_destination.writable(self.config, self.secrets.secrets, self.secrets.namespace, ref)
+        """Return the registry of an image itself without its mirrors, which may have an older copy.
+
+        The credentials are read anew: those of `capture.credentialsSecret` in GKM's own namespace, or else those of the
+        registry's host.
+        """
+        configured = self.config.registries
+        hosts = {name: structs.replace(host, mirrors=[]) for name, host in configured.hosts.items()}
+        registries = structs.replace(configured, hosts=hosts)
+        secret = self.config.capture.credentials_secret
+        secrets = PullSecrets(self.secrets.secrets, registries, self.secrets.namespace)
+        return Registry(registries, secrets.credentials(str(ref), None, [secret] if secret else []))
 
     def _signer(self) -> ImageSigner:
         signing = self.config.capture.signing

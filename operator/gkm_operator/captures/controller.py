@@ -70,7 +70,7 @@ class CapturesController:
         self._lock = Lock()
         self.observed = ObservedCaptures(self._registry, self._enqueue)
         recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
-        writer = CaptureWriter(api, images, recorder, self._check_may_write)
+        writer = CaptureWriter(api, recorder, self._check_may_write)
         self.reconciler = CapturesReconciler(
             self.observed,
             images,

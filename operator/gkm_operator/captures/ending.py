@@ -1,23 +1,22 @@
 """The end of captured caches: each decision is compared with the cache anew, and a failure delays no other cache."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gkm.api.errors import GKMError
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.errors import ApiError
 
 from gkm_operator.captures.observed import ObservedCaptures
-from gkm_operator.captures.retention import RetentionReason, RetentionVerdict
+from gkm_operator.captures.retention import RetentionVerdict
 from gkm_operator.captures.writer import CaptureWriter
 
 _LOG = logging.getLogger(__name__)
 
 ENDS_PER_PASS: Final = 8
-"""Images that one pass deletes."""
+"""Caches that one pass ends."""
 _NEXT_PASS_SECONDS: Final = 1.0
 
 
@@ -48,11 +47,10 @@ class CaptureEnder:
         self._attempts: dict[str, dict[str, _EndAttempt]] = {}
         """By namespace and uid, of the caches that are to end now."""
 
-    def end(self, namespace: str, ended: Sequence[RetentionVerdict], wanted: Collection[str]) -> EndedCaptures:
-        """End caches of a namespace, with their images where no other cache names them.
+    def end(self, namespace: str, ended: Sequence[RetentionVerdict]) -> EndedCaptures:
+        """End caches of a namespace. Those that were tried before come last.
 
-        `wanted` images are about to be registered. Each attempt begins a pause, also one that succeeded: an object with
-        finalizers stays. Those that were tried before come last.
+        Each attempt begins a pause, also one that succeeded: an object with finalizers stays.
         """
         uids = {verdict.cache.uid for verdict in ended}
         attempts = {uid: each for uid, each in self._attempts.pop(namespace, {}).items() if uid in uids}
@@ -65,11 +63,7 @@ class CaptureEnder:
         unchanged = [verdict for verdict in due if self._observed.is_unchanged(verdict.cache)]
         changed = [verdict for verdict in due if verdict not in unchanged]
         for verdict in unchanged[:ENDS_PER_PASS]:
-            # Those before it took minutes.
-            if not self._observed.is_unchanged(verdict.cache):
-                changed.append(verdict)
-                continue
-            self._end(verdict, wanted)
+            self._end(verdict)
             uid = verdict.cache.uid
             count = attempts[uid].count + 1 if uid in attempts else 1
             attempts[uid] = _EndAttempt(count, self._clock() + self._backoff.pause(count))
@@ -81,14 +75,11 @@ class CaptureEnder:
             max(_NEXT_PASS_SECONDS, min(pauses, default=float("inf"))),
         )
 
-    def _end(self, verdict: RetentionVerdict, wanted: Collection[str]) -> None:
-        cache = verdict.cache
-        is_unnamed = cache.image not in wanted and not self._observed.naming(cache)
-        with_image = is_unnamed and verdict.reason is not RetentionReason.NOT_OFFERED
-        logged = fields(cache=str(cache.key), reason=verdict.reason.value)
+    def _end(self, verdict: RetentionVerdict) -> None:
+        logged = fields(cache=str(verdict.cache.key), reason=verdict.reason.value)
         try:
-            self._writer.end(verdict, self._observed.is_named, with_image=with_image)
-        except (GKMError, ApiError) as error:
+            self._writer.end(verdict)
+        except ApiError as error:
             _LOG.warning("captured cache not ended", extra=logged | fields(why=str(error)))
             return
         _LOG.info("captured cache ended", extra=logged)

@@ -1,17 +1,13 @@
-"""The images of captures in their registry: prove what nodes claim about one, and delete it."""
+"""The images of captures in their registry: prove what nodes claim about one."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
-from gkm.images.captured import destination, statement
-from gkm.images.captured.deletion import delete_image
+from gkm.images.captured import statement
 from gkm.images.captured.statement import CaptureClaim
 from gkm.images.reference import Reference
-from gkm.images.registries.pull_secrets import Secrets
 from gkm.images.signatures.verify import VERIFY_SECONDS
 
 from gkm_operator.captures.announcements import Announcement
@@ -30,24 +26,12 @@ class CapturedImages(Protocol):
             GKMError: they do not prove it; or, if transient, the registry does not answer.
         """
 
-    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
-        """Delete an image with its signatures and statements; one that is gone is no error.
-
-        `is_named` returns whether a cache object names a digest, which then stays.
-
-        Raises:
-            GKMError: transient, try again; any other: it cannot be deleted.
-        """
-
 
 @dataclass(frozen=True)
 class RegistryCaptures:
-    """`CapturedImages` of a configuration; `namespace` is GKM's own."""
+    """`CapturedImages` of a configuration."""
 
-    config: Config
     images: CheckedImages
-    secrets: Secrets
-    namespace: str
 
     def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         """See CapturedImages."""
@@ -62,8 +46,3 @@ class RegistryCaptures:
         wanted = CaptureClaim(announced.namespace, announced.hardware.key, announced.content_digest)
         registry, trusts = images.registry.within(VERIFY_SECONDS), images.verifier.trusts(ref, scope)
         return statement.check(registry, ref, trusts, wanted, now)
-
-    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
-        """See CapturedImages."""
-        ref = Reference.parse(image)
-        delete_image(destination.writable(self.config, self.secrets, self.namespace, ref), ref, is_named)

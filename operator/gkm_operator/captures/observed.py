@@ -77,25 +77,14 @@ class ObservedCaptures:
         found = self.get(cache.key)
         return found is not None and captured_cache(found, self._registry) == cache
 
-    def naming(self, cache: CapturedCache) -> list[Cache]:
-        """Return the other cache objects that name an image: captured ones, and those that are verified."""
-        return [
-            each
-            for each in self._by_digest.get(cache.image.rpartition("@")[2])
-            if key_of(each) != cache.key and (self._is_captured(each) or is_naming(each, cache.image))
-        ]
-
-    def is_named(self, digest: str) -> bool:
-        """Return whether a cache object of any namespace names a digest."""
-        return self._by_digest.count(digest) > 0
-
     def named_by_user_cache(self, cache: CapturedCache) -> str:
         """Return a cache object that a user made in the same namespace and that names the image; "" without one.
 
-        One of another namespace retains the image, but not the object: whoever made it decides nothing here, and its
-        name is not published here.
+        One of another namespace retains nothing: whoever made it decides nothing here, and its name is not published
+        here.
         """
-        found = [key_of(each) for each in self.naming(cache) if not self._is_captured(each)]
+        named = self._by_digest.get(cache.image.rpartition("@")[2])
+        found = [key_of(each) for each in named if not self._is_captured(each) and is_naming(each, cache.image)]
         return min((str(key) for key in found if key.namespace == cache.key.namespace), default="")
 
     def _is_captured(self, cache: Cache) -> bool:

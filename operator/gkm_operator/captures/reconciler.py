@@ -82,7 +82,7 @@ class CapturesReconciler:
         for verdict in (*plan.retained, *plan.ended):
             self._writer.emit_registered(verdict.cache, now)
         # Before the proofs, which take minutes: the decision is of now.
-        ended = self._ender.end(namespace, plan.ended, {each.image for each in plan.register})
+        ended = self._ender.end(namespace, plan.ended)
         due = self._attempts.due(plan.register)
         done = self._register(due[:PER_PASS], cluster=cluster)
         if ended.changed:

@@ -15,7 +15,6 @@ from gkm_operator import metrics
 from gkm_operator.caches.nodes.reports import NodeObject
 from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.captures.announcements import Announcement
-from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.objects import CapturedCache, cache_object
 from gkm_operator.captures.retention import RetentionVerdict
 
@@ -29,11 +28,8 @@ _RECENT = timedelta(minutes=2)
 class CaptureWriter:
     """`check_may_write` raises when this process must not write."""
 
-    def __init__(
-        self, api: Api, images: CapturedImages, recorder: Recorder, check_may_write: Callable[[], None]
-    ) -> None:
+    def __init__(self, api: Api, recorder: Recorder, check_may_write: Callable[[], None]) -> None:
         self._api = api
-        self._images = images
         self._recorder = recorder
         self._check_may_write = check_may_write
         self._event_budget = EventBudget()
@@ -74,22 +70,15 @@ class CaptureWriter:
         note = f"{name}: {error.reason.value}: {error}"
         self._emit(regarding, EventBody("Warning", NOT_REGISTERED, REGISTER, note), name)
 
-    def end(self, verdict: RetentionVerdict, is_named: Callable[[str], bool], *, with_image: bool) -> None:
-        """Delete the image of a cache, unless another cache names it, and the object. Each step may be repeated.
-
-        The image goes first: while the object exists, it says which image that is. `is_named` returns whether a cache
-        object names a digest.
+    def end(self, verdict: RetentionVerdict) -> None:
+        """Delete the object of a cache; its image stays in the registry, whose own policy removes it.
 
         Raises:
-            GKMError: the registry does not answer.
             ApiError: the object has changed since, or the API server does not answer.
         """
-        cache, image = verdict.cache, "another cache names its image"
-        if with_image:
-            self._check_may_write()
-            image = self._delete_image(cache.image, is_named)
+        cache = verdict.cache
         self._check_may_write()
-        note = f"{verdict.reason}: {verdict.message}; {image}"
+        note = f"{verdict.reason}: {verdict.message}; its image stays in the registry"
         self._emit(_regarding(cache), EventBody("Normal", ENDED, END, note), cache.uid)
         try:
             self._api.delete(
@@ -102,23 +91,6 @@ class CaptureWriter:
             if not error.not_found:
                 raise
         metrics.CAPTURED_CACHES.labels(verdict.reason.value).inc()
-
-    def _delete_image(self, image: str, is_named: Callable[[str], bool]) -> str:
-        """Delete an image; return the result.
-
-        Only a transient error is tried again. Any other one is final, whatever a client with push access made the
-        registry store: the object goes, and nothing tries again.
-        """
-        try:
-            self._images.delete(image, is_named)
-        except GKMError as error:
-            if error.transient:
-                metrics.CAPTURED_IMAGE_DELETIONS.labels("failed").inc()
-                raise
-            metrics.CAPTURED_IMAGE_DELETIONS.labels("refused").inc()
-            return f"its image stays in the registry: {error}"
-        metrics.CAPTURED_IMAGE_DELETIONS.labels("deleted").inc()
-        return "its image is deleted"
 
     def _emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
         # Not by uid: whoever makes an object anew would have a new budget.

@@ -1,6 +1,6 @@
 """The controllers are killed between any two writes about captures, or a write fails: the next process completes it.
 
-A capture has one cache, whose image is there; what ended leaves neither object nor image; nobody else's object changes.
+A capture has one cache; what ended leaves no object; no object of others changes.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from gkm.api.config import CapturedCaches
-from gkm.api.errors import GKMError, Reason
 from gkm.kube.errors import ApiError
 from support.kube.interposed_api import Around, Call, Killed
-from support.operator.captures import NOW, CapturesProcess, CapturesWorld, FakeCapturedImages, captured, name_of
+from support.operator.captures import NOW, CapturesProcess, CapturesWorld, captured, name_of
 
 DAY = 86_400.0
 MINE = "registry.test/team/own:1"
@@ -21,7 +20,7 @@ MINE = "registry.test/team/own:1"
 
 @dataclass
 class DisturbedWrites:
-    """Kills, or fails, at the step with this number: a write to the API, or a deletion in the registry."""
+    """Kills, or fails, at the write to the API with this number."""
 
     step: int
     after: bool
@@ -45,25 +44,9 @@ class DisturbedWrites:
         return Killed() if self.kills else ApiError(504, "Timeout", "the answer was lost")
 
 
-class KilledImages(FakeCapturedImages):
-    """Images whose deletion is a step."""
-
-    steps: DisturbedWrites | None = None
-
-    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
-        steps = self.steps
-        if steps is None:
-            super().delete(image, is_named)
-            return
-        try:
-            steps.take(lambda: super(KilledImages, self).delete(image, is_named))
-        except ApiError as error:
-            raise GKMError(Reason.REGISTRY_UNAVAILABLE, str(error)) from error
-
-
 def began() -> CapturesWorld:
     """Three captures of which one is registered already and too old, and a cache of a user with the name of another."""
-    world = CapturesWorld(CapturedCaches(max_age=DAY, versions=2), images=KilledImages())
+    world = CapturesWorld(CapturedCaches(max_age=DAY, versions=2))
     world.announce("old", captured(1, age=DAY / 2))
     CapturesProcess(world).run()
     world.announce("old")
@@ -87,7 +70,6 @@ def check(world: CapturesWorld, *, sent: bool = True) -> None:
     assert world.names() == sorted([name_of(2), name_of(3), name_of(4)])
     (other,) = (each for each in world.caches() if each["metadata"]["name"] == name_of(4))
     assert other["spec"] == {"image": MINE}
-    assert set(world.images.deleted) == {captured(1).image}
     ended = [event for event in world.events() if event[0] == "Ended"]
     assert ended == [("Ended", name_of(1))] or (not sent and ended == [])
 
@@ -95,8 +77,6 @@ def check(world: CapturesWorld, *, sent: bool = True) -> None:
 def steps_of() -> int:
     counter = DisturbedWrites(1 << 30, after=False, kills=False)
     world = began()
-    assert isinstance(world.images, KilledImages)
-    world.images.steps = counter
     run(world, counter.around)
     check(world)
     return counter.count
@@ -109,12 +89,10 @@ def test_any_write_may_be_the_last_one_of_a_process(*, kills: bool, after: bool)
     assert count > 4
     for step in range(count):
         world = began()
-        assert isinstance(world.images, KilledImages)
-        world.images.steps = steps = DisturbedWrites(step, after, kills)
+        steps = DisturbedWrites(step, after, kills)
         try:
             run(world, steps.around)
         except Killed:
-            world.images.steps = None
             run(world)
         check(world, sent=kills)
 

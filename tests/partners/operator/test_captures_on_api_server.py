@@ -44,8 +44,6 @@ class CapturedScene:
     node: CaptureNode
     namespace: str
     root: Path
-    deletes: bool
-    """Whether the registry deletes images."""
 
     def capture(self, volume: str, **what: object) -> CapturedImage:
         """Let the agent's worker make the signed image of a capture; return what it announces."""
@@ -138,13 +136,13 @@ class CapturedScene:
 def scene(
     request: pytest.FixtureRequest, gkm_cluster: Cluster, cosign: Cosign, tmp_path: Path
 ) -> Iterator[CapturedScene]:
-    """A namespace of its own; captures go to a real registry: one has the referrers API, the other one deletes."""
+    """A namespace of its own; captures go to a real registry: one has the referrers API, the other one has not."""
     registry = str(request.getfixturevalue(request.param).host)
     namespace = f"captures-{request.param}-{next(_numbers)}"
     node = CaptureNode(tmp_path, registry, password=b"")
     shutil.copy(cosign.private_key, node.key_file)
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    made = CapturedScene(gkm_cluster, cosign, node, namespace, tmp_path, request.param == "distribution")
+    made = CapturedScene(gkm_cluster, cosign, node, namespace, tmp_path)
     yield made
     gkm_cluster.kubectl("delete", "gkmcachenodes,gkmcaches", "--all", "--namespace", namespace)
     gkm_cluster.kubectl("delete", "clustergkmcaches", "-l", f"gkm.io/captured-namespace={namespace}")
@@ -165,14 +163,9 @@ def test_a_capture_becomes_a_cache_that_cosign_verifies_and_ends_with_its_image(
     with scene.controllers(maxAge=SHORT) as process:
         scene.until_gone(report.name)
         (event,) = scene.cluster.until(lambda: scene.events("Ended"), "the event")
-        if scene.deletes:
-            assert not scene.is_stored(report.image)
-            assert scene.attached(report.image) == 0
-            assert event["message"].endswith("its image is deleted")
-        else:
-            assert scene.cosign.verify(report.image)
-            assert "its image stays in the registry" in event["message"]
-            assert "405" in event["message"]
+        assert event["message"].endswith("its image stays in the registry")
+        assert scene.cosign.verify(report.image)
+        assert scene.attached(report.image) == 3
         # What is announced afterwards is judged by the same process: it has not registered the old one again.
         later = scene.capture("csi-2", copies=("A" * 52,), start_time=timestamp(datetime.now(UTC)))
         scene.announce(report, later)
@@ -208,7 +201,7 @@ def test_a_newer_capture_of_the_same_hardware_supersedes_one_that_nothing_uses(s
         # Nothing else changes: the announcement of another time makes the pass come now, not in ten minutes.
         scene.announce(second, first)
         scene.until_gone(first.name)
-        assert scene.is_stored(first.image) is not scene.deletes
+        assert scene.is_stored(first.image)
         assert scene.cosign.verify(second.image)
 
 

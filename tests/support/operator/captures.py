@@ -1,6 +1,6 @@
 """A cluster in memory whose nodes announce captures, and the controllers that register them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -55,16 +55,13 @@ def name_of(number: int) -> str:
 
 @dataclass
 class FakeCapturedImages:
-    """Proves every announcement but those with an error, and deletes images."""
+    """Proves every announcement but those with an error."""
 
     errors: dict[str, GKMError] = field(default_factory=dict)
     """By image: why it proves nothing."""
-    refusals: dict[str, GKMError] = field(default_factory=dict)
-    """By image: why it is not deleted."""
     times: dict[str, datetime] = field(default_factory=dict)
     """By image: the signed time, where it is not the announced one."""
     proofs: list[tuple[str, bool]] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
 
     def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         self.proofs.append((announced.image, cluster))
@@ -72,11 +69,6 @@ class FakeCapturedImages:
             raise self.errors[announced.image]
         assert now.tzinfo is not None
         return self.times.get(announced.image, announced.time)
-
-    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:  # noqa: ARG002 -- see CapturedImages
-        if image in self.refusals:
-            raise self.refusals[image]
-        self.deleted.append(image)
 
 
 @dataclass

@@ -20,17 +20,13 @@ class Olareg:
 
     @classmethod
     @contextmanager
-    def start(cls, directory: Path, address: str = "127.0.0.1", *, deletes: bool = False) -> Iterator["Olareg"]:
-        """Serve what is below `directory`/data, on a free port of `address` only.
-
-        It answers 405 to deletions unless it `deletes`.
-        """
+    def start(cls, directory: Path, address: str = "127.0.0.1") -> Iterator["Olareg"]:
+        """Serve what is below `directory`/data, on a free port of `address` only."""
         data = directory / "data"
         data.mkdir(parents=True, exist_ok=True)
         port = ports.free()
         # Without --addr it listens on every interface.
         arguments = ["serve", "--addr", address, "--port", str(port), "--dir", str(data)]
-        arguments += ["--api-delete"] if deletes else []
         process = Process.start("olareg", [peers.binary("olareg"), *arguments], directory / "olareg.log")
         try:
             olareg = cls(f"{address}:{port}")

@@ -1,1 +1,1 @@
-"""Images of captures: how they are named, their repository, the statement about their files, and their deletion."""
+"""Images of captures: how they are named, their repository, and the statement about their files."""

@@ -178,7 +178,6 @@ def test_a_cache_of_a_user_that_has_the_name_is_never_replaced_or_ended() -> Non
     (cache,) = world.caches()
     assert cache["spec"]["image"] == "registry.test/team/own:1"
     assert "labels" not in cache["metadata"]
-    assert world.images.deleted == []
     assert any("a user made a cache of this name" in note for note in world.notes("NotRegistered"))
 
 
@@ -188,7 +187,6 @@ def test_a_cache_that_somebody_changed_is_not_ours_any_more() -> None:
     world.now = NOW.replace(year=2027)
     CapturesProcess(world).run()
     assert world.names() == [name_of(1)]
-    assert world.images.deleted == []
 
 
 def test_a_capture_stays_in_its_namespace_unless_the_configuration_shares_it() -> None:
@@ -203,7 +201,7 @@ def test_a_capture_stays_in_its_namespace_unless_the_configuration_shares_it() -
     assert process.condition(name_of(1), None) == ("True", "Current")
 
 
-def test_what_is_not_shared_any_more_goes_back_to_its_namespace_and_the_image_stays() -> None:
+def test_what_is_not_shared_any_more_goes_back_to_its_namespace() -> None:
     shared = CapturesWorld(CapturedCaches(cluster_namespaces=["ml-*"]))
     shared.announce("node-1", captured())
     CapturesProcess(shared).run()
@@ -211,11 +209,10 @@ def test_what_is_not_shared_any_more_goes_back_to_its_namespace_and_the_image_st
     CapturesProcess(after).run()
     assert after.names(CLUSTERGKMCACHES) == []
     assert after.names() == [name_of(1)]
-    assert after.images.deleted == []
     assert any(note.startswith("NotOffered: ") for note in after.notes("Ended"))
 
 
-def test_what_is_not_shared_any_more_leaves_its_image_also_without_an_announcement() -> None:
+def test_what_is_not_shared_any_more_ends_also_without_an_announcement() -> None:
     shared = CapturesWorld(CapturedCaches(cluster_namespaces=["ml-*"]))
     shared.announce("node-1", captured())
     CapturesProcess(shared).run()
@@ -223,7 +220,6 @@ def test_what_is_not_shared_any_more_leaves_its_image_also_without_an_announceme
     after = replace(shared, settings=CapturedCaches())
     CapturesProcess(after).run()
     assert after.names(CLUSTERGKMCACHES) == after.names() == []
-    assert after.images.deleted == []
 
 
 @pytest.mark.parametrize(
@@ -254,7 +250,6 @@ def test_an_object_whose_marks_do_not_fit_together_is_not_ours(changes: dict[str
     world.now = NOW.replace(year=2027)
     CapturesProcess(world).run()
     assert world.names() == [made["metadata"]["name"]]
-    assert world.images.deleted == []
 
 
 def test_many_announcements_are_registered_a_few_in_a_pass_the_newest_first() -> None:

@@ -1,15 +1,17 @@
-"""Captured caches end by age and by number, but never in use; their images go where the registry lets them."""
+"""Captured caches end by age and by number, but never in use; their images stay in the registry."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
+from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
-from gkm_operator import metrics
 from gkm_operator.captures.announcements import Announcement
 from gkm_operator.captures.retention import MAX_PER_NAMESPACE, RetentionPlan
+from support.kube.interposed_api import Call
 from support.operator.captures import (
     NAMESPACE,
     NOW,
@@ -21,21 +23,19 @@ from support.operator.captures import (
 )
 from support.operator.retention import DAY, later, world_with
 
-REFUSED = GKMError(Reason.NOT_ALLOWED, "it cannot be deleted: the registry answers 405")
-AWAY = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
 
-
-def test_an_old_capture_ends_with_its_image_and_is_not_registered_again() -> None:
+def test_an_old_capture_ends_and_is_not_registered_again() -> None:
     world = world_with(1)
     assert world.names() == [name_of(1)]
     later(world)
     assert world.names() == []
-    assert world.images.deleted == [captured(1).image]
     # The node still announces it.
     later(world, 2 * DAY, 10)
     assert len(world.images.proofs) == 1
     assert ("Ended", name_of(1)) in world.events()
-    assert world.notes("Ended")[0].startswith("Expired: captured more than 86400 seconds ago")
+    (note,) = world.notes("Ended")
+    assert note.startswith("Expired: captured more than 86400 seconds ago")
+    assert note.endswith("; its image stays in the registry")
 
 
 @pytest.mark.parametrize("age", [-2 * DAY, -(2 * DAY + 60.0), -100 * DAY], ids=["now", "a minute ahead", "far ahead"])
@@ -62,7 +62,6 @@ def test_of_one_hardware_the_newest_versions_stay() -> None:
     world.settings = CapturedCaches(max_age=DAY, versions=2)
     later(world, 0.0)
     assert world.names() == [name_of(1), name_of(2)]
-    assert sorted(world.images.deleted) == [captured(3).image, captured(4).image]
     assert {note.partition(":")[0] for note in world.notes("Ended")} == {"Superseded"}
     assert len(world.images.proofs) == 4
 
@@ -96,35 +95,10 @@ def test_what_pods_mount_stays_until_they_end() -> None:
     world.use(name_of(1), 2)
     process = later(world)
     assert world.names() == [name_of(1)]
-    assert world.images.deleted == []
     assert process.condition(name_of(1)) == ("True", "InUse")
     world.use(name_of(1), 0)
     later(world)
     assert world.names() == []
-
-
-@pytest.mark.parametrize("reason", [Reason.NOT_ALLOWED, Reason.UNAUTHORIZED, Reason.TOO_LARGE, Reason.METADATA_INVALID])
-def test_a_registry_that_refuses_a_deletion_is_asked_once(reason: Reason) -> None:
-    world = world_with(1)
-    world.images.refusals[captured(1).image] = GKMError(reason, "the registry answers 405")
-    before = metrics.CAPTURED_IMAGE_DELETIONS.labels("refused")._value.get()
-    later(world, 2 * DAY, 10)
-    assert world.names() == []
-    assert metrics.CAPTURED_IMAGE_DELETIONS.labels("refused")._value.get() == before + 1
-    assert "its image stays in the registry: the registry answers 405" in world.notes("Ended")[0]
-
-
-def test_a_registry_that_does_not_answer_is_tried_again_while_the_cache_says_so() -> None:
-    world = world_with(1)
-    world.images.refusals[captured(1).image] = AWAY
-    process = later(world)
-    assert world.names() == [name_of(1)]
-    assert process.condition(name_of(1)) == ("False", "Expired")
-    world.images.refusals.clear()
-    process.seconds += 3600.0
-    process.run()
-    assert world.names() == []
-    assert world.images.deleted == [captured(1).image]
 
 
 def test_zero_versions_register_nothing_and_end_what_there_is() -> None:
@@ -134,24 +108,8 @@ def test_zero_versions_register_nothing_and_end_what_there_is() -> None:
     assert world.names() == []
 
 
-class MountingImages(FakeCapturedImages):
-    """Images during whose deletion pods begin to mount a cache, which the watch shows."""
-
-    def __init__(self, world: CapturesWorld, mounted: str) -> None:
-        super().__init__()
-        self.world = world
-        self.mounted = mounted
-        self.process: CapturesProcess | None = None
-
-    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
-        super().delete(image, is_named)
-        if self.process is not None:
-            self.world.use(self.mounted, 1)
-            self.process.observe()
-
-
-class OrderedImages(FakeCapturedImages):
-    """Images that record in which order they are proven and deleted."""
+class OrderedSteps(FakeCapturedImages):
+    """Records in which order images are proven and caches are deleted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,9 +119,9 @@ class OrderedImages(FakeCapturedImages):
         self.steps.append("prove")
         return super().prove(announced, now, cluster=cluster)
 
-    def delete(self, image: str, is_named: Callable[[str], bool]) -> None:
-        self.steps.append("delete")
-        super().delete(image, is_named)
+    def around(self, call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        self.steps += ["delete"] if call.verb == "delete" else []
+        return send()
 
 
 def test_a_cache_that_pods_began_to_mount_meanwhile_is_not_deleted() -> None:
@@ -179,27 +137,15 @@ def test_a_cache_that_pods_began_to_mount_meanwhile_is_not_deleted() -> None:
     with pytest.raises(Retry, match="has changed since"):
         process.controller.reconciler.reconcile(NAMESPACE)
     assert world.names() == [name_of(1)]
-    assert world.images.deleted == []
     assert world.notes("Ended") == []
-
-
-def test_a_cache_that_pods_mount_since_another_one_ended_is_not_deleted() -> None:
-    world = world_with(1, 2)
-    world.now = NOW + timedelta(seconds=2 * DAY)
-    images = world.images = MountingImages(world, name_of(2))
-    images.process = process = CapturesProcess(world)
-    with pytest.raises(Retry, match="has changed since"):
-        process.controller.reconciler.reconcile(NAMESPACE)
-    assert world.names() == [name_of(2)]
-    assert images.deleted == [captured(1).image]
 
 
 def test_caches_end_before_captures_are_proven() -> None:
     world = world_with(1)
     world.now = NOW + timedelta(seconds=2 * DAY)
     world.announce("node-2", captured(2, age=-2 * DAY))
-    images = world.images = OrderedImages()
-    CapturesProcess(world).run(1)
+    images = world.images = OrderedSteps()
+    CapturesProcess(world, images.around).run(1)
     assert images.steps == ["delete", "prove"]
 
 
@@ -212,15 +158,23 @@ def test_a_change_that_no_watch_has_shown_prevents_the_end_of_the_object() -> No
     assert world.names() == [name_of(1)]
 
 
-def test_images_that_are_not_deleted_delay_no_other_one() -> None:
+def test_caches_that_cannot_be_deleted_delay_no_other_one() -> None:
     world = world_with(*range(1, 13))
-    for number in range(1, 11):
-        world.images.refusals[captured(number).image] = AWAY
-    process = later(world, passes=3)
-    assert world.names() == sorted(name_of(number) for number in range(1, 11))
+    world.now = NOW + timedelta(seconds=2 * DAY)
+    refused = {name_of(number) for number in range(1, 11)}
+
+    def around(call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        if call.verb == "delete" and call.name in refused:
+            raise ApiError(504, "Timeout", "the answer was lost")
+        return send()
+
+    process = CapturesProcess(world, around)
+    process.run(3)
+    assert world.names() == sorted(refused)
+    assert process.condition(name_of(1)) == ("False", "Expired")
     assert (process.controller.reconciler.reconcile(NAMESPACE) or 0.0) >= 1.0
     # Each one waits for its own pause.
-    world.images.refusals.clear()
+    refused.clear()
     process.run()
     assert len(world.names()) == 10
     process.seconds += 3600.0
