@@ -1,6 +1,6 @@
 """Topology providers: the same statements in this process and in a real child, as the controllers run them.
 
-The providers are the built-in ones, and the example of the cookbook.
+The providers are the built-in ones, and the examples of the cookbook.
 """
 
 import base64
@@ -26,7 +26,7 @@ from support.topology.provider_package import install
 from support.topology.provider_run import ProviderRun
 from support.topology.ufm_server import UfmServer
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "examples" / "inventory_provider.py"
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "examples"
 NODES = ("n1", "n2", "n3", "n4")
 FIRST = {"a": ["n1", "n2"], "b": ["n3"]}
 SECRET = {"username": b"reader", "password": b"s3cret"}
@@ -153,7 +153,7 @@ def in_a_child(name: str, config: dict[str, Any], packages: Path, write: Write) 
     assert running.status(name).reason == ""
 
 
-@pytest.fixture(params=["tree-file", "netq", "lldp", "ufm", "inventory"])
+@pytest.fixture(params=["tree-file", "lldp", "ufm", "inventory", "netq"])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -168,7 +168,9 @@ def running(
     # A provider in this process sends again at its next event, and not ten seconds later.
     monkeypatch.setattr(polling, "_HEARTBEAT_SECONDS", 0.1)
     packages = tmp_path / "packages"
-    install(packages, EXAMPLE.read_text(), "inventory", package="inventory_provider", attribute="Inventory")
+    for example, attribute in (("inventory", "Inventory"), ("netq", "NetQ")):
+        source_code = (EXAMPLES / f"{example}_provider.py").read_text()
+        install(packages, source_code, example, package=f"{example}_provider", attribute=attribute)
     with source(name, tmp_path) as (config, write):
         write(FIRST)
         with request.param(name, config, packages, write) as made:

@@ -100,7 +100,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "topology-file": fuzz_topology.topology_file,
     "ufm": fuzz_topology.ufm_ports,
     "lldpcli": fuzz_topology.lldpcli,
-    "netq": fuzz_topology.netq_rows,
     "tree-file": fuzz_topology.tree,
     "topology-tree": fuzz_trees.labels_and_hypernodes,
     "provider-messages": fuzz_trees.messages_of_a_child,
@@ -128,7 +127,7 @@ MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
     "kube-list": of_laid_out_json,
     "topology-file": of_topology,
     "provider-messages": of_lines(of_json),
-    **dict.fromkeys(("ufm", "lldpcli", "netq", "tree-file", "topology-tree"), of_json),
+    **dict.fromkeys(("ufm", "lldpcli", "tree-file", "topology-tree"), of_json),
     **dict.fromkeys(("lldp", "review", "workload", "docker-config", "credential-helper", "oci-layout"), of_json),
     **dict.fromkeys(
         ("manifest", "labels", "signature", "keyless", "log-entry", "trusted-root", "triton-group", "vllm-index"),

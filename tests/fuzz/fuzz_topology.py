@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from gkm.topology.fabrics import guid_join, ibnetdiscover, infiniband, lldp, lldpd, netq, tree_file, ufm
+from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, tree_file, ufm
 from gkm.topology.fabrics.domain_tree import TreeInvalid
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
@@ -52,17 +52,6 @@ def lldpcli(data: bytes) -> None:
     except OutputUnreadable as error:
         _check_messages([str(error)])
     _check(lldp.from_neighbors(decoded, NODES))
-
-
-def netq_rows(data: bytes) -> None:
-    try:
-        rows = netq.decode(data)
-    except OutputUnreadable as error:
-        _check_messages([str(error)])
-        return
-    _check(lldp.from_netq(rows, NODES))
-    names = guid_join.by_name(NODES)
-    assert netq.network(rows, names) == netq.network(rows[::-1], names)
 
 
 def tree(data: bytes) -> None:

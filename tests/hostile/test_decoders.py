@@ -79,7 +79,6 @@ MEASURED = {
     "core/gkm/kube/decoding.py": {"list page", "watch event", "GKMCache of the library"},
     "core/gkm/kube/errors.py": {"refusal"},
     "core/gkm/topology/fabrics/lldpd.py": {"lldpcli", "lldpcli of several nodes"},
-    "core/gkm/topology/fabrics/netq.py": {"cables of NetQ"},
     "core/gkm/topology/fabrics/tree_file.py": {"tree file"},
     "core/gkm/topology/fabrics/ufm.py": {"ports of UFM"},
     "core/gkm/topology/lists.py": {"NodeFabrics offline", "nodes offline", "one node offline", "one pod offline"},

@@ -68,9 +68,6 @@ class SourceOptions:
             "--lldp", metavar="FILE", help="A JSON object with the output of `lldpcli -f json show neighbors` by node."
         ),
     ] = None
-    netq: Annotated[
-        list[Path] | None, typer.Option("--netq", metavar="FILE", help="The output of `netq show lldp json`.")
-    ] = None
     tree_file: Annotated[
         Path | None, typer.Option("--tree-file", metavar="FILE", help="A tree of domains, or a model of topograph.")
     ] = None
@@ -79,5 +76,5 @@ class SourceOptions:
     @property
     def files(self) -> list[Path | None]:
         """Return the files of all options."""
-        several = (self.nodes, self.fabrics, self.ibnetdiscover, self.ufm, self.lldp, self.netq)
+        several = (self.nodes, self.fabrics, self.ibnetdiscover, self.ufm, self.lldp)
         return [*(path for paths in several for path in paths or ()), self.tree_file, self.config]

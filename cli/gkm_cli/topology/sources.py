@@ -12,7 +12,7 @@ from typing import TypeVar
 from gkm.api.fabrics import NodeFabric
 from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
-from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, netq, tree_file, ufm
+from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, tree_file, ufm
 from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.leaf_groups import name_of
 from gkm.topology.fabrics.network import FabricDiscovery, MatchedHosts
@@ -25,7 +25,7 @@ from gkm_cli.output import UsageError
 from gkm_cli.topology.options import SourceOptions
 
 T = TypeVar("T")
-NETWORKS = ("infiniband", "ufm", "lldp", "netq", "tree-file")
+NETWORKS = ("infiniband", "ufm", "lldp", "tree-file")
 """Providers that read files, the most trusted first, where the configuration states no order."""
 # NVIDIA's managed switches: MF0;<name>:<model>/U<number of the chip>
 _MANAGED = re.compile(r"MF\d{1,3};([^:;]+):[^:;]+")
@@ -108,9 +108,6 @@ def _discoveries(
         yield "lldp", lambda: lldp.from_neighbors(_neighbors(outputs), nodes, counted=counted("lldp"))
     elif fabrics and any(provider.name == "lldp" for provider in settings.providers):
         yield "lldp", partial(lldp.discover, fabrics, nodes, counted=counted("lldp"))
-    if answers := options.netq:
-        ends = chain.from_iterable(_parsed(path, "netq", netq.MAX_BYTES, netq.decode) for path in answers)
-        yield "netq", partial(lldp.from_netq, ends, nodes, counted=counted("netq"))
     if (path := options.tree_file) is not None:
         parse = partial(tree_file.discover, nodes=nodes)
         yield "tree-file", lambda: _parsed(path, "tree-file", tree_file.MAX_BYTES, parse)
@@ -152,5 +149,4 @@ def _parsed(path: Path, option: str, limit: int, parse: Callable[[bytes], T]) ->
 _PRINTED_BY = {
     "ibnetdiscover": "ibnetdiscover",
     "ufm": "curl -su USER https://UFM/ufmRest/resources/ports",
-    "netq": "netq show lldp json",
 }

@@ -110,14 +110,13 @@ _CONFIGS: dict[str, type[NoConfig | CountedAdapters | CountedInterfaces]] = {
     "infiniband": InfinibandConfig,
     "ufm": CountedAdapters,
     "lldp": LldpConfig,
-    "netq": CountedInterfaces,
 }
-"""The providers ufm and netq have further keys, which they check."""
+"""The provider ufm has further keys, which it checks."""
 _MEMORY = {"infiniband": 512 << 20, "ufm": 512 << 20}
 
 
 class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A source of HyperNodes: labels, infiniband, lldp, ufm, tree-file, netq, or an entry point.
+    """A source of HyperNodes: labels, infiniband, lldp, ufm, tree-file, or an entry point.
 
     `config` belongs to the provider. `credentials_secret` names a Secret of GKM's namespace. A provider that sends
     nothing for `stale_seconds` is restarted; 0 is never, and without a value the provider decides. `max_memory_bytes`

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.topology.clusters import SURVEY, labeled, surveyed_cluster, topology, written
 
-OPTIONS = ("--nodes", "--fabrics", "--ibnetdiscover", "--ufm", "--lldp", "--netq", "--tree-file", "--config")
+OPTIONS = ("--nodes", "--fabrics", "--ibnetdiscover", "--ufm", "--lldp", "--tree-file", "--config")
 FORMS = ("tree", "json", "hypernodes", "kueue")
 
 

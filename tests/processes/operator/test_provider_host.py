@@ -120,15 +120,13 @@ def test_quarantined_nodes_come_with_a_snapshot_and_stay_with_updates(tmp_path: 
 
 def test_a_child_starts_when_what_it_reads_is_there(tmp_path: Path) -> None:
     before, cluster = children_of(os.getpid()), Cluster(complete=False)
-    source = {"file": str(tmp_path / "tree"), "intervalSeconds": 0.1}
-    (tmp_path / "tree").write_text('[{"hostname": "n1", "ifname": "e1", "peerHostname": "leaf-b", "peerIfname": "1"}]')
-    with hosted(tmp_path, TopologyProvider("netq", source), cluster=cluster, view=(ClusterNode("n1"),)) as running:
+    with hosted(tmp_path, TopologyProvider("lldp"), cluster=cluster, view=(ClusterNode("n1"),)) as running:
         running.until(lambda: cluster.looks > 1, "it waits")
-        assert running.status("netq").state is State.STARTING
-        assert running.status("netq").reason == "waits for the cluster"
+        assert running.status("lldp").state is State.STARTING
+        assert running.status("lldp").reason == "waits for the cluster"
         assert children_of(os.getpid()) == before
         cluster.complete = True
-        running.serves("netq")
+        running.serves("lldp")
     starting = [status.reason for _, status in running.seen.statuses if status.state is State.STARTING]
     assert starting == ["waits for the cluster", ""]
 
@@ -279,4 +277,4 @@ def test_the_controllers_import_no_provider() -> None:
         check=True,
     ).stdout.split()
     ours = {name.rpartition(".")[2] for name in shown if name.startswith("gkm_operator.hypernodes.providers.")}
-    assert not ours & {"registry", "child", "connection", "polling", "ufm", "netq", "tree_file"}
+    assert not ours & {"registry", "child", "connection", "polling", "ufm", "tree_file"}

@@ -13,7 +13,7 @@ from gkm.hoststate import files
 from gkm.images.build import factors_file, triton, vllm
 from gkm.templates.rendering import frames, process
 from gkm.topology import lists, nodes, pods
-from gkm.topology.fabrics import lldpd, netq, tree_file, ufm
+from gkm.topology.fabrics import lldpd, tree_file, ufm
 from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
@@ -33,7 +33,6 @@ HOSTS = (
     Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), _LLDPCLI, neighbors.MAX_BYTES),
     Decoder("lldpcli of several nodes", lldpd.decode_nodes, dict[str, _LLDPCLI], lldpd.MAX_BYTES),
     Decoder("ports of UFM", ufm.decode, list[ufm.PortRow], ufm.MAX_PAGE_BYTES),
-    Decoder("cables of NetQ", netq.decode, netq.NetQAnswer, netq.MAX_BYTES),
     Decoder("reply of a rendering child", process.decode, process.ChildReply, frames.MAX_REPLY_BYTES),
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gkm.api.fabrics import NodeFabric
 from gkm.api.grammar import agree, count_of
-from gkm.topology.fabrics import guid_join, leaf_groups, netq
+from gkm.topology.fabrics import guid_join, leaf_groups
 from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
 from gkm.topology.fabrics.interfaces import is_host_interface
 from gkm.topology.fabrics.lldpd import Neighbor
@@ -80,13 +80,3 @@ def _faults(left_out: int, not_counted: int) -> Iterator[str]:
     if not_counted:
         nodes = f"{count_of(not_counted, 'node')} {agree(not_counted, 'has', 'have')}"
         yield f"{nodes} switches as neighbors, of which none counts by interfaces and switches of the config"
-
-
-def from_netq(
-    rows: Iterable[netq.CableEnd],
-    nodes: Collection[str],
-    existing: Container[str] = (),
-    counted: Counted = EVERY_CABLE,
-) -> FabricDiscovery:
-    """Return the groups of `nodes` at all levels from the cables that NetQ reports."""
-    return leaf_groups.discover(netq.network(rows, guid_join.by_name(nodes), counted), nodes, existing)

@@ -26,7 +26,6 @@ READS: Mapping[str, frozenset[str]] = {
     "infiniband": frozenset({"Node", "Ports", "Survey"}),
     "lldp": frozenset({"Node", "Neighbors"}),
     "ufm": frozenset({"Node", "Ports"}),
-    "netq": frozenset({"Node"}),
     "tree-file": frozenset(),
 }
 """The kinds that built-in providers read."""

@@ -16,7 +16,6 @@ _BUILT_IN = {
         ("lldp", "lldp"),
         ("ufm", "ufm"),
         ("tree-file", "tree_file"),
-        ("netq", "netq"),
     )
 }
 _SHOWN = 20

@@ -186,22 +186,12 @@ def test_ufm_gives_the_groups_of_the_hosts_that_share_their_switches(tmp_path: P
     assert sorted(groups.values()) == [[f"node{at}" for at in range(4)], [f"node{at}" for at in range(4, 8)]]
 
 
-def test_lldp_neighbors_and_netq_give_leaf_groups(tmp_path: Path) -> None:
+def test_lldp_neighbors_give_leaf_groups(tmp_path: Path) -> None:
     nodes = written(tmp_path / "nodes.json", *(labeled(f"gpu-{at}") for at in range(4)))
     lldp = tmp_path / "lldp.json"
     lldp.write_text(json.dumps({f"gpu-{at}": neighbor(f"00:00:00:00:00:0{at // 2}") for at in range(4)}))
     groups = [sorted(each) for each in members(built("--nodes", nodes, "--lldp", lldp), "leaf").values()]
     assert sorted(groups) == [["gpu-0", "gpu-1"], ["gpu-2", "gpu-3"]]
-    netq = tmp_path / "netq.json"
-    ends = [
-        {"hostname": f"gpu-{at}", "ifname": "eth0", "peerHostname": f"leaf{at % 2}", "peerIfname": f"swp{at}"}
-        for at in range(4)
-    ]
-    netq.write_text(json.dumps({"lldp": ends}))
-    assert members(built("--nodes", nodes, "--netq", netq), "leaf") == {
-        "leaf0": ["gpu-0", "gpu-2"],
-        "leaf1": ["gpu-1", "gpu-3"],
-    }
 
 
 def neighbor(chassis: str) -> Json:
@@ -296,7 +286,6 @@ def test_what_is_wrong_stands_on_standard_error_beside_objects(tmp_path: Path) -
         ("--ibnetdiscover", b"\x1f\x8bnothing", "it cannot be unpacked by gzip; give what `ibnetdiscover` prints"),
         ("--ufm", "[", "give what `curl -su USER https://UFM/ufmRest/resources/ports` prints"),
         ("--lldp", "{", "correct the file"),
-        ("--netq", "{}", "give what `netq show lldp json` prints"),
         ("--tree-file", "{}", "the file has no `domains`, no `switches` and no blocks; correct the file"),
         ("--fabrics", "{}", "give what `kubectl get nodefabrics -o json` prints"),
     ],

@@ -87,8 +87,6 @@ ROW = {"description": "Computer IB Port", "system_name": "dgx-0", "guid": "01", 
     ("option", "content", "message"),
     [
         ("--ufm", [{"system_type": "switch", "ip": "10.0.0.1"}], "no row in it is a port of a Computer or a Switch"),
-        ("--netq", [{"links": [], "nodes": []}], "no row in it names both ends of a cable"),
-        ("--netq", {"lldp": [{"hostname": "dgx-0", "ifname": "eth0"}]}, "no row in it names both ends of a cable"),
         ("--lldp", {"dgx-0": {"lldp": {"interface": [{"eth0": {"ttl": 120}}]}}}, "no neighbor in it has a chassis"),
         ("--tree-file", {"items": [], "kind": "List"}, "the file has no `domains`"),
     ],
@@ -106,12 +104,6 @@ def test_a_file_of_another_schema_is_refused(
     [
         ("--ufm", [], "it shows no host"),
         ("--ufm", [ROW | {"system_name": "x-1"}], "1 host in it is no node, for example x-1"),
-        ("--netq", {"lldp": []}, "it shows no host"),
-        (
-            "--netq",
-            {"lldp": [{"hostname": "x-1", "ifname": "eth0", "peerHostname": "leaf", "peerIfname": "swp1"}]},
-            "1 host in it is no node, for example x-1",
-        ),
         ("--lldp", {}, "it shows no host"),
         (
             "--lldp",

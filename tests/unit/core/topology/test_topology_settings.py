@@ -65,7 +65,6 @@ def test_the_globs_of_interfaces_default_to_all() -> None:
         ("infiniband", {"adapters": ["mlx5_[0-7]"]}),
         ("ufm", {"adapters": ["mlx5_[0-7]"], "url": "https://ufm.example"}),
         ("lldp", {"interfaces": ["mlx5_[0-7]"]}),
-        ("netq", {"interfaces": ["mlx5_[0-7]"], "file": "/netq"}),
     ],
 )
 def test_adapters_and_switches_that_count_are_a_setting_of_every_network(name: str, config: dict[str, object]) -> None:

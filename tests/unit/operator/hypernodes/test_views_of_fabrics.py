@@ -94,7 +94,6 @@ def test_a_provider_waits_for_its_own_watches_only() -> None:
         ("lldp", True),
         ("ufm", True),
         ("an-entry-point", True),
-        ("netq", False),
         ("tree-file", False),
     ],
 )

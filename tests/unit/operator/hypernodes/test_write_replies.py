@@ -33,8 +33,8 @@ class Providers:
 def test_a_refused_domain_stops_no_other_and_its_provider_gets_one_reply() -> None:
     world = World(racks(2, 2, 2))
     process = world.process(InterposedApi(world.api, refusing("rack-r0-1")))
-    providers = Providers({"ufm": (HyperNode("r0-1", "rack", ()),), "netq": (HyperNode("r0-0", "rack", ()),)})
-    process.controller._replies = WriteReplies(providers, ["ufm", "netq"], hashed=False)
+    providers = Providers({"ufm": (HyperNode("r0-1", "rack", ()),), "lldp": (HyperNode("r0-0", "rack", ()),)})
+    process.controller._replies = WriteReplies(providers, ["ufm", "lldp"], hashed=False)
     process.settle()
     assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
     assert world.place("node-1-1-1") == {"rack": "rack-r1-1", "block": "block-b1"}

@@ -18,9 +18,9 @@ def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-@pytest.mark.parametrize("name", ["infiniband", "lldp", "ufm", "tree-file", "netq"])
+@pytest.mark.parametrize("name", ["infiniband", "lldp", "ufm", "tree-file"])
 def test_a_built_in_provider_needs_no_path_and_is_not_replaced(tmp_path: Path, name: str) -> None:
-    install(tmp_path, "def ufm(*_): ...\ndef tree_file(*_): ...\ndef netq(*_): ...\n", name, package="takeover")
+    install(tmp_path, "def ufm(*_): ...\ndef tree_file(*_): ...\n", name, package="takeover")
     made = registry.factory(name, str(tmp_path))
     assert made is registry.factory(name)
     assert made.__module__.startswith("gkm_operator.hypernodes.providers.")
@@ -56,7 +56,7 @@ def test_an_unknown_name_shows_those_that_there_are(tmp_path: Path) -> None:
     install(tmp_path, SOURCE, "other", package="acme_other")
     with pytest.raises(
         ProviderFailed,
-        match=f"not installed in the image or {tmp_path}; there are infiniband, lldp, netq, other, tree-",
+        match=f"not installed in the image or {tmp_path}; there are infiniband, lldp, other, tree-",
     ):
         registry.factory("acme", str(tmp_path))
 

@@ -1,14 +1,21 @@
-"""Rows of `netq show lldp json`: hosts, leaves and spines by names, without the network for management."""
+"""The example provider of NetQ: hosts, leaves and spines by names, without the network for management."""
 
 import json
 import re
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gkm.topology.fabrics import lldp, netq
-from gkm.topology.fabrics.counted import Counted
+from gkm.topology.fabrics import guid_join, leaf_groups
+from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
+from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
+from gkm.topology.providers import ProviderFailed
 
+_EXAMPLES = Path(__file__).parents[3] / "docs" / "reference" / "examples"
+netq: Any = SimpleNamespace(**runpy.run_path(str(_EXAMPLES / "netq_provider.py")))
 SERVERS = ("server01", "server02", "server03", "server04")
 
 
@@ -42,12 +49,17 @@ MANAGEMENT = [
 ]
 
 
-def rows(*ends: str) -> tuple[netq.CableEnd, ...]:
-    return netq.decode(json.dumps({"lldp": [row(each) for each in ends], "truncatedResult": False}).encode())
+def rows(*ends: str) -> list[Any]:
+    answer = {"lldp": [row(each) for each in ends], "truncatedResult": False}
+    return list(netq.decode(json.dumps(answer).encode()))
 
 
-def groups(found: tuple[netq.CableEnd, ...], nodes: tuple[str, ...] = SERVERS) -> dict[str, list[str]]:
-    discovery = lldp.from_netq(found, nodes)
+def discover(found: list[Any], nodes: tuple[str, ...] = SERVERS, counted: Counted = EVERY_CABLE) -> FabricDiscovery:
+    return leaf_groups.discover(netq.network(found, guid_join.by_name(nodes), counted), nodes)
+
+
+def groups(found: list[Any], nodes: tuple[str, ...] = SERVERS) -> dict[str, list[str]]:
+    discovery = discover(found, nodes)
     return {hypernode.name: [member.name for member in hypernode.members] for hypernode in discovery.hypernodes}
 
 
@@ -67,9 +79,9 @@ def test_the_network_for_management_of_switches_does_not_count() -> None:
 
 def test_interfaces_of_hosts_may_be_left_out() -> None:
     management = [f"{server}:eth0 oob-mgmt-switch:swp{number}" for number, server in enumerate(SERVERS)]
-    found = lldp.from_netq(rows(*CABLES, *management), SERVERS, counted=Counted(["!eth0"]))
+    found = discover(rows(*CABLES, *management), counted=Counted(["!eth0"]))
     assert {hypernode.name for hypernode in found.hypernodes} == set(EXPECTED)
-    assert lldp.from_netq(rows(*CABLES, *management), SERVERS, counted=Counted(switches=["!oob*"])) == found
+    assert discover(rows(*CABLES, *management), counted=Counted(switches=["!oob*"])) == found
 
 
 def test_a_foreign_host_is_no_switch() -> None:
@@ -115,3 +127,17 @@ def test_rows_with_missing_fields_are_no_cables() -> None:
     assert groups(netq.decode(b"[%b, %b]" % (rows, cable))) == {}
     with pytest.raises(OutputUnreadable, match="no row in it names both ends of a cable"):
         netq.decode(b"[%b]" % rows)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [({}, "missing required field `file`"), ({"file": "/x", "intervals": 1}, "unknown field `intervals`")],
+)
+def test_a_wrong_config_is_named(config: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ProviderFailed, match=problem):
+        netq.NetQ(config, {})
+
+
+def test_a_file_that_is_not_there_fails_the_provider(tmp_path: Path) -> None:
+    with pytest.raises(ProviderFailed, match="cannot read its file"):
+        netq.NetQ({"file": str(tmp_path / "none")}, {}).read([], frozenset())
