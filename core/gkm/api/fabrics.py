@@ -17,7 +17,7 @@ SURVEY_KEY = "ibnetdiscover.gz.b64"
 MAX_SURVEY_BYTES = 700_000
 """Compressed size. In base64 it is 0.93 MB, and a ConfigMap has at most 1 MiB (core/v1, MaxSecretSize)."""
 
-# A uuid as RFC 4122 writes it; a clique is an unsigned 32-bit number (nvml.h, nvmlGpuFabricInfo_v3_t).
+# A uuid as RFC 4122 writes it; a clique is an unsigned 32-bit number (nvml.h, nvmlGpuFabricInfo_v4_t).
 UUID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 DOMAIN_PATTERN = f"{UUID_PATTERN[:-1]}[.][0-9]{{1,10}}$"
 GUID_PATTERN = "^[0-9a-f]{16}$"

@@ -1,12 +1,14 @@
 """Decode NVML's NVLink fabric information into words. Pure; the numbers are those of nvml.h."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gkm.api.cliques import names_clique
 from gkm.gpus.values import GpuFabricInfo
 
 NOT_SUPPORTED, COMPLETED = 0, 3
+UNICAST_POINTER = 0
+"""NVML_GPU_FABRIC_CLIQUE_TYPE_*: the clique in which GPUs read each other's memory by pointers."""
 _STATES = {1: "NotStarted", 2: "InProgress", COMPLETED: "Completed"}
 _SUMMARIES = {1: "Healthy", 2: "Unhealthy", 3: "LimitedCapacity"}
 
@@ -36,26 +38,35 @@ _CONFIGURATIONS = {
 
 
 def decode(
-    cluster_uuid: Sequence[int], clique_id: int, state: int, status: str, *, mask: int = 0, summary: int = 0
+    cluster_uuid: Sequence[int], clique_id: int | None, state: int, status: str, *, mask: int = 0, summary: int = 0
 ) -> GpuFabricInfo | None:
     """Return the fabric of a GPU; None where it has none.
 
     `status` is the text of the registration's result and counts only once the registration is complete. An all-zero
     cluster UUID means that the GPU is not attached (meta-pytorch/torchcomms #1385), so two nodes cannot share it as a
-    name.
+    name. Without a clique the GPU shares its memory with no other, so its cluster UUID names no domain either.
     """
     if state == NOT_SUPPORTED:
         return None
     name = str(uuid.UUID(bytes=bytes(cluster_uuid)))
     return GpuFabricInfo(
-        cluster_uuid=name if names_clique(name) else "",
-        clique_id=clique_id,
+        cluster_uuid=name if clique_id is not None and names_clique(name) else "",
+        clique_id=clique_id or 0,
         state=_STATES.get(state, f"Unknown({state})"),
         status=status if state == COMPLETED else "",
         health=health(mask, summary),
         health_mask=mask,
         health_summary=_SUMMARIES.get(summary, ""),
     )
+
+
+def clique_of(cliques: Iterable[tuple[int, int]]) -> int | None:
+    """Return the clique that older structures name, of pairs (type, id): the first for unicast pointers.
+
+    nvml.h says so of nvmlGpuFabricInfo_v4_t. Cliques of logical endpoints can be wider: programs reach a GPU there only
+    with calls of their own for it.
+    """
+    return next((number for kind, number in cliques if kind == UNICAST_POINTER), None)
 
 
 def health(mask: int, summary: int) -> str:

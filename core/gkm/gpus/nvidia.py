@@ -25,6 +25,14 @@ _CODES = {
 # Answers of older drivers and of GPUs without the feature: not a fault.
 ABSENT = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT"})
 
+FABRIC_STRUCTURES = (
+    (pynvml.c_nvmlGpuFabricInfo_v4_t, pynvml.nvmlDeviceGetGpuFabricInfo_v4),
+    (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
+    (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
+    (pynvml.c_nvmlGpuFabricInfo_t, pynvml.nvmlDeviceGetGpuFabricInfo),
+)
+"""The newest first: the first one that the driver fills is read."""
+
 
 def read(devices: Path) -> Inventory:
     """Return the GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
@@ -134,11 +142,7 @@ def _mig_device(caller: DriverCalls, handle: object) -> MigDevice:
 
 
 def _fabric(caller: DriverCalls, handle: object) -> GpuFabricInfo | None:
-    for structure, function in (
-        (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
-        (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
-        (pynvml.c_nvmlGpuFabricInfo_t, pynvml.nvmlDeviceGetGpuFabricInfo),
-    ):
+    for structure, function in FABRIC_STRUCTURES:
         info = structure()
         # The binding passes its second argument unchanged, and NVML needs a pointer.
         call = partial(function, handle, ctypes.byref(info))
@@ -146,13 +150,20 @@ def _fabric(caller: DriverCalls, handle: object) -> GpuFabricInfo | None:
             continue
         return fabric.decode(
             list(info.clusterUuid),
-            info.cliqueId,
+            _clique(info),
             info.state,
             "Success" if info.status == pynvml.NVML_SUCCESS else text_of(pynvml.NVMLError(info.status)),
             mask=getattr(info, "healthMask", 0),
             summary=getattr(info, "healthSummary", 0),
         )
     return None
+
+
+def _clique(info: ctypes.Structure) -> int | None:
+    if hasattr(info, "cliqueId"):
+        return int(info.cliqueId)
+    # The array bounds the count, which comes from the driver.
+    return fabric.clique_of((clique.type, clique.id) for clique in info.cliques[: info.numCliques])
 
 
 def describe_error(error: Exception) -> tuple[str, str] | None:

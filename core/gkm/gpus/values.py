@@ -29,7 +29,7 @@ class Fault(Struct, frozen=True):
 
 
 class GpuFabricInfo(Struct, frozen=True):
-    """The NVLink attachment of a GPU (nvml.h, nvmlGpuFabricInfo_v3_t); texts are empty where NVML has no value.
+    """The NVLink attachment of a GPU (nvml.h, nvmlGpuFabricInfo_v4_t); texts are empty where NVML has no value.
 
     `health` is for people, made from `health_mask` and `health_summary`.
     """

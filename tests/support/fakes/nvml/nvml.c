@@ -4,7 +4,8 @@
  *   {"driver_version": "570.86.15", "cuda_driver_version": 12080, "errors": {CALL: ERROR},
  *    "gpus": [{"name", "uuid", "compute_capability": [9, 0], "memory_mib", "pci", "mig", "power_state",
  *              "mig_devices": [{"name", "uuid", "memory_mib", "errors": {CALL: ERROR}}, null],
- *              "fabric": {"cluster_uuid", "clique_id", "state", "status", "health_mask", "health_summary", "version"},
+ *              "fabric": {"cluster_uuid", "clique_id", "state", "status", "health_mask", "health_summary", "version",
+ *                         "cliques": [{"type", "id"}], "clique_count"},
  *              "errors": {CALL: ERROR}}]}
  * CALL is a function's name as in nvml.h; ERROR a name such as NVML_ERROR_GPU_IS_LOST, or HANG, or CRASH.
  * Layouts and numbers are those of nvml.h 13. */
@@ -21,7 +22,7 @@
 #define VERSION(structure, number) ((unsigned)(sizeof(structure) | ((number) << 24)))
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
-       DRIVER_NOT_LOADED = 9, VERSION_MISMATCH = 25, UNKNOWN = 999 };
+       DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13, VERSION_MISMATCH = 25, UNKNOWN = 999 };
 
 static const struct { int number; const char *name, *text; } errors[] = {
     {1, "UNINITIALIZED", "Uninitialized"}, {2, "INVALID_ARGUMENT", "Invalid Argument"},
@@ -219,6 +220,9 @@ typedef struct { uint8_t cluster[16]; int status; uint32_t clique; uint32_t stat
 typedef struct { unsigned version; uint8_t cluster[16]; int status; uint32_t clique; uint32_t state; uint32_t mask; } FabricV2;
 typedef struct { unsigned version; uint8_t cluster[16]; int status; uint32_t clique; uint32_t state; uint32_t mask;
                  uint8_t summary; } FabricV3;
+typedef struct { uint8_t type; uint32_t id; } Clique;
+typedef struct { uint8_t cluster[16]; int status; Clique cliques[64]; uint32_t clique_count; uint8_t state; uint32_t mask;
+                 uint8_t summary; } FabricV4;
 
 static void cluster_uuid(const char *fabric, uint8_t into[16]) {
     char uuid[64] = "";
@@ -259,5 +263,28 @@ EXPORT int nvmlDeviceGetGpuFabricInfoV(const char *gpu, FabricV3 *info) {
     fill(fabric, info->cluster, &info->status, &info->clique, &info->state);
     info->mask = (uint32_t)json_number(json_member(fabric, "health_mask"), 0);
     if (third) info->summary = (uint8_t)json_number(json_member(fabric, "health_summary"), 0);
+    return SUCCESS;
+}
+
+/* Without "cliques" the GPU has one, for unicast pointers: "clique_id". */
+EXPORT int nvmlDeviceGetGpuFabricInfo_v4(const char *gpu, FabricV4 *info) {
+    int result = device_call(gpu, "nvmlDeviceGetGpuFabricInfo");
+    const char *fabric = result ? NULL : json_member(gpu, "fabric");
+    if (result || !fabric) return result ? result : NOT_SUPPORTED;
+    if (json_number(json_member(fabric, "version"), 3) < 4) return FUNCTION_NOT_FOUND;
+    const char *cliques = json_member(fabric, "cliques");
+    unsigned count = cliques ? json_count(cliques) : 1;
+    uint32_t first, state;
+    memset(info, 0, sizeof *info);
+    fill(fabric, info->cluster, &info->status, &first, &state);
+    info->cliques[0].id = first;
+    for (unsigned at = 0; cliques && at < count && at < 64; at++) {
+        info->cliques[at].type = (uint8_t)json_number(json_member(json_item(cliques, at), "type"), 0);
+        info->cliques[at].id = (uint32_t)json_number(json_member(json_item(cliques, at), "id"), 0);
+    }
+    info->clique_count = (uint32_t)json_number(json_member(fabric, "clique_count"), count);
+    info->state = (uint8_t)state;
+    info->mask = (uint32_t)json_number(json_member(fabric, "health_mask"), 0);
+    info->summary = (uint8_t)json_number(json_member(fabric, "health_summary"), 0);
     return SUCCESS;
 }

@@ -1,5 +1,8 @@
 """Reading GPUs: the real binding in the real child process, over a library with chosen answers."""
 
+from typing import Any
+
+import pynvml
 import pytest
 from gkm.gpus.groups import groups
 from gkm.gpus.nvidia import cuda_version
@@ -32,7 +35,7 @@ def test_an_architecture_of_three_digits_is_read(reading: Reading) -> None:
     assert reading(GB200).gpus[0].arch == "100"
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_fabric_is_read_by_the_newest_structure_that_the_driver_knows(reading: Reading, version: int) -> None:
     gpu = {**GB200, "fabric": {**GB200["fabric"], "version": version, "health_mask": 0x11AA, "health_summary": 1}}
 
@@ -46,8 +49,51 @@ def test_fabric_is_read_by_the_newest_structure_that_the_driver_knows(reading: R
         status="Success",
         health="" if version == 1 else "Healthy",
         health_mask=0 if version == 1 else 0x11AA,
-        health_summary="Healthy" if version == 3 else "",
+        health_summary="Healthy" if version >= 3 else "",
     )
+
+
+def clique(kind: str, number: int) -> dict[str, int]:
+    return {"type": getattr(pynvml, f"NVML_GPU_FABRIC_CLIQUE_TYPE_{kind}"), "id": number}
+
+
+def with_cliques(*cliques: dict[str, int], **fabric: object) -> dict[str, Any]:
+    return {**GB200, "fabric": {**GB200["fabric"], "version": 4, "cliques": cliques, **fabric}}
+
+
+def test_the_clique_of_a_gpu_is_the_first_for_unicast_pointers_as_in_older_structures(reading: Reading) -> None:
+    """nvml.h, nvmlGpuFabricInfo_v4_t: the clique of v3 is the first entry of that type."""
+    gpu = with_cliques(
+        clique("MULTICAST_POINTER", 7),
+        clique("UNICAST_POINTER", 4),
+        clique("UNICAST_POINTER", 5),
+        clique("UNICAST_LOGICAL_ENDPOINT", 9),
+    )
+
+    fabric = reading(gpu).gpus[0].fabric
+
+    assert fabric is not None
+    assert (fabric.cluster_uuid, fabric.clique_id) == ("7b968a6d-c8aa-45e1-9e07-e1e51be99c31", 4)
+
+
+@pytest.mark.parametrize("cliques", [(), (clique("MULTICAST_POINTER", 7), clique("UNICAST_LOGICAL_ENDPOINT", 1))])
+def test_a_gpu_without_a_clique_for_unicast_pointers_names_no_domain(
+    reading: Reading, cliques: tuple[dict[str, int], ...]
+) -> None:
+    fabric = reading(with_cliques(*cliques)).gpus[0].fabric
+
+    assert fabric is not None
+    assert (fabric.state, fabric.cluster_uuid, fabric.clique_id) == ("Completed", "", 0)
+
+
+def test_a_driver_that_counts_more_cliques_than_the_structure_holds_is_read_to_its_end(reading: Reading) -> None:
+    others = [clique("MULTICAST_POINTER", number) for number in range(63)]
+    gpu = with_cliques(*others, clique("UNICAST_POINTER", 2), clique_count=1 << 31)
+
+    fabric = reading(gpu).gpus[0].fabric
+
+    assert fabric is not None
+    assert fabric.clique_id == 2
 
 
 def test_a_failed_registration_has_the_text_of_nvml(reading: Reading) -> None:

@@ -53,16 +53,15 @@ SUMMARIES = {
     "UNHEALTHY": "Unhealthy",
     "LIMITED_CAPACITY": "LimitedCapacity",
 }
-# Sizes, and the kinds of cliques in nvmlGpuFabricInfo_v4_t: GKM reads v3, whose one clique is that of multi-node
-# NVLink.
-NOT_READ = {
-    "UUID_LEN",
-    "CLIQUE_MAX",
-    "CLIQUE_TYPE_UNICAST_POINTER",
-    "CLIQUE_TYPE_MULTICAST_POINTER",
-    "CLIQUE_TYPE_UNICAST_LOGICAL_ENDPOINT",
-    "CLIQUE_TYPE_MULTICAST_LOGICAL_ENDPOINT",
+# Whether GPUs whose cliques of this type agree share a domain: they do where programs read each other's memory by
+# pointers, as multi-node NVLink has done since its first structure.
+CLIQUES = {
+    "UNICAST_POINTER": True,
+    "MULTICAST_POINTER": False,
+    "UNICAST_LOGICAL_ENDPOINT": False,
+    "MULTICAST_LOGICAL_ENDPOINT": False,
 }
+SIZES = {"UUID_LEN", "CLIQUE_MAX"}
 # Errors that cost one field of a GPU; FATAL_CODES and ABSENT are the others.
 OF_ONE_CALL = {
     "ALREADY_INITIALIZED",
@@ -101,7 +100,8 @@ def test_every_constant_of_a_fabric_has_a_row() -> None:
         *(f"{kind}{name}" for kind in (SHIFT, WIDTH) for name in FIELDS),
         *(f"STATE_{name}" for name in STATES),
         *(f"HEALTH_SUMMARY_{name}" for name in SUMMARIES),
-        *NOT_READ,
+        *(f"CLIQUE_TYPE_{name}" for name in CLIQUES),
+        *SIZES,
     }
     assert set(constants(FABRIC)) == rows
 
@@ -124,6 +124,17 @@ def test_each_state_has_its_word(name: str, word: str | None) -> None:
 @pytest.mark.parametrize(("name", "word"), SUMMARIES.items())
 def test_each_summary_has_its_word(name: str, word: str) -> None:
     assert fabric.health(0, constants(FABRIC)[f"HEALTH_SUMMARY_{name}"]) == word
+
+
+@pytest.mark.parametrize(("name", "names_domain"), CLIQUES.items())
+def test_each_type_of_clique_is_read(name: str, *, names_domain: bool) -> None:
+    found = fabric.clique_of([(constants(FABRIC)[f"CLIQUE_TYPE_{name}"], 3)])
+    assert found == (3 if names_domain else None)
+
+
+def test_the_newest_structure_of_the_binding_is_read() -> None:
+    known = {name for name in vars(pynvml) if name.startswith("c_nvmlGpuFabricInfo_")}
+    assert known == {structure.__name__ for structure, _ in nvidia.FABRIC_STRUCTURES}
 
 
 def test_every_error_has_a_class() -> None:
