@@ -107,7 +107,12 @@ def work(options: Options, config: Config, outside: Dependencies, stop: Event, w
     source, publisher = backend.source, backend.publisher
     gpus = GpuWatch(outside.read_gpus, wake, options.gpu_seconds)
     fabric = FabricWatch(
-        config.fabric, backend.fabric_sink, options.node, lambda: gpus.inventory, labels=backend.node_labels
+        config.fabric,
+        backend.fabric_sink,
+        options.node,
+        lambda: gpus.inventory,
+        survey_file=options.layout.survey,
+        labels=backend.node_labels,
     )
     heartbeat = Heartbeat()
     secrets = PullSecrets(backend.secrets, config.registries, backend.namespace)

@@ -9,15 +9,19 @@ import gzip
 import logging
 import random
 import re
+import zlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from threading import Event, Thread
 
 from gkm.api.fabric_settings import Ibnetdiscover
 from gkm.api.fabrics import MAX_SURVEY_BYTES
 from gkm.gpus.values import printable
+from gkm.hoststate import files
+from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
-from gkm.topology.fabrics.ibnetdiscover import marker, unanswered
+from gkm.topology.fabrics.ibnetdiscover import marker, unanswered, with_earlier
 
 from gkm_agent.fabric.command import Command, FabricCommandFailed, find
 from gkm_agent.fabric.report import FabricSink
@@ -35,16 +39,17 @@ POLL_SECONDS = 5.0
 # The only line that differs between two runs over the same fabric.
 _DATE_LINE = re.compile(rb"^# Topology file: generated on [^\n]*\n", re.MULTILINE)
 _FIRST_BYTE = b"#"
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 class UnusableSurvey(ValueError):
     """The output is not a topology of ibnetdiscover, or is too large to store; the message states the cause."""
 
 
-def pack(output: bytes, missing: int = 0) -> bytes:
+def pack(output: bytes, missing: int = 0, earlier: bytes = b"") -> bytes:
     """Return the output without its date, compressed: the same bytes for the same fabric.
 
-    `missing` answers make the survey partial: its first line says so.
+    `missing` answers make the survey partial: its first line says so, and what only `earlier` shows follows.
 
     Raises:
         NotASurvey: the output names no port, or is larger than a ConfigMap even when compressed.
@@ -52,6 +57,8 @@ def pack(output: bytes, missing: int = 0) -> bytes:
     if not output.startswith(_FIRST_BYTE) or b"guid=0x" not in output:
         raise UnusableSurvey("ibnetdiscover prints no topology")
     text = marker(missing) + _DATE_LINE.sub(b"", output, count=1)
+    if earlier:
+        text = with_earlier(text, earlier)
     packed = gzip.compress(text, compresslevel=9, mtime=0)
     if len(packed) > MAX_SURVEY_BYTES:
         raise UnusableSurvey(f"the topology has {len(packed)} bytes compressed, the limit is {MAX_SURVEY_BYTES}")
@@ -61,16 +68,23 @@ def pack(output: bytes, missing: int = 0) -> bytes:
 class SubnetSurvey:
     """A thread that surveys while this node is chosen.
 
-    `labels` returns the labels of the Node, None while they are unknown.
+    `labels` returns the labels of the Node, None while they are unknown. The file `whole` has the last survey in which
+    all devices answered: readers of surveys may start anew, and so may this process.
     """
 
     def __init__(
-        self, settings: Ibnetdiscover, node: str, labels: Callable[[], Mapping[str, str] | None], sink: FabricSink
+        self,
+        settings: Ibnetdiscover,
+        node: str,
+        labels: Callable[[], Mapping[str, str] | None],
+        sink: FabricSink,
+        whole: Path,
     ) -> None:
         self._settings = settings
         self._node = node
         self._labels = labels
         self._sink = sink
+        self._whole = whole
         self._stop = Event()
         self._command: Command | None = None
         self._surveyed = False
@@ -97,12 +111,35 @@ class SubnetSurvey:
     def once(self) -> bool:
         """Survey once and store the output; return whether both succeeded."""
         try:
-            self._sink.survey(pack(*self._output()))
+            output, missing = self._output()
+            packed = pack(output, missing, self._retained() if missing else b"")
+            self._sink.survey(packed)
         except (FabricCommandFailed, UnusableSurvey, NotWritten) as error:
             if not self._stop.is_set():
                 _LOG.warning("survey failed", extra=fields(why=str(error)))
             return False
+        if not missing:
+            self._retain(packed)
         return True
+
+    def _retain(self, packed: bytes) -> None:
+        try:
+            if not self._whole.is_file() or self._whole.read_bytes() != packed:
+                files.replace(self._whole, packed)
+        except OSError as error:
+            _LOG.warning("survey is not retained", extra=fields(why=str(error)))
+
+    def _retained(self) -> bytes:
+        """Return the text of the last whole survey, b"" without one."""
+        try:
+            stream = zlib.decompressobj(_GZIP)
+            text = stream.decompress(files.read_bounded(self._whole, MAX_SURVEY_BYTES), MAX_BYTES)
+        except FileNotFoundError:
+            return b""
+        except (UnreadableState, zlib.error) as error:
+            _LOG.warning("last whole survey is unreadable", extra=fields(why=str(error)))
+            return b""
+        return text if stream.eof else b""
 
     def _output(self) -> tuple[bytes, int]:
         """Return the output, and how many queries had no answer."""

@@ -30,7 +30,7 @@ STOP_SECONDS = 5.0
 class FabricWatch:
     """Three threads: one reads, one publishes, and one surveys on chosen nodes. A hanging one delays no other.
 
-    `labels` returns the labels of this Node, None while it is unknown.
+    `labels` returns the labels of this Node, None while it is unknown; `survey_file` is for SubnetSurvey.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class FabricWatch:
         node: str,
         inventory: Callable[[], Inventory],
         *,
+        survey_file: Path,
         labels: Callable[[], Mapping[str, str] | None] = lambda: None,
         root: Path = sysfs.ROOT,
         interval: float = INTERVAL_SECONDS,
@@ -52,7 +53,7 @@ class FabricWatch:
         self._clock = clock
         self._neighbors = Neighbors(settings.lldpcli, root)
         self._publisher: Publisher[FabricReport] = Publisher(sink, "fabric")
-        self._survey = SubnetSurvey(settings.ibnetdiscover, node, labels, sink)
+        self._survey = SubnetSurvey(settings.ibnetdiscover, node, labels, sink, survey_file)
         self._lock = Lock()
         self._ready: Mapping[CacheRef, str] | None = None if settings.cache_labels else {}
         self._settled = SettledVerdict()

@@ -42,7 +42,7 @@ def prepare(layout: Layout) -> None:
         with _failure_logged():
             trees.remove(path)
     with _failure_logged():
-        for path in files.temporaries(layout.catalog):
+        for path in (*files.temporaries(layout.catalog), *files.temporaries(layout.survey)):
             path.unlink(missing_ok=True)
     with _failure_logged():
         _clean_caches(layout)

@@ -73,6 +73,11 @@ class Layout:
         return self.state / "entries.json"
 
     @property
+    def survey(self) -> Path:
+        """Return the file with the last survey of the InfiniBand subnet in which all devices answered."""
+        return self.state / "surveys" / "whole.gz"
+
+    @property
     def check_request(self) -> Path:
         """Return the file whose creation requests a check of every entry now; it is removed when the check starts."""
         return self.state / "check"
@@ -149,7 +154,7 @@ class Layout:
         """Return all that GKM makes directly below `state` and `run`; anything else there belongs to others."""
         below_state = (self.store.parent, self.trash, self.work, self.blobs, self.relocations, self.empty, self.caches)
         below_run = (self.volumes, self.layers, self.usage, self.waiting, self.counters.parent)
-        return *below_state, self.captured, self.catalog, self.check_request, self.locks, *below_run
+        return *below_state, self.captured, self.catalog, self.survey.parent, self.check_request, self.locks, *below_run
 
     def make_directories(self) -> None:
         """Make the directories; idempotent, and each process may be the first.

@@ -10,6 +10,7 @@ Reading a text of a real network takes twice its bytes of memory at most, a host
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, adapter_in, names_in
@@ -36,6 +37,8 @@ _RECORD = re.compile(
     )""",
     re.MULTILINE | re.VERBOSE,
 )
+_BLANK = b"\n\n"
+_EARLIER = b"\n# blocks of an earlier survey:\n\n"
 _AGGREGATION = AGGREGATION_NODE.encode()
 _MARKER = re.compile(rb"^# unanswered: (\d{1,9})$", re.MULTILINE)
 # libibnetdisc: src/query_smp.c:228; umad (DR path slid 0; dlid 0; 0,1 Attr 0x11:0) bad status 110; Connection timed out
@@ -58,14 +61,37 @@ def parse(text: bytes) -> Subnet:
         raise NotASurvey(f"the topology has {len(text)} bytes, the limit is {MAX_BYTES}")
     if text.count(b"\n") > MAX_LINES:
         raise NotASurvey(f"the topology has more than {MAX_LINES} lines")
+    text, _, earlier = text.partition(_EARLIER)
     reader = _Reader(text)
     reader.read()
     if not reader.switches:
         raise NotASurvey(f"the text names no switch as ibnetdiscover does{reader.faults_in('; ')}")
-    ports = tuple(_host_ports(reader))
-    links = tuple(sorted(_links(reader.cables)))
-    faults = (reader.faults_in(""), _unanswered_in(text), reader.gaps())
-    return Subnet(reader.switches, ports, links, tuple(filter(None, faults)))
+    faults = tuple(filter(None, (reader.faults_in(""), _unanswered_in(text), reader.gaps())))
+    subnet = replace(_subnet(reader), faults=faults)
+    return subnet.filled(_earlier(earlier, reader)) if earlier else subnet
+
+
+def with_earlier(text: bytes, whole: bytes) -> bytes:
+    """Return a survey with the blocks that an earlier, whole one has beyond it.
+
+    Blocks and not both texts: these are nearly the same, and one text fits into a ConfigMap. A block lists the cables
+    of a device, so it stands in both if the device or one of its neighbors did not answer this time.
+    """
+    shown = {*text.split(_BLANK)}
+    return text + _EARLIER + _BLANK.join(block for block in whole.split(_BLANK) if block not in shown)
+
+
+def _earlier(text: bytes, newest: "_Reader") -> Subnet:
+    """Return the network in the blocks of an earlier survey; `newest` has the blocks that did not change."""
+    reader = _Reader(text)
+    reader.read()
+    reader.systems = {**newest.systems, **reader.systems}
+    reader.switch_systems |= newest.switch_systems
+    return _subnet(reader)
+
+
+def _subnet(reader: "_Reader") -> Subnet:
+    return Subnet(reader.switches, tuple(_host_ports(reader)), tuple(sorted(_links(reader.cables))))
 
 
 def unanswered(errors: Iterable[bytes]) -> int:

@@ -11,6 +11,8 @@ _NO_HOST = "localhost"
 _HOST_AND_ADAPTER = 2
 AGGREGATION_NODE = "Aggregation Node"
 """In the description of an adapter that is part of a switch (SHARP)."""
+FILLED = "a survey is not whole: nodes that an earlier one showed stay"
+"""A fault of a network that `Subnet.filled` returns."""
 
 
 class HostPort(NamedTuple):
@@ -62,7 +64,8 @@ class Subnet:
         for first, second, number in (*earlier.links, *self.links):
             cables[first, second] = max(number, cables.get((first, second), 0))
         links = tuple(sorted(Link(*ends, number) for ends, number in cables.items()))
-        return Subnet({**earlier.switches, **self.switches}, (*self.ports, *missing), links, self.faults)
+        faults = tuple(dict.fromkeys((*self.faults, FILLED)))
+        return Subnet({**earlier.switches, **self.switches}, (*self.ports, *missing), links, faults)
 
 
 def names_in(description: str) -> tuple[tuple[str, ...], str]:

@@ -145,9 +145,7 @@ def _filled(network: bytes, earlier: bytes | None) -> bytes:
         subnet = msgspec.msgpack.decode(network, type=Subnet)
         if not subnet.faults:
             return network
-        filled = subnet.filled(msgspec.msgpack.decode(earlier, type=Subnet))
-        told = (*filled.faults, "a survey is not whole: nodes that an earlier one showed stay")
-        both = msgspec.msgpack.encode(replace(filled, faults=told))
+        both = msgspec.msgpack.encode(subnet.filled(msgspec.msgpack.decode(earlier, type=Subnet)))
     except MemoryError:
         return network
     return both if len(both) <= MAX_NETWORK_BYTES else network

@@ -28,7 +28,14 @@ def fabric(tmp_path: Path, nvml: Path) -> Fabrics:
         found = inventory.InventoryReader(os.environ | variables, 20.0, devices).read()
         settings = Fabric(lldpcli=f"{tmp_path}/lldpcli", settle=SettleThresholds(1, 0))
         watch = FabricWatch(
-            settings, FakeFabricSink(), "node-1", lambda: found, labels=dict, root=sys, clock=lambda: 0.0
+            settings,
+            FakeFabricSink(),
+            "node-1",
+            lambda: found,
+            survey_file=tmp_path / "whole.gz",
+            labels=dict,
+            root=sys,
+            clock=lambda: 0.0,
         )
         report = watch.read()
         assert report is not None

@@ -9,6 +9,7 @@ import pytest
 from gkm.api.config import ConfigInvalid, parse
 from gkm.api.fabric_settings import Fabric, Ibnetdiscover, SettleThresholds
 from gkm.api.fabrics import MAX_SURVEY_BYTES
+from gkm.topology.fabrics import ibnetdiscover
 from gkm_agent.fabric import survey as module
 from gkm_agent.fabric.command import FabricCommandFailed
 from gkm_agent.fabric.objects import survey_name, survey_object
@@ -29,7 +30,7 @@ def stand_in(directory: Path, script: str) -> str:
 
 def surveying(directory: Path, script: str, sink: FakeFabricSink, node: str = "node-1") -> SubnetSurvey:
     settings = Ibnetdiscover(nodes=["node-1"], command=stand_in(directory, script))
-    return SubnetSurvey(settings, node, lambda: None, sink)
+    return SubnetSurvey(settings, node, lambda: None, sink, directory / "state" / "whole.gz")
 
 
 def test_the_output_is_stored_compressed_without_its_date(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_failed_survey_stores_nothing_and_is_logged(
 def test_without_ibnetdiscover_the_log_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CANDIDATES", ("/nowhere/ibnetdiscover",))
     with pytest.raises(FabricCommandFailed, match="install infiniband-diags"):
-        SubnetSurvey(HERE, "node-1", lambda: None, FakeFabricSink())._output()
+        SubnetSurvey(HERE, "node-1", lambda: None, FakeFabricSink(), Path("/nowhere"))._output()
 
 
 UNANSWERED = (
@@ -108,6 +109,51 @@ def test_ports_that_do_not_answer_stand_in_the_survey_though_the_program_ends_wi
     assert surveying(tmp_path, f"cat {tmp_path}/errors >&2; cat {PRINTED}", sink).once()
     assert gzip.decompress(sink.surveys[0]) == marker + gzip.decompress(pack(PRINTED.read_bytes()))
     assert [line.message for line in caplog.records] == (["survey is partial"] if marker else [])
+
+
+def partly(directory: Path, output: Path) -> str:
+    (directory / "errors").write_text(f"{UNANSWERED}\n")
+    return f"cat {directory}/errors >&2; cat {output}"
+
+
+def half_of(directory: Path) -> Path:
+    head, *blocks = PRINTED.read_bytes().split(b"\n\n")
+    path = directory / "half.out"
+    path.write_bytes(b"\n\n".join([head, *blocks[::2]]))
+    return path
+
+
+def switches_in(survey: bytes) -> set[str]:
+    return {*ibnetdiscover.parse(gzip.decompress(survey)).switches}
+
+
+def test_a_survey_without_all_answers_has_what_the_last_whole_one_showed_also_after_a_restart(tmp_path: Path) -> None:
+    sink, half, whole = FakeFabricSink(), half_of(tmp_path), ibnetdiscover.parse(PRINTED.read_bytes())
+    assert surveying(tmp_path, f"cat {PRINTED}", sink).once()
+    for _ in range(2):
+        assert surveying(tmp_path, partly(tmp_path, half), sink).once()
+        assert switches_in(sink.surveys[-1]) == {*whole.switches} > switches_in(pack(half.read_bytes()))
+    assert surveying(tmp_path, f"cat {half}", sink).once()
+    assert switches_in(sink.surveys[-1]) == switches_in(pack(half.read_bytes()))
+    assert surveying(tmp_path, partly(tmp_path, half), sink).once()
+    assert switches_in(sink.surveys[-1]) == switches_in(pack(half.read_bytes()))
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"x" * 99)[:-4], gzip.compress(b"#\n")])
+def test_a_damaged_file_of_the_last_whole_survey_costs_what_it_held(tmp_path: Path, content: bytes) -> None:
+    sink, half = FakeFabricSink(), half_of(tmp_path)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "whole.gz").write_bytes(content)
+    assert surveying(tmp_path, partly(tmp_path, half), sink).once()
+    assert switches_in(sink.surveys[-1]) == switches_in(pack(half.read_bytes()))
+
+
+def test_a_disk_that_takes_no_file_costs_no_survey(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sink = FakeFabricSink()
+    (tmp_path / "state").write_text("no directory")
+    assert surveying(tmp_path, f"cat {PRINTED}", sink).once()
+    assert switches_in(sink.surveys[-1]) == {*ibnetdiscover.parse(PRINTED.read_bytes()).switches}
+    assert [line.message for line in caplog.records] == ["survey is not retained"]
 
 
 def test_a_sink_that_is_away_gets_it_later(tmp_path: Path) -> None:
@@ -160,7 +206,7 @@ def test_its_thread_surveys_the_chosen_node_and_ends_with_a_run_under_way(
 
 
 def test_where_nothing_is_configured_no_thread_is_started() -> None:
-    survey = SubnetSurvey(Ibnetdiscover(), "node-1", dict, FakeFabricSink())
+    survey = SubnetSurvey(Ibnetdiscover(), "node-1", dict, FakeFabricSink(), Path("/nowhere"))
     survey.start()
     assert not survey._thread.is_alive()
     survey.stop(1)
@@ -175,7 +221,7 @@ def test_another_node_does_not_survey(tmp_path: Path, monkeypatch: pytest.Monkey
         looked.append(1)
         return {}
 
-    survey = SubnetSurvey(settings, "node-2", labels, FakeFabricSink())
+    survey = SubnetSurvey(settings, "node-2", labels, FakeFabricSink(), tmp_path / "whole.gz")
     survey.start()
     until(lambda: len(looked) > 6, "it looked again and again")
     survey.stop(20)

@@ -21,6 +21,7 @@ from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 
 REF = CacheRef("ml-apps", "llama")
+NOWHERE = Path("/nowhere/whole.gz")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
@@ -33,7 +34,14 @@ class Machine:
         self.inventory: Inventory = gpus(ATTACHED, ATTACHED)
         self.sink = FakeFabricSink()
         self.watch = FabricWatch(
-            settings, self.sink, "node-1", lambda: self.inventory, labels=dict, root=sys, clock=lambda: self.now
+            settings,
+            self.sink,
+            "node-1",
+            lambda: self.inventory,
+            survey_file=NOWHERE,
+            labels=dict,
+            root=sys,
+            clock=lambda: self.now,
         )
 
     def reads(self, inventory: Inventory, seconds: float = 60.0) -> tuple[str, str | None]:
@@ -170,7 +178,9 @@ def test_a_defect_does_not_end_the_watching(tmp_path: Path) -> None:
             raise ZeroDivisionError
         return gpus(ATTACHED)
 
-    watch = FabricWatch(Fabric(lldpcli="/none"), machine.sink, "node-1", inventory, root=tmp_path, interval=0.01)
+    watch = FabricWatch(
+        Fabric(lldpcli="/none"), machine.sink, "node-1", inventory, survey_file=NOWHERE, root=tmp_path, interval=0.01
+    )
     watch.start()
     try:
         until(lambda: machine.sink.reports, "it goes on")
@@ -187,7 +197,9 @@ def gpu_watch() -> Iterator[GpuWatch]:
 
 
 def fabric_of(backend: Backend, gpus: GpuWatch) -> FabricWatch:
-    return FabricWatch(Fabric(), backend.fabric_sink, "node-1", lambda: gpus.inventory, labels=backend.node_labels)
+    return FabricWatch(
+        Fabric(), backend.fabric_sink, "node-1", lambda: gpus.inventory, survey_file=NOWHERE, labels=backend.node_labels
+    )
 
 
 def test_without_kubernetes_the_backend_writes_the_fabric_to_a_file(tmp_path: Path, gpu_watch: GpuWatch) -> None:

@@ -1,17 +1,20 @@
 """The parser of ibnetdiscover's topology file: forms that versions print, damage, and limits."""
 
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from gkm.topology.fabrics import ibnetdiscover
-from gkm.topology.fabrics.ibnetdiscover import NotASurvey, parse
+from gkm.topology.fabrics.ibnetdiscover import NotASurvey, marker, parse, with_earlier
 from gkm.topology.fabrics.subnet import HostPort, Link
 from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.infiniband_networks import Rails, cabling, topology_file
 
+PRINTED = Path(__file__).parents[4] / "data" / "fabric" / "ibnetdiscover-40-switches.out"
 SWITCH, SPINE, ADAPTER = "2c5eab0300b87b40", "2c5eab0300c26280", "e09d7303007a4bd8"
 TEXT = f"""#
 # Topology file: generated on Wed Aug  6 16:11:23 2025
@@ -187,6 +190,41 @@ def test_queries_without_an_answer_are_a_fault_in_the_survey(before: str, count:
     unanswered = [fault for fault in faults if "answer" in fault and "entry" not in fault]
     expected = f"{count} of ibnetdiscover had no answer: what lies behind is missing"
     assert unanswered == ([expected] if count else [])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_survey_with_what_the_last_whole_one_showed_beyond_it_is_both_in_one_text(seed: int) -> None:
+    """Blocks of devices that did not answer are missing, and so are the lines of their cables at other switches."""
+    order = random.Random(seed)
+    head, *blocks = PRINTED.read_bytes().split(b"\n\n")
+    lost = order.sample(blocks, len(blocks) // 3)
+    names = {name.group() for block in lost for name in re.finditer(rb'"[SH]-[0-9a-f]{16}"', block.partition(b"[")[0])}
+    left = [b"\n".join(_without(block, names)) for block in blocks if block not in lost]
+    part = marker(7) + b"\n\n".join([head, *left])
+
+    both = parse(with_earlier(part, PRINTED.read_bytes()))
+
+    expected = parse(part).filled(parse(PRINTED.read_bytes()))
+    assert both.faults == expected.faults
+    assert {*both.ports} == {*expected.ports} == {*parse(PRINTED.read_bytes()).ports}
+    assert (both.switches, both.links) == (expected.switches, expected.links)
+    assert len(with_earlier(part, PRINTED.read_bytes())) < 1.5 * len(PRINTED.read_bytes())
+
+
+def _without(block: bytes, names: set[bytes]) -> list[bytes]:
+    head, *lines = block.split(b"\n")
+    return [head, *(line for line in lines if not (line[:1] == b"[" and any(name in line for name in names)))]
+
+
+def test_a_port_that_moved_is_where_the_newest_survey_shows_it() -> None:
+    moved = changed(f'[1]\t"H-{ADAPTER}"', f'[2]\t"H-{ADAPTER}"').replace(SWITCH.encode(), b"2c5eab0300b87b99")
+    assert [port.switch for port in parse(with_earlier(moved, TEXT.encode())).ports] == ["2c5eab0300b87b99"]
+
+
+@pytest.mark.parametrize("earlier", [b"", b"no survey", b"\xff\n\n\n[1]\n\n" * 9])
+def test_an_earlier_survey_that_shows_nothing_changes_nothing(earlier: bytes) -> None:
+    both, alone = parse(with_earlier(TEXT.encode(), earlier)), parse(TEXT.encode())
+    assert (both.switches, both.ports, both.links) == (alone.switches, alone.ports, alone.links)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gkm.topology.fabrics import infiniband as fabric
 from gkm.topology.fabrics import rails
-from gkm.topology.fabrics.ibnetdiscover import NotASurvey
+from gkm.topology.fabrics.ibnetdiscover import NotASurvey, with_earlier
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Action
@@ -18,7 +18,15 @@ from gkm_operator.hypernodes.providers import infiniband, survey_text
 from gkm_operator.hypernodes.providers.infiniband import AGAIN_SECONDS, SurveyReader
 from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild
 from gkm_operator.hypernodes.providers.polling import SourceMissing
-from support.topology.infiniband_networks import Rails, adapter_guid, cabling, irregular, leaf_guid, topology_file
+from support.topology.infiniband_networks import (
+    Cabling,
+    Rails,
+    adapter_guid,
+    cabling,
+    irregular,
+    leaf_guid,
+    topology_file,
+)
 from support.topology.infiniband_views import BY_GROUP, NETWORK, NODES, TEXT, groups, known, message
 from support.topology.observed import packed, survey
 from support.topology.provider_run import ProviderRun
@@ -101,11 +109,16 @@ def test_a_survey_that_cannot_be_read_is_a_fault_and_the_others_count(text: byte
 UNANSWERED = b"# unanswered: 2\n"
 
 
-def test_a_survey_without_all_answers_removes_no_node() -> None:
-    reader, half = SurveyReader(), cabling(NETWORK)
+def half_of_the_network() -> Cabling:
+    half = cabling(NETWORK)
     half.switches = {guid: name for guid, name in half.switches.items() if "leaf-00-001" not in name}
     half.plugged = [(adapter, switch) for adapter, switch in half.plugged if switch in half.switches]
     half.links = [link for link in half.links if set(link) <= half.switches.keys()]
+    return half
+
+
+def test_a_survey_without_all_answers_removes_no_node() -> None:
+    reader, half = SurveyReader(), half_of_the_network()
     reader.read(known(survey("a", TEXT)))
     partial = survey("a", UNANSWERED + topology_file(half))
     for _ in range(2):
@@ -116,6 +129,13 @@ def test_a_survey_without_all_answers_removes_no_node() -> None:
             "a survey is not whole: nodes that an earlier one showed stay",
         )
     assert groups(reader.read(known(survey("a", topology_file(half))))) == BY_GROUP[:1]
+
+
+def test_a_provider_that_starts_anew_finds_what_the_last_whole_survey_showed() -> None:
+    text = with_earlier(UNANSWERED + topology_file(half_of_the_network()), TEXT)
+    found = SurveyReader().read(known(survey("a", text)))
+    assert groups(found) == BY_GROUP
+    assert "a survey is not whole: nodes that an earlier one showed stay" in found.faults
 
 
 def test_a_node_lies_where_a_survey_without_all_answers_shows_it() -> None:
