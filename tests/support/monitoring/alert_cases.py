@@ -277,6 +277,14 @@ CASES = (
         '{reason="PlannerFailed"}',
         ({'gkm_plan_total{result="refused",reason="DoesNotFit"}': grows(1)},),
     ),
+    Case(
+        "GKMPlansDrift",
+        {'gkm_plan_drift_gpus{pod="a"}': held(16)},
+        "{}",
+        # A new plan followed the pods.
+        ({'gkm_plan_drift_gpus{pod="a"}': held(0)}, {'gkm_plan_drift_gpus{pod="a"}': changed(16, 12, 0)}),
+        also=(scraped_twice({'gkm_plan_drift_gpus{pod="a"}': held(16)}),),
+    ),
 )
 
 
