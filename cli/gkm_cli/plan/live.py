@@ -1,4 +1,4 @@
-"""Read nodes, pods and plans of a cluster: what `gkm plan` plans with where no lists are given. It never writes.
+"""Read nodes, pods, plans and runs of a cluster: what `gkm plan` plans with where no lists are given. It never writes.
 
 As in the controllers, the GPUs of a plan count as used until its pods use them or it expires, and what the runs to be
 planned have themselves counts as free (docs/design/plans.md).
@@ -6,20 +6,23 @@ planned have themselves counts as free (docs/design/plans.md).
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from gkm.api.runs import RUN_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
+from gkm.kube.resources import NODES, PLACEMENTPLANS, RUNS, Resource
+from gkm.packing.asked import pod_of
 from gkm.packing.written import PlanUnreadable, gpus_by_node
 from gkm.topology import pods
 from gkm.topology.nodes import Node
+from gkm.topology.pod_fit import PodDemand, load_of
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import survey_nodes
 from gkm.topology.uncounted import claiming_pods, uncounted_notes
-from gkm.topology.usage import Usage, added
+from gkm.topology.usage import Usage, added, with_loads
 from msgspec import Struct, field
 
 from gkm_cli.clusters.connection import ClusterConnection
@@ -75,11 +78,13 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
     unread = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in damaged]
     used = _usage(cluster.api, own)
     surveyed = survey_nodes(nodes, settings, unread)
+    reserved = _reserved(cluster.api, own, used.by_run, cluster.now())
+    starting = _loads(reserved, _pods(cluster.api) if reserved else {})
     return SurveyedCluster(
         surveyed,
-        used.others,
+        with_loads(used.others, starting),
         tuple(uncounted_notes(surveyed.uncounted, used.others.claiming)),
-        reserved=_reserved(cluster.api, own, used.by_run, cluster.now()),
+        reserved=sum(reserved.values(), Counter()),
         own_is_free=True,
         own_nodes=frozenset(node for run in own for node in used.by_run.get(run, {})),
     )
@@ -122,8 +127,8 @@ def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
 
 def _reserved(
     api: Api, own: Collection[RunName], by_run: Mapping[RunName, Mapping[str, int]], now: datetime
-) -> Counter[str]:
-    """Return the GPUs by node that live plans of other runs hold and whose pods do not run yet."""
+) -> dict[RunName, Counter[str]]:
+    """Return the GPUs by node that the live plan of each other run holds and whose pods do not run yet."""
     newest: dict[RunName, PlacementPlan] = {}
     try:
         for page in pages(api, PLACEMENTPLANS, ListSelector(), hint=_HINT):
@@ -133,8 +138,8 @@ def _reserved(
                 if is_named and run not in own and (run not in newest or newest[run].spec.number < plan.spec.number):
                     newest[run] = plan
     except NotServed:
-        return Counter()  # GKM's controllers are not installed, so there are no plans
-    reserved: Counter[str] = Counter()
+        return {}  # GKM's controllers are not installed, so there are no plans
+    reserved = {}
     for run, plan in newest.items():
         try:
             expires = plan.spec.expires_at
@@ -144,5 +149,26 @@ def _reserved(
         except (PlanUnreadable, ValueError, OverflowError):
             continue  # as for the controllers, it reserves nothing
         claims.subtract(by_run.get(run, {}))
-        reserved += claims  # only what is more than 0
+        reserved[run] = +claims  # only what is more than 0
     return reserved
+
+
+def _pods(api: Api) -> dict[RunName, PodDemand]:
+    """Return one pod of each Run that can be read."""
+    found = {}
+    for page in pages(api, RUNS, ListSelector(), hint=_HINT):
+        for run in (entry.value for entry in page.entries):
+            with suppress(ValueError):
+                found[RunName(run.metadata.namespace, run.metadata.name)] = pod_of(run.spec)
+    return found
+
+
+def _loads(
+    reserved: Mapping[RunName, Mapping[str, int]], pod_of_run: Mapping[RunName, PodDemand]
+) -> dict[str, pods.NodeLoad]:
+    """Return what pods request that have not started, by node."""
+    loads: dict[str, pods.NodeLoad] = {}
+    for run in reserved.keys() & pod_of_run.keys():
+        for node, gpus in reserved[run].items():
+            loads[node] = added(loads.get(node, pods.NodeLoad()), load_of(pod_of_run[run], gpus))
+    return loads

@@ -25,7 +25,7 @@ def demand(spec: RunSpec) -> NodeDemand:
             Toleration(asked.key, asked.operator, asked.value, asked.effect) for asked in spec.tolerations
         )
     scopes = tuple(Scope(scope.name, _selector(scope.selector)) for scope in spec.scopes)
-    return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations, _pod(spec))
+    return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations, pod_of(spec))
 
 
 def request(asked: RunSpec | PlanRequest, policy: str) -> Request:
@@ -54,7 +54,12 @@ def kinds(mix: Sequence[MixGroup]) -> tuple[GroupKind, ...]:
     return tuple(GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
 
 
-def _pod(spec: RunSpec) -> PodDemand:
+def pod_of(spec: RunSpec) -> PodDemand:
+    """Return one pod of a run.
+
+    Raises:
+        ValueError: a quantity is invalid.
+    """
     asked = spec.requests
     return PodDemand(
         spec.gpus_per_pod,

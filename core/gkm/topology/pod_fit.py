@@ -25,6 +25,12 @@ class PodDemand:
     memory: int | None = None
 
 
+def load_of(pod: PodDemand, gpus: int) -> NodeLoad:
+    """Return what the pods of a run that take so many GPUs of a node request; what the run does not name is 0."""
+    pods = -(-gpus // pod.gpus)
+    return NodeLoad((pod.cpu or 0) * pods, (pod.memory or 0) * pods, pods)
+
+
 class Lacking(StrEnum):
     """What a node has too little of."""
 

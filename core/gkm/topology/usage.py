@@ -1,7 +1,7 @@
 """What pods use of each node: GPUs, and what a further pod needs besides. Pure; the order of pods does not matter."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gkm.topology.pods import NodeLoad, Pod, occupies_node, requested_gpus, requested_load
 
@@ -51,6 +51,14 @@ def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
         loads[node] = added(loads.get(node, NodeLoad()), NodeLoad(*load))
     # Of several messages about a node the first in alphabetical order, so that the order of pods does not matter.
     return Usage(gpus, dict(sorted(wrong, reverse=True)), loads, holders)
+
+
+def with_loads(usage: Usage, loads: Mapping[str, NodeLoad]) -> Usage:
+    """Return a usage with further loads by node: of pods that are planned and have not started."""
+    if not loads:
+        return usage
+    sums = {node: added(usage.loads.get(node, NodeLoad()), load) for node, load in loads.items()}
+    return replace(usage, loads={**usage.loads, **sums})
 
 
 def added(load: NodeLoad, other: NodeLoad, sign: int = 1) -> NodeLoad:

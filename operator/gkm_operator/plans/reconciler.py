@@ -182,7 +182,8 @@ class RunReconciler:
         outcome, plan = self._writer.create(new.draft), new.draft.counts
         if outcome is SendResult.REFUSED:
             return self._planner.not_created(case, new, self._writer.refusal)
-        capacity.record_plan(plan.run, {} if new.expired else plan.claims)
+        pod = None if case.demand is None else case.demand.pod
+        capacity.record_plan(plan.run, {} if new.expired else plan.claims, pod)
         return self._planner.created(case, new) if outcome is SendResult.CREATED else None
 
     def _fix(self, cases: Iterable[RunAssessment], capacity: FreeCapacity) -> None:

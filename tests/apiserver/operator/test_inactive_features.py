@@ -3,16 +3,14 @@
 The policies of deploy/base warn; the component of a feature switches its policy off.
 """
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.chart.kustomized import COMMANDS, build, overlay
 from support.cluster.cluster import Cluster
+from support.cluster.warnings import warned
 from support.operator.group_templates import group, pool, template
-from support.peers.build import binary
 
 Json = dict[str, Any]
 FEATURES = {"task-groups": "group templates", "pod-caches": "caches by label", "domains": "ComputeDomains"}
@@ -29,21 +27,6 @@ def place(gkm_cluster: Cluster) -> Cluster:
     gkm_cluster.until(lambda: gkm_cluster.exists("serviceaccount", "default", "default"), "the account of pods")
     gkm_cluster.until(lambda: "are off" in warned(gkm_cluster, pool()), "the policies to be in force")
     return gkm_cluster
-
-
-def warned(cluster: Cluster, made: Json) -> str:
-    """Return the warnings for a new object, which the API server accepts without storing it."""
-    metadata = {key: value for key, value in made["metadata"].items() if key in {"name", "labels"}}
-    command = [str(binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", "--namespace=default"]
-    done = subprocess.run(
-        [*command, "create", "--dry-run=server", "--filename", "-"],
-        input=json.dumps(made | {"metadata": metadata}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stderr
 
 
 @pytest.mark.parametrize(

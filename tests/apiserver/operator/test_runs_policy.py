@@ -7,6 +7,7 @@ import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import PLACEMENTPLANS, Json
 from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.warnings import warned
 from support.kube.our_kinds import CONTROLLERS
 
 NAMESPACE = "runs-policy"
@@ -105,6 +106,19 @@ def test_a_run_that_makes_no_sense_is_refused_with_the_reason(place: Cluster, sp
 )
 def test_one_that_does_is_not(place: Cluster, spec: Json) -> None:
     assert refused(place, run(**spec)) == ""
+
+
+@pytest.mark.parametrize("requests", [None, {}, {"cpu": 64}, {"memory": "512Gi"}], ids=json.dumps)
+def test_a_run_that_does_not_say_what_its_pods_request_causes_a_warning(place: Cluster, requests: Json | None) -> None:
+    spec: dict[str, object] = {} if requests is None else {"requests": requests}
+    said = warned(place, run("llama", **spec))
+    missing = [f"spec.requests.{name}" for name in ("cpu", "memory") if name not in (requests or {})]
+    assert f"this Run does not name {' and '.join(missing)}" in said
+    assert "a pod that requests more waits on a planned node" in said
+
+
+def test_a_run_that_says_it_causes_none(place: Cluster) -> None:
+    assert warned(place, run(requests={"cpu": 64, "memory": "512Gi"})) == ""
 
 
 def test_a_name_that_is_no_value_of_a_label_is_refused(place: Cluster) -> None:

@@ -4,7 +4,7 @@ A FreeCapacity serves one reconcile pass, and accounts for the plans that the pa
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,10 @@ from gkm.hoststate.lru import LRUCache
 from gkm.packing.inventory_of import Usable, inventory_of, version
 from gkm.packing.values import Node, Share
 from gkm.topology.eligibility import NodeDemand
+from gkm.topology.pod_fit import PodDemand, load_of
+from gkm.topology.pods import NodeLoad
 from gkm.topology.survey import TopologySurvey
+from gkm.topology.usage import added, with_loads
 
 from gkm_operator.plans.state.objects import RunKey
 from gkm_operator.plans.state.pod_usage import PodUsage
@@ -31,21 +34,30 @@ def reserved_for(claims: Mapping[str, int], own: Mapping[str, int]) -> dict[str,
 
 
 class Reservations:
-    """GPUs by node that are reserved for each run, and their sums."""
+    """GPUs by node that are reserved for each run, and their sums; `pods` has one pod of each run, if it is known."""
 
-    def __init__(self, by_run: Mapping[RunKey, Mapping[str, int]]) -> None:
+    def __init__(
+        self, by_run: Mapping[RunKey, Mapping[str, int]], pods: Mapping[RunKey, PodDemand | None] | None = None
+    ) -> None:
         self._by_run = dict(by_run)
+        self._pods = dict(pods or {})
         self._version: int | None = None
         self.total: Counter[str] = Counter()
-        for reserved in self._by_run.values():
+        self.loads: dict[str, NodeLoad] = {}
+        """What the pods request that GPUs are reserved for, by node."""
+        for run, reserved in self._by_run.items():
             self.total.update(reserved)
+            self._add_loads(run, 1)
 
-    def put(self, run: RunKey, reserved: Mapping[str, int]) -> None:
+    def put(self, run: RunKey, reserved: Mapping[str, int], pod: PodDemand | None = None) -> None:
         """Replace the reservation of a run."""
+        self._add_loads(run, -1)
         self.total.subtract(self._by_run.pop(run, {}))
         self.total.update(reserved)
         self.total = +self.total
         self._by_run[run] = reserved
+        self._pods[run] = pod
+        self._add_loads(run, 1)
         self._version = None
 
     @property
@@ -53,8 +65,21 @@ class Reservations:
         """Return a number that is equal for equal sums."""
         # Every waiting run reads it.
         if self._version is None:
-            self._version = hash(frozenset(self.total.items()))
+            self._version = hash((frozenset(self.total.items()), frozenset(self.loads.items())))
         return self._version
+
+    def loads_without(self, run: RunKey) -> Mapping[str, NodeLoad]:
+        """Return `loads` without a run."""
+        own = ((node, added(self.loads[node], load, -1)) for node, load in self._loads_of(run))
+        return {**self.loads, **dict(own)}
+
+    def _add_loads(self, run: RunKey, sign: int) -> None:
+        for node, load in self._loads_of(run):
+            self.loads[node] = added(self.loads.get(node, NodeLoad()), load, sign)
+
+    def _loads_of(self, run: RunKey) -> Iterator[tuple[str, NodeLoad]]:
+        if (pod := self._pods.get(run)) is not None:
+            yield from ((node, load_of(pod, gpus)) for node, gpus in self._by_run.get(run, {}).items())
 
     def nodes_of(self, run: RunKey) -> Collection[str]:
         """Return the nodes that are reserved for a run."""
@@ -112,7 +137,7 @@ class FreeCapacity:
         self._survey = survey
         self._pods = pods
         self.reservations = reservations
-        self._by_demand: LRUCache[str, FreeGpus] = LRUCache(_MAX_INVENTORIES)
+        self._by_demand: LRUCache[str, tuple[NodeDemand, FreeGpus]] = LRUCache(_MAX_INVENTORIES)
 
     def free_for(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
         """Return the GPUs that a run may use; with `alone`, its own plan and pods count as free.
@@ -122,17 +147,32 @@ class FreeCapacity:
         if alone or self._pods.of(run):
             return self._own(run, demand, retained)
         # By its text: a Demand contains dicts, which have no hash.
-        return self._by_demand.get_or_create(
-            repr(demand),
-            lambda: FreeGpus.of(inventory_of(self._survey, self._pods.usage, demand, self.reservations.total)),
+        _, free = self._by_demand.get_or_create(
+            repr(demand), lambda: (demand, FreeGpus.of(self._usable(self._survey, demand)))
         )
+        return free
 
-    def record_plan(self, run: RunKey, claims: Mapping[str, int]) -> None:
+    def record_plan(self, run: RunKey, claims: Mapping[str, int], pod: PodDemand | None = None) -> None:
         """Reserve the GPUs of a new plan. Those of the former plan become free in the next pass."""
         reserved = reserved_for(claims, self._pods.of(run))
-        self.reservations.put(run, reserved)
-        for key, free in self._by_demand.items():
-            self._by_demand.put(key, free.less(reserved))
+        self.reservations.put(run, reserved, pod)
+        located = tuple(each for each in self._survey.located if each.node.name in reserved)
+        survey = replace(self._survey, located=located, quarantined=(), bare=())
+        for key, (demand, free) in self._by_demand.items():
+            # The nodes of the plan anew: with its pods there, a node may start fewer pods than GPUs are left for.
+            left = {node.name: node.free for node in self._usable(survey, demand).nodes}
+            numbers = free.inventory.numbers
+            taken = {
+                node: free.inventory.nodes[numbers[node]].free - left.get(node, 0)
+                for node in reserved
+                if node in numbers
+            }
+            self._by_demand.put(key, (demand, free.less(taken)))
+
+    def _usable(self, survey: TopologySurvey, demand: NodeDemand) -> Usable:
+        loads = self.reservations.loads
+        of_survey = {name: loads[name] for name in (each.node.name for each in survey.located) if name in loads}
+        return inventory_of(survey, with_loads(self._pods.usage, of_survey), demand, self.reservations.total)
 
     def _reserved_by_others(self, run: RunKey) -> Counter[str]:
         """Return the reservations of other runs. None covers GPUs that pods of this run use: they cannot be had."""
@@ -145,7 +185,8 @@ class FreeCapacity:
 
     def _own(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node]) -> FreeGpus:
         own = {*self._pods.of(run), *self.reservations.nodes_of(run)}
-        usable = inventory_of(self._survey, self._pods.without(run), demand, self._reserved_by_others(run), own)
+        usage = with_loads(self._pods.without(run), self.reservations.loads_without(run))
+        usable = inventory_of(self._survey, usage, demand, self._reserved_by_others(run), own)
         if not retained:
             return FreeGpus.of(usable)
         names = {node.name for node in retained}

@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gkm.packing.asked import pod_of
+from gkm.topology.pod_fit import PodDemand
+
 from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
 from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import RunKey, WatchedRun
@@ -47,11 +50,21 @@ class ClusterSnapshot:
 
     def reserved(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> Reservations:
         """Return the GPUs that live plans reserve."""
-        return Reservations({key: reserved_for(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()})
+        reserved = {key: reserved_for(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()}
+        pods = {run.key: _pod_of(run) for run in self.runs if reserved.get(run.key)}
+        return Reservations(reserved, pods)
 
     def held(self, run: RunKey) -> Mapping[str, int]:
         """Return the GPUs that pods of a run hold for it, by node. Pods of a node that is gone hold none."""
         return self.nodes.existing(self.pods.held(run))
+
+
+def _pod_of(run: WatchedRun) -> PodDemand | None:
+    """Return one pod of a run, None where its requests are invalid, which the rules of the CRD prevent."""
+    try:
+        return pod_of(run.spec)
+    except ValueError:
+        return None
 
 
 def double_allocations(

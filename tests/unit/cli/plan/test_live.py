@@ -10,8 +10,9 @@ import pytest
 from gkm.api.runs import RUN_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
+from gkm.kube.resources import NODES, PLACEMENTPLANS, RUNS, Resource
 from gkm.topology.eligibility import NodeDemand
+from gkm.topology.pods import NodeLoad
 from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.output import CommandFailed
@@ -105,6 +106,26 @@ def test_only_the_newest_plan_of_a_run_counts(api: FakeApi, tmp_path: Path) -> N
     add(api, PLACEMENTPLANS, a_plan(tmp_path))
     add(api, PLACEMENTPLANS, a_plan(tmp_path, LONG_AGO, number=2))
     assert free(api) == ALL
+
+
+@pytest.mark.parametrize(
+    ("requests", "load"),
+    [({"cpu": "3", "memory": "1Gi"}, NodeLoad(3000, 1000 << 30, 1)), ({}, NodeLoad(0, 0, 1))],
+)
+def test_pods_of_a_plan_that_have_not_started_count_with_their_requests(
+    api: FakeApi, tmp_path: Path, requests: Json, load: NodeLoad
+) -> None:
+    add(api, PLACEMENTPLANS, a_plan(tmp_path))
+    add(api, RUNS.of(dict), run(requests=requests))
+    add(api, live.PODS, labeled(pod("p", "gpu-0-0", 8), "llama"))
+    loads = live.read(ClusterConnection(api, "ml"), (), Topology()).usage.loads
+    assert loads == {"gpu-0-0": NodeLoad(0, 0, 1), **{f"gpu-0-{number}": load for number in (1, 2, 3)}}
+
+
+def test_a_plan_whose_run_cannot_be_read_holds_its_gpus(api: FakeApi, tmp_path: Path) -> None:
+    add(api, PLACEMENTPLANS, a_plan(tmp_path))
+    add(api, RUNS.of(dict), run(gpus="many"))
+    assert free(api) == NONE
 
 
 def test_without_the_kinds_of_gkm_there_are_no_plans(api: FakeApi) -> None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import msgspec
-from gkm.topology.pods import Pod
+from gkm.topology.pod_fit import PodDemand
+from gkm.topology.pods import NodeLoad, Pod
 from gkm.topology.usage import usage
 from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
 from gkm_operator.plans.state.objects import RunKey, WatchedPod
@@ -95,6 +96,17 @@ def test_a_pod_that_is_being_deleted_uses_gpus_and_holds_none() -> None:
 def test_a_reservation_is_the_plan_less_the_pods_and_never_negative() -> None:
     claims = {"a": 8, "b": 8, "c": 8}
     assert reserved_for(claims, {"b": 4, "c": 16, "d": 8}) == {"a": 8, "b": 4}
+
+
+def test_reservations_have_what_the_pods_request_that_they_are_for() -> None:
+    other = RunKey("team", "s")
+    of_four = PodDemand(4, cpu=2_000, memory=8_000)
+    held = Reservations({R: {"a": 8, "b": 6}, other: {"a": 1}}, {R: of_four, other: PodDemand(1)})
+    assert held.loads == {"a": NodeLoad(4_000, 16_000, 3), "b": NodeLoad(4_000, 16_000, 2)}
+    assert held.loads_without(R) == {"a": NodeLoad(0, 0, 1), "b": NodeLoad()}
+    before = held.version
+    held.put(R, {"a": 8, "b": 6}, PodDemand(4))
+    assert held.version != before, "a run that was refused for CPUs is tried again"
 
 
 def test_reservations_are_summed_and_replaced() -> None:
