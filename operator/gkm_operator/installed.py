@@ -15,7 +15,6 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
-from gkm.kube.live_objects import find
 from gkm.kube.resources import CONFIGMAPS, CSI_DRIVERS, DAEMON_SETS, Json
 
 from gkm_operator import metrics
@@ -86,9 +85,9 @@ class InstallationReport:
             ApiError: the API server does not answer, or denies a request; the metrics stay as they are.
         """
         now = faults(
-            find(self._api, CSI_DRIVERS, DRIVER, None),
-            find(self._api, DAEMON_SETS, AGENT, self._namespace),
-            find(self._api, DAEMON_SETS, CSI, self._namespace),
+            self._api.find(CSI_DRIVERS, DRIVER),
+            self._api.find(DAEMON_SETS, AGENT, self._namespace),
+            self._api.find(DAEMON_SETS, CSI, self._namespace),
         )
         for part, fault in now.items():
             metrics.INSTALLED.labels(part).set(0 if fault else 1)
@@ -106,7 +105,7 @@ class InstallationReport:
         return f"{datetime.now(UTC):%Y-%m-%dT%H}" if self._seen is None else datetime.now(UTC).isoformat()
 
     def _regarding(self) -> Regarding:
-        found = find(self._api, CONFIGMAPS, CONFIG_MAP, self._namespace) or {}
+        found = self._api.find(CONFIGMAPS, CONFIG_MAP, self._namespace) or {}
         uid = str(found.get("metadata", {}).get("uid", ""))
         return Regarding("v1", "ConfigMap", CONFIG_MAP, self._namespace, uid)
 

@@ -55,6 +55,15 @@ def test_what_is_not_there_is_not_found_for_every_verb(api: Api, wiped: str) -> 
         assert caught.value.not_found
 
 
+def test_find_returns_none_for_an_object_or_kind_that_does_not_exist(api: Api, wiped: str) -> None:
+    not_served = Resource("gkm.io/v1alpha1", "Missing", "missings", namespaced=True, type=Json)
+    assert api.find(GKMCACHES, wiped, "default") is None
+    if not isinstance(api, FakeApi):  # that one serves each kind
+        assert api.find(not_served, wiped, "default") is None
+    created = api.create(GKMCACHES, a_cache(wiped))
+    assert api.find(GKMCACHES, wiped, "default") == created
+
+
 def test_apply_makes_changes_and_takes_back_what_it_owned(api: Api, wiped: str) -> None:
     api.apply(THIN, a_cache(wiped, labels={"a": "1", "b": "2"}), field_manager="one")
     assert api.get(THIN, wiped, "default")["metadata"]["labels"] == {"a": "1", "b": "2"}

@@ -37,10 +37,8 @@ def get(api: Api, resource: Resource[T], name: str, namespace: str | None = None
         Unreadable: it cannot be read.
     """
     try:
-        return api.get(resource, name, namespace)
+        return api.find(resource, name, namespace)
     except ApiError as error:
-        if error.not_found:
-            return None
         raise _unreadable("get", resource, name, namespace or "", error) from error
 
 

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
@@ -105,6 +106,15 @@ class Api(Protocol):
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
+
+    def find(self, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
+        """Return one object, None where the API server answers 404: the object, or its kind, does not exist."""
+        try:
+            return self.get(resource, name, namespace)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
 
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT

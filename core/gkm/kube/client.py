@@ -18,7 +18,7 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from gkm.kube import decoding
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListPage, ListSelector, Object
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
 from gkm.kube.credentials import UNAUTHORIZED, ApiCredentials, authorization, load_client
 from gkm.kube.errors import NO_RESPONSE, ApiError, from_body
 from gkm.kube.resources import Resource
@@ -97,7 +97,7 @@ class _Request:
     """None for the timeout of the client."""
 
 
-class HttpApi:
+class HttpApi(Api):
     """`gkm.kube.api.Api` over HTTP. Thread-safe."""
 
     def __init__(

@@ -117,11 +117,8 @@ class Elector:
         return left if 0.0 < left < usual else usual
 
     def _acquire_or_renew(self) -> bool:
-        try:
-            lease = self._api.get(LEASES, self._name, self._namespace)
-        except ApiError as error:
-            if not error.not_found:
-                raise
+        lease = self._api.find(LEASES, self._name, self._namespace)
+        if lease is None:
             # The holder of a lease that was deleted leads until it sees that, or until the lease would have expired.
             if self._observed and not can_acquire(self._observed, self._identity, self._clock(), self._timing):
                 return False

@@ -3,25 +3,10 @@
 from typing import TypeVar
 
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from gkm.kube.workqueue import Retry
 
 T = TypeVar("T")
-
-
-def find(api: Api, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
-    """Return an object, None where the API server answers 404: the object or its kind does not exist.
-
-    Raises:
-        ApiError: the API server did not answer, or refused.
-    """
-    try:
-        return api.get(resource, name, namespace)
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise
 
 
 def live_object(api: Api, resource: Resource[T], namespace: str, name: str) -> T | None:

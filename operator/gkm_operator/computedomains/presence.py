@@ -14,7 +14,6 @@ from gkm.api.meta import FALSE, TRUE, Condition, timestamp
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import is_served
 from gkm.kube.errors import ApiError
-from gkm.kube.live_objects import find
 from gkm.kube.resources import (
     CLAIM_TEMPLATES,
     CLUSTERROLES,
@@ -96,7 +95,7 @@ def imex_mode(api: Api) -> IMEXMode:
     Raises:
         ApiError: the API server does not respond, or refuses.
     """
-    if find(api, DEVICE_CLASSES, imex.DAEMON_CLASS) is not None:
+    if api.find(DEVICE_CLASSES, imex.DAEMON_CLASS) is not None:
         return imex.mode(has_daemon_class=True, types=())
     pages = api.list_pages(RESOURCE_SLICES, ListSelector(fields=f"spec.driver={imex.DRIVER}"))
     types = {each for page in pages for entry in page.entries for each in entry.value.types}
@@ -105,5 +104,5 @@ def imex_mode(api: Api) -> IMEXMode:
 
 def _grove_creates(api: Api, cluster_role: str) -> bool:
     """Return whether Grove's operator may create ComputeDomains: its chart grants that with its own switch only."""
-    role = find(api, CLUSTERROLES, cluster_role)
+    role = api.find(CLUSTERROLES, cluster_role)
     return role is not None and role.allows("create", computedomains.GROUP, COMPUTEDOMAINS.plural)

@@ -14,7 +14,6 @@ from gkm.api.topology_status import CONFIG_MAP, STATUS_KEY, TopologyReason, pars
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Clock
 from gkm.kube.api import Api
-from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import CONFIGMAPS
 from msgspec import structs
@@ -86,13 +85,12 @@ class TopologyReport:
 
     def _stored(self) -> dict[str, Condition]:
         """Return the conditions of the process before this one: what has not changed since is no transition."""
-        try:
-            data = self._api.get(CONFIGMAPS, CONFIG_MAP, self._namespace).get("data", {})
-            found = parse_status(data.get(STATUS_KEY, "") if isinstance(data, dict) else "").conditions
-        except ApiError as error:
-            if not error.not_found:
-                raise
+        stored = self._api.find(CONFIGMAPS, CONFIG_MAP, self._namespace)
+        if stored is None:
             return {}
+        data = stored.get("data", {})
+        try:
+            found = parse_status(data.get(STATUS_KEY, "") if isinstance(data, dict) else "").conditions
         except ValueError as error:
             _LOG.warning("report cannot be read", extra=fields(config_map=CONFIG_MAP, why=str(error)[:200]))
             return {}

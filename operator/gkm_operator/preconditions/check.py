@@ -148,8 +148,4 @@ def check_mnnvl(api: Api) -> None:
 def _read(api: Api, lease: tuple[str, str]) -> None:
     """Read the Lease, which need not exist yet: without that right a replica would wait forever to lead."""
     namespace, name = lease
-    try:
-        api.get(LEASES, name, namespace)
-    except ApiError as error:
-        if not error.not_found:
-            raise
+    api.find(LEASES, name, namespace)

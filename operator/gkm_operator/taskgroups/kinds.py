@@ -89,13 +89,8 @@ class KindWatches:
         Raises:
             ApiError: the ConfigMap cannot be read.
         """
-        try:
-            data = self._api.get(CONFIGMAPS, NAME, self._namespace).get("data") or {}
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return
-        for text in _valid(data):
+        found = self._api.find(CONFIGMAPS, NAME, self._namespace) or {}
+        for text in _valid(found.get("data") or {}):
             kind, _, group = text.partition(".")
             self._remembered.add(KindName(group, kind))
             self._waiting.add(KindName(group, kind))

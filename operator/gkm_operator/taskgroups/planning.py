@@ -19,7 +19,6 @@ from gkm.api.task_groups import (
 )
 from gkm.hoststate.escaping import escape
 from gkm.kube.api import Api
-from gkm.kube.errors import ApiError
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, Resource
 from gkm.kube.workqueue import Retry
 from gkm.templates.groups import owner_references
@@ -107,12 +106,7 @@ class TemplatePlanner:
         return manifest | {"apiVersion": planned.api_version, "kind": planned.kind, "metadata": metadata}
 
     def _found(self, resource: Resource[T], name: str, observed: Callable[[str], T | None], reason: GroupReason) -> T:
-        found = undeleted(observed(name))
-        try:
-            found = found or undeleted(self._api.get(resource, name))
-        except ApiError as error:
-            if not error.not_found:
-                raise
+        found = undeleted(observed(name)) or undeleted(self._api.find(resource, name))
         if found is None:
             raise GroupRefused(reason, f"the {resource.kind} {escape(name)} does not exist, or is being deleted")
         return found

@@ -82,10 +82,5 @@ class LeakSweep:
 
     def _read(self, group: Key) -> str:
         """Return the uid of the group of a name that lives, from the API server; "" without one."""
-        try:
-            found = self._api.get(WATCHED_GROUPS, group[1], group[0])
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return ""
-        return found.metadata.uid if found.status.phase not in ENDED else ""
+        found = self._api.find(WATCHED_GROUPS, group[1], group[0])
+        return "" if found is None or found.status.phase in ENDED else found.metadata.uid

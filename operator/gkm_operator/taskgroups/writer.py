@@ -6,7 +6,6 @@ from gkm.api.task_groups import ENDED, FINALIZER, TaskGroup, TaskGroupStatus
 from gkm.kube.api import Api
 from gkm.kube.discovery import KindName
 from gkm.kube.errors import ApiError
-from gkm.kube.live_objects import find
 from gkm.kube.resources import TASKGROUPS, Json
 from gkm.kube.workqueue import Retry
 from msgspec import structs, to_builtins
@@ -48,7 +47,7 @@ class GroupWriter:
         Raises:
             ApiError: the API server does not answer.
         """
-        return find(self._api, TASKGROUPS, group.metadata.name, group.metadata.namespace)
+        return self._api.find(TASKGROUPS, group.metadata.name, group.metadata.namespace)
 
     def write_status(self, group: TaskGroup, status: TaskGroupStatus) -> TaskGroup:
         """Write what differs in the status, unless the group has changed.

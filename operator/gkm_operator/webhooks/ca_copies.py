@@ -18,7 +18,6 @@ from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.live_objects import find
 from gkm.kube.resources import CONFIGMAPS
 
 from gkm_operator.webhooks.ca_bundle import copied_bundle
@@ -88,7 +87,7 @@ class CaCopies:
         self._copied, self._repair_at = bundle, self._elapsed() + self._repair_seconds
 
     def _published(self) -> bytes:
-        found = find(self._api, CONFIGMAPS, ADMISSION_CA, self._namespace) or {}
+        found = self._api.find(CONFIGMAPS, ADMISSION_CA, self._namespace) or {}
         return str((found.get("data") or {}).get(ADMISSION_CA_KEY, "")).encode()
 
     def _write(self, configuration: WebhookConfiguration, bundle: bytes) -> ApiError | None:

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from gkm.kube import decoding
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Change, ListPage, ListSelector, Object, WatchEvent
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, Change, ListPage, ListSelector, Object, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from support.kube.fake_discovery import documents
@@ -22,7 +22,7 @@ FOREGROUND = "foregroundDeletion"
 """The finalizer of the garbage collector: support.kube.garbage."""
 
 
-class FakeApi:
+class FakeApi(Api):
     """Objects by (plural, namespace, name), a history that watches replay, and faults on request."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ class Killed(BaseException):
     """The process that sent a request is no more."""
 
 
-class InterposedApi:
+class InterposedApi(Api):
     """`around` gets every request but watches."""
 
     def __init__(self, api: Api, around: Around) -> None:

@@ -11,7 +11,6 @@ from datetime import datetime
 from gkm.api.installation import ADMISSION, ADMISSION_CA, ADMISSION_CA_KEY
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.live_objects import find
 from gkm.kube.resources import CONFIGMAPS, Json
 
 from gkm_operator.webhooks.ca_bundle import has_all, merged_bundle
@@ -33,7 +32,7 @@ def publish(
         ApiError: the API server does not answer or refuses, or another writer changes the ConfigMap again and again.
     """
     for tries in range(1, MAX_TRIES + 1):
-        found = find(api, CONFIGMAPS, ADMISSION_CA, namespace)
+        found = api.find(CONFIGMAPS, ADMISSION_CA, namespace)
         if found is None:
             _create(api, namespace, _former(api, configurations), authorities, now)
             return False
@@ -83,7 +82,7 @@ def _former(api: Api, configurations: Sequence[WebhookConfiguration]) -> bytes:
     Where the ConfigMap was lost, the other replicas serve with these CAs until they publish them again; after an
     upgrade, so do the pods of a version that wrote the configurations itself.
     """
-    found = [find(api, each.resource, each.name) or {} for each in configurations]
+    found = [api.find(each.resource, each.name) or {} for each in configurations]
     return b"".join(dict.fromkeys(bundle for each in found for bundle in bundles(each)))
 
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.live_objects import find
 from gkm.kube.memory import held_bytes
 from gkm.kube.resources import Resource
 
@@ -56,7 +55,7 @@ class SingleReads:
         key, started = (resource.plural, namespace, name), self._clock()
         try:
             value: T | None = self._flights.run(
-                key, (namespace,), lambda: find(self._api, resource, name, namespace), timeout
+                key, (namespace,), lambda: self._api.find(resource, name, namespace), timeout
             )
         except (ApiError, Overloaded) as error:
             cause = "the API server does not answer in time" if isinstance(error, Overloaded) else str(error)

@@ -62,10 +62,8 @@ class ObservedTemplates:
 
     def _read(self, resource: Resource[T], name: str) -> T | None:
         try:
-            return self._reads.get(resource, name)
+            return self._reads.find(resource, name)
         except ApiError as error:
-            if error.not_found:
-                return None
             raise ViewUnavailable(f"{resource.kind} {name[:253]} cannot be read: {error}") from error
 
     def _reflectors(self) -> tuple[Reflector[Any], ...]:

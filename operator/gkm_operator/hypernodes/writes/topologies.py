@@ -38,11 +38,8 @@ class TopologyWriter:
         metadata, spec = self.wanted["metadata"], self.wanted["spec"]
         name = metadata["name"]
         labels = {WRITER_LABEL: WRITER}
-        try:
-            found = self.api.get(resource, name)
-        except ApiError as error:
-            if not error.not_found:
-                raise
+        found = self.api.find(resource, name)
+        if found is None:
             value = self.wanted | {"apiVersion": resource.api_version, "metadata": metadata | {"labels": labels}}
             self.api.create(resource, value)
             metrics.TOPOLOGY_CHANGES.labels("Topology", "create").inc()
