@@ -9,6 +9,7 @@ from gkm.api.config import Config
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.client import connect
 from gkm.kube.elector import Elector
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.secrets import KubeSecrets, own_namespace
 
 from gkm_operator import metrics
@@ -51,19 +52,17 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=LEASE_PATIENCE_SECONDS)
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
     metrics.LEADS.set_function(lambda: elector.is_leader)
-    plans = PlansController(
-        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
-    )
+    leader = LeaderApi(api, lambda: elector.is_leader)
+    plans = PlansController(leader, config, instance=arguments.identity, namespace=own_namespace())
     images = CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace()))
     captures = CapturesController(
-        api,
+        leader,
         config,
         RegistryCaptures(images),
-        leads=lambda: elector.is_leader,
         instance=arguments.identity,
     )
     caches = CachesController(
-        api,
+        leader,
         images,
         instance=arguments.identity,
         namespace=own_namespace(),
@@ -71,18 +70,10 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
         observer=captures,
     )
-    domains = DomainsController(
-        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
-    )
-    topology = TopologyController(
-        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
-    )
-    installation = InstallationReport(
-        api, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
-    )
-    groups = TaskGroupsController(
-        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
-    )
+    domains = DomainsController(leader, config, instance=arguments.identity, namespace=own_namespace())
+    topology = TopologyController(leader, config, instance=arguments.identity, namespace=own_namespace())
+    installation = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
+    groups = TaskGroupsController(leader, config, instance=arguments.identity, namespace=own_namespace())
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)
     metrics.READY.labels(PROGRAM).set_function(lambda: caches.synced)

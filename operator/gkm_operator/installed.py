@@ -5,7 +5,6 @@ the ConfigMap gkm-config. While nothing changes, nothing is written. Whatever fa
 """
 
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from gkm.api.installation import AGENT, CONFIG_MAP, CSI, DRIVER, driver_differences, is_our_daemon_set
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
+from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import CONFIGMAPS, CSI_DRIVERS, DAEMON_SETS, Json
@@ -58,9 +58,8 @@ def event_of(before: Faults | None, now: Faults) -> EventBody | None:
 class InstallationReport:
     """Looks at the parts while this replica leads, in a thread of its own."""
 
-    def __init__(self, api: Api, *, leads: Callable[[], bool], instance: str, namespace: str) -> None:
+    def __init__(self, api: Api, *, instance: str, namespace: str) -> None:
         self._api = api
-        self._leads = leads
         self._recorder = Recorder(api, "gkm.io/installation", instance)
         self._namespace = namespace
         self._seen: Faults | None = None
@@ -111,12 +110,11 @@ class InstallationReport:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            if self._leads():
-                try:
-                    self.look()
-                    self._last_error = ""
-                except ApiError as error:
-                    if str(error) != self._last_error:
-                        self._last_error = str(error)
-                        _LOG.warning("installation not checked", extra=fields(why=self._last_error))
+            try:
+                self.look()
+                self._last_error = ""
+            except (ApiError, NotLeading) as error:
+                if str(error) != self._last_error:
+                    self._last_error = str(error)
+                    _LOG.warning("installation not checked", extra=fields(why=self._last_error))
             self._stop.wait(LOOK_SECONDS)

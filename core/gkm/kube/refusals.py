@@ -1,9 +1,11 @@
 """The Event about a watched object that is too large to be held (gkm.kube.memory)."""
 
+from contextlib import suppress
 from typing import Any
 
 from gkm.hoststate.pacing import TokenBucket
 from gkm.kube.api import ObjectEntry
+from gkm.kube.elector import NotLeading
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import Resource
 
@@ -26,4 +28,5 @@ class RefusalEvents:
         uid = getattr(getattr(entry.value, "metadata", None), "uid", "")
         regarding = Regarding(resource.api_version, resource.kind, entry.name, entry.namespace, uid)
         note = f"GKM ignores this version of the object, which is too large: {why}; remove entries of this field"
-        self._recorder.emit(regarding, EventBody("Warning", REASON, "Watch", note), entry.resource_version)
+        with suppress(NotLeading):  # the next leader reads the same object
+            self._recorder.emit(regarding, EventBody("Warning", REASON, "Watch", note), entry.resource_version)

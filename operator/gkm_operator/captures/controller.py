@@ -15,7 +15,6 @@ from gkm.api.errors import Reason
 from gkm.api.meta import FALSE, TRUE
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
-from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
 from gkm.kube.workqueue import WorkQueue
 
@@ -53,7 +52,6 @@ class CapturesController:
         config: Config,
         images: CapturedImages,
         *,
-        leads: Callable[[], bool],
         instance: str = "",
         now: Callable[[], datetime] = _utc_now,
         clock: Clock = time.monotonic,
@@ -61,7 +59,6 @@ class CapturesController:
         settle: float = SETTLE_SECONDS,
     ) -> None:
         self._registry = config.capture.registry
-        self._leads = leads
         self._settle = settle
         self._refresh: Callable[[CacheKey], None] = lambda _key: None
         self._working = False
@@ -70,7 +67,7 @@ class CapturesController:
         self._lock = Lock()
         self.observed = ObservedCaptures(self._registry, self._enqueue)
         recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
-        writer = CaptureWriter(api, recorder, self._check_may_write)
+        writer = CaptureWriter(api, recorder)
         self.reconciler = CapturesReconciler(
             self.observed,
             images,
@@ -147,12 +144,3 @@ class CapturesController:
     def _enqueue(self, namespace: str) -> None:
         if self._working:
             self.queue.add(namespace, self._settle)
-
-    def _check_may_write(self) -> None:
-        """Check that this process leads.
-
-        Raises:
-            NotLeading: it does not.
-        """
-        if not self._leads():
-            raise NotLeading("another process may lead")

@@ -1,6 +1,5 @@
-"""The writes about captures, each guarded by the check that this process may write: caches, their end, and Events."""
+"""The writes about captures: caches, their end, and Events."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from gkm.api.errors import GKMError, Reason
@@ -26,12 +25,11 @@ _RECENT = timedelta(minutes=2)
 
 
 class CaptureWriter:
-    """`check_may_write` raises when this process must not write."""
+    """The only writer of captures."""
 
-    def __init__(self, api: Api, recorder: Recorder, check_may_write: Callable[[], None]) -> None:
+    def __init__(self, api: Api, recorder: Recorder) -> None:
         self._api = api
         self._recorder = recorder
-        self._check_may_write = check_may_write
         self._event_budget = EventBudget()
 
     def register(self, announced: Announcement, *, cluster: bool) -> None:
@@ -42,7 +40,6 @@ class CaptureWriter:
             Retry: an object of this name exists, which the watch has not shown yet.
             ApiError: the API server does not answer.
         """
-        self._check_may_write()
         try:
             self._api.create(_resource(cluster=cluster), cache_object(announced, cluster=cluster))
         except ApiError as error:
@@ -77,7 +74,6 @@ class CaptureWriter:
             ApiError: the object has changed since, or the API server does not answer.
         """
         cache = verdict.cache
-        self._check_may_write()
         note = f"{verdict.reason}: {verdict.message}; its image stays in the registry"
         self._emit(_regarding(cache), EventBody("Normal", ENDED, END, note), cache.uid)
         try:

@@ -7,7 +7,7 @@ controllers of the process go on.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Event, Thread
 
 from gkm.api.config import Config
@@ -45,14 +45,13 @@ BACKOFF = Backoff(0.5, 60.0)
 
 
 class DomainsController:
-    """Runs in the leader only; `leads` returns whether this process is it. All state is rebuilt from lists."""
+    """Runs in the leader only. All state is rebuilt from lists."""
 
     def __init__(
         self,
         api: Api,
         config: Config,
         *,
-        leads: Callable[[], bool],
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
         look_seconds: float = LOOK_SECONDS,
@@ -85,7 +84,6 @@ class DomainsController:
             namespace=namespace,
             instance=instance or NAME,
             conditions=self.conditions,
-            leads=leads,
             pacing=pacing,
             on_refused=on_refused,
         )
@@ -97,7 +95,6 @@ class DomainsController:
             recorder,
             settings=config.network,
             enqueue=self.queue.add,
-            leads=leads,
             pacing=pacing,
         )
         self.watcher.domain_changed.append(observer.domain_changed)

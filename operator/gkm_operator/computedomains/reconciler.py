@@ -46,7 +46,6 @@ class WorkloadReconciler:
         *,
         settings: Network,
         enqueue: Enqueue,
-        leads: Callable[[], bool],
         pacing: WritePacing,
         clock: Clock = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -57,7 +56,7 @@ class WorkloadReconciler:
             users = pods.using(domain.metadata.namespace, domain.template)
             return bool(users) and all(is_overdue(pod, now()) for pod in users)
 
-        writer = DomainWriter(api, watcher, recorder, leads, is_abandoned)
+        writer = DomainWriter(api, watcher, recorder, is_abandoned)
         claims, creations = ClaimReader(api, clock), CreationPacing(clock)
         self.sets = SetReconciler(
             api, watcher, writer, settings, claims=claims, creations=creations, is_abandoned=is_abandoned

@@ -61,14 +61,13 @@ TREE, SURVEYS, REPORT, _PROVIDER = "tree", "surveys", "report", "provider/"
 
 
 class TopologyController:
-    """Runs in the leader only; `leads` returns whether this process is it. All state is rebuilt from lists."""
+    """Runs in the leader only. All state is rebuilt from lists."""
 
     def __init__(
         self,
         api: Api,
         config: Config,
         *,
-        leads: Callable[[], bool],
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
         look_seconds: float = LOOK_SECONDS,
@@ -80,7 +79,6 @@ class TopologyController:
         self.enabled = bool(settings.hyper_nodes.enabled or settings.kueue or settings.kai or settings.node_labels)
         self._api = api
         self._settings = settings
-        self._leads = leads
         self._look_seconds = look_seconds
         self._calm_seconds = calm_seconds
         self._quiet_seconds = quiet_seconds
@@ -202,11 +200,11 @@ class TopologyController:
         return approved
 
     def _paced(self) -> Callable[[], bool]:
-        """Return a function that waits for the next request of a sink, and returns whether it may be sent."""
+        """Return a function that waits for the next request of a sink, and returns False once this process ends."""
         bucket = TokenBucket(WRITES_BURST, WRITE_SECONDS)
 
         def pace() -> bool:
-            return not self._stop.wait(bucket.reserve()) and self._leads()
+            return not self._stop.wait(bucket.reserve())
 
         return pace
 
@@ -220,8 +218,6 @@ class TopologyController:
         self.queue.add(TREE, self._calm_seconds)
 
     def _handle(self, key: str) -> float | None:
-        if not self._leads():
-            return None
         try:
             if key == REPORT:
                 self.overview.record()

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Callable
 from threading import Event, Thread
 
 from gkm.api.config import Config
@@ -37,17 +36,13 @@ NAME = "plans"
 
 
 class PlansController:
-    """Runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md).
-
-    `leads` returns whether this process is the leader, and is called before every write.
-    """
+    """Runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md)."""
 
     def __init__(
         self,
         api: Api,
         config: Config,
         *,
-        leads: Callable[[], bool],
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
         calm: float = CALM_SECONDS,
@@ -64,7 +59,7 @@ class PlansController:
         index = PlanIndex()
         self.flavors = FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
         recorder = Recorder(api, "gkm.io/plans", instance or FIELD_MANAGER)
-        self._writer = PlanWriter(api, index, recorder, leads)
+        self._writer = PlanWriter(api, index, recorder)
         self._reconciler = RunReconciler(
             self._writer,
             Planner(index, config.packing),
@@ -115,7 +110,7 @@ class PlansController:
         """Do one pass; return whether the thread continues. It survives every error, for nothing would restart it."""
         began, result = time.monotonic(), "again"
         try:
-            if not self.flavors.write(self._api, self._namespace, self._writer):
+            if not self.flavors.write(self._api, self._namespace):
                 self._changed.set()
             if not (self._watcher.any_runs and self._watcher.list_nodes_and_pods(self._stop)):
                 self._waiting = 0

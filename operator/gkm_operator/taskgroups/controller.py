@@ -12,7 +12,6 @@ from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api, Key
-from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
 from gkm.kube.reflector import Reflector
@@ -57,7 +56,7 @@ class TaskGroupsBlocked(RuntimeError):
 
 
 class TaskGroupsController:
-    """Runs if `taskGroups.enabled`; `leads` is called before every write. All state is rebuilt from lists.
+    """Runs if `taskGroups.enabled`. All state is rebuilt from lists.
 
     `start_watch` starts the watch of a kind of objects.
     """
@@ -67,7 +66,6 @@ class TaskGroupsController:
         api: Api,
         config: Config,
         *,
-        leads: Callable[[], bool],
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
         renderer: Renderer | None = None,
@@ -78,7 +76,6 @@ class TaskGroupsController:
     ) -> None:
         self._api = api
         self._settings = config.task_groups
-        self._leads = leads
         self._backoff = backoff
         self._renderer = renderer or RenderingProcess()
         self._inventory = GroupInventory()
@@ -92,12 +89,10 @@ class TaskGroupsController:
             observe=metrics.reconcile_recorder(NAME),
         )
         self.watcher = GroupWatcher(api, self._group_changed)
-        self.kinds = KindWatches(
-            api, namespace, self._member_changed, self._check_may_write, start=start_watch, clock=clock
-        )
-        writer = GroupWriter(api, self.kinds, self._check_may_write)
+        self.kinds = KindWatches(api, namespace, self._member_changed, start=start_watch, clock=clock)
+        writer = GroupWriter(api, self.kinds)
         self.sweep = LeakSweep(api, self.watcher, self._inventory, writer)
-        self.pools = PoolReconciler(api, self.watcher, self._check_may_write)
+        self.pools = PoolReconciler(api, self.watcher)
         planner = TemplatePlanner(
             api, self._settings, self._renderer, self.watcher.pools.get, self.watcher.templates.get
         )
@@ -170,10 +165,6 @@ class TaskGroupsController:
             if self.watcher.groups.get(group[1], group[0]) is not None:
                 self.queue.add(group, CALM_SECONDS)
             self.sweep.suspect(group)
-
-    def _check_may_write(self) -> None:
-        if not self._leads():
-            raise NotLeading("this process is not the leader any more")
 
     def _start(self) -> None:
         for reflector in self.watcher.reflectors:

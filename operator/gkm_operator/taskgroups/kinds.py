@@ -40,17 +40,13 @@ class TooManyKinds(Retry):
 
 
 class KindWatches:
-    """A reflector for each remembered kind that is served; `on_change` gets the changes of all. Thread-safe.
-
-    `check_may_write` is called before each write, and raises when this process must not write.
-    """
+    """A reflector for each remembered kind that is served; `on_change` gets the changes of all. Thread-safe."""
 
     def __init__(
         self,
         api: Api,
         namespace: str,
         on_change: OnMember,
-        check_may_write: Callable[[], None],
         *,
         start: Callable[[Reflector[WatchedObject]], None] = Reflector.start,
         clock: Clock = time.monotonic,
@@ -59,7 +55,6 @@ class KindWatches:
         self._discovery = Discovery(api, clock)
         self._namespace = namespace
         self._on_change = on_change
-        self._check_may_write = check_may_write
         self._start = start
         self._remembered: set[KindName] = set()
         self._waiting: set[KindName] = set()
@@ -158,7 +153,6 @@ class KindWatches:
 
     def _write(self, key: str) -> None:
         """Add a key to the ConfigMap. A merge patch leaves those alone that another leader adds."""
-        self._check_may_write()
         metadata = {"name": NAME, "namespace": self._namespace}
         try:
             self._api.merge(CONFIGMAPS, NAME, {"data": {key: ""}}, self._namespace)

@@ -1,6 +1,5 @@
 """The status of pools and templates: a pool shows its merged templates, a template how many pools name it."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gkm.api.grammar import agree, count_of, listed
@@ -38,12 +37,11 @@ class PoolKey(NamedTuple):
 
 
 class PoolReconciler:
-    """`check_may_write` raises when this process must not write."""
+    """Handles the keys of pools and templates."""
 
-    def __init__(self, api: Api, watcher: GroupWatcher, check_may_write: Callable[[], None]) -> None:
+    def __init__(self, api: Api, watcher: GroupWatcher) -> None:
         self._api = api
         self._watcher = watcher
-        self._check_may_write = check_may_write
         watcher.pool_changed.append(self._pool_changed)
         watcher.template_changed.append(self._template_changed)
         self.queue: WorkQueue[PoolKey] = WorkQueue(
@@ -78,7 +76,6 @@ class PoolReconciler:
     ) -> None:
         if status == value.status:
             return
-        self._check_may_write()
         metadata = {"name": value.metadata.name, "resourceVersion": value.metadata.resource_version}
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
         try:

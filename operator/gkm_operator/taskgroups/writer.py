@@ -1,6 +1,4 @@
-"""The requests about task groups and their objects, each guarded by the check that this process may write."""
-
-from collections.abc import Callable
+"""The requests about task groups and their objects."""
 
 from gkm.api.task_groups import ENDED, FINALIZER, TaskGroup, TaskGroupStatus
 from gkm.kube.api import Api
@@ -20,12 +18,11 @@ _ENDING = ENDED | {"Ending"}
 
 
 class GroupWriter:
-    """`check_may_write` raises when this process must not write."""
+    """The only writer of task groups and of their objects."""
 
-    def __init__(self, api: Api, kinds: KindWatches, check_may_write: Callable[[], None]) -> None:
+    def __init__(self, api: Api, kinds: KindWatches) -> None:
         self._api = api
         self._kinds = kinds
-        self._check_may_write = check_may_write
 
     def finalize(self, group: TaskGroup, *, present: bool) -> TaskGroup:
         """Add our finalizer, or remove it.
@@ -33,7 +30,6 @@ class GroupWriter:
         Raises:
             ApiError: the group has changed, or the API server refused the patch.
         """
-        self._check_may_write()
         others = [each for each in group.metadata.finalizers if each != FINALIZER]
         metadata = {
             "finalizers": [*others, FINALIZER] if present else others or None,
@@ -55,7 +51,6 @@ class GroupWriter:
         Raises:
             ApiError: the group has changed, or the API server refused the status.
         """
-        self._check_may_write()
         metadata = group.metadata
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": _changes(group.status, status)}
         return self._api.merge(TASKGROUPS, metadata.name, patch, metadata.namespace, subresource="status")
@@ -74,7 +69,6 @@ class GroupWriter:
         if resource is None:
             self._kinds.missing(kind)
             raise Retry(f"the API server does not serve {body['kind']} of {body['apiVersion']} in namespaces")
-        self._check_may_write()
         try:
             made = self._api.create(watched(resource), body, field_manager=FIELD_MANAGER)
         except ApiError as error:
@@ -108,7 +102,6 @@ class GroupWriter:
         served = self._kinds.served(kind)
         if not served:
             return Sight.GONE
-        self._check_may_write()
         try:
             self._api.delete(watched(served[0]), name, namespace, uid=uid, foreground=True)
         except ApiError as error:

@@ -95,7 +95,7 @@ def answered(site: PlansSite, value: str) -> bool:
 def work_until_killed(site: PlansSite, number: int, done: Callable[[], bool], *, before: bool) -> bool:
     """Let a process work until it dies or has done its work; return whether it died."""
     api = DyingApi(site.api, number, before=before)
-    doomed = PlansController(api, Config(), leads=lambda: True, calm=0.001, pause=0.001, grace=GracePeriod(0.0))
+    doomed = PlansController(api, Config(), calm=0.001, pause=0.001, grace=GracePeriod(0.0))
     doomed.work()
     until(lambda: api.dead or done(), "it dies or has worked")
     doomed.close()

@@ -20,7 +20,7 @@ RUNS = 8
 
 
 def controller(api: Any) -> PlansController:  # noqa: ANN401 -- an Api
-    return PlansController(api, Config(), leads=lambda: True, calm=0.001, pause=0.001, grace=GracePeriod(0.0))
+    return PlansController(api, Config(), calm=0.001, pause=0.001, grace=GracePeriod(0.0))
 
 
 def answered(api: Witness) -> bool:

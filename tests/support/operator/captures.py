@@ -12,6 +12,7 @@ from gkm.api.nodes import CapturedImage
 from gkm.images.captured.content import cache_name
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHENODES, GKMCACHES, Json, Resource
 from gkm_operator.caches.nodes.reports import REPORTS
 from gkm_operator.captures.announcements import Announcement
@@ -142,13 +143,12 @@ class CapturesProcess:
         self._world = world
         self.seconds = 0.0
         self.refreshed: list[object] = []
-        api = InterposedApi(world.api, around or send)
+        api = LeaderApi(InterposedApi(world.api, around or send), lambda: world.leads)
         options = {} if backoff is None else {"backoff": backoff}
         self.controller = CapturesController(
             api,
             world.config,
             world.images,
-            leads=lambda: world.leads,
             now=lambda: world.now,
             clock=lambda: self.seconds,
             **options,

@@ -5,7 +5,8 @@ from typing import Any
 from gkm.api.config import Config
 from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
 from gkm.api.mnnvl_metadata import MNNVL_READY
-from gkm.kube.api import Change, ObjectEntry, WatchEvent
+from gkm.kube.api import Api, Change, ObjectEntry, WatchEvent
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import Resource
 from gkm_operator.computedomains.status.controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
@@ -17,7 +18,7 @@ from support.kube.fake_api import FakeApi
 from support.operator.domains import DOMAINS, TEMPLATES
 
 
-def status_controller(api: FakeApi, **more: Any) -> tuple[DomainWatcher, DomainStatusController]:  # noqa: ANN401
+def status_controller(api: Api, **more: Any) -> tuple[DomainWatcher, DomainStatusController]:  # noqa: ANN401
     """The controller beside the watches of ComputeDomains and claim templates, as DomainsController connects them."""
     watcher = DomainWatcher(api)
     made = DomainStatusController(api, Config(), watcher, namespace="gkm-system", instance="test", **more)
@@ -42,8 +43,7 @@ class StatusScene:
     def restart(self) -> None:
         """Let a new leader start, without what the old one remembered; its watch of pods is still empty."""
         self.watcher, self.status = status_controller(
-            self.api,
-            leads=lambda: self.leads,
+            LeaderApi(self.api, lambda: self.leads),
             pacing=WritePacing(clock=lambda: self.seconds),
             now=lambda: f"2026-02-01T00:{int(self.seconds) // 60 % 60:02}:{int(self.seconds) % 60:02}Z",
         )

@@ -13,6 +13,7 @@ from gkm.kube import resources
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, EVENTS, PODCLIQUESETS, Json, Resource
 from gkm.kube.workqueue import Retry
 from gkm_operator.computedomains.objects import Workload
@@ -67,23 +68,20 @@ class Process:
         self._later: dict[Workload, float] = {}
         self.watcher = DomainWatcher(api)
         self.pods = DomainPods(api, GPURequests(settings))
-        recorder = Recorder(sends or api, "gkm.io/computedomains", "test")
+        leader = LeaderApi(sends or api, lambda: self.leads())  # noqa: PLW0108 -- a test sets it later
+        recorder = Recorder(leader, "gkm.io/computedomains", "test")
         self.reconciler = WorkloadReconciler(
-            sends or api,
+            leader,
             self.watcher,
             self.pods,
             recorder,
             settings=settings,
             enqueue=lambda workload, _after: self.keys.add(workload),
-            leads=self._may_write,
             pacing=WritePacing(clock=self._clock),
             clock=self._clock,
             now=lambda: DELETED + timedelta(seconds=self.seconds),
         )
         self.reconciler.presence = presence or Presence(available=True, sets=True)
-
-    def _may_write(self) -> bool:
-        return self.leads()
 
     def _clock(self) -> float:
         return self.seconds

@@ -7,6 +7,7 @@ from typing import Any
 from gkm.api.config import Config, parse
 from gkm.api.node_names import unfold
 from gkm.kube.api import Api
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CONFIGMAPS, EVENTS, NODES, PLACEMENTPLANS, RUNS, Json, Resource
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.state.node_loss import GracePeriod
@@ -112,9 +113,8 @@ class PlansSite:
     def new(self, leads: Callable[[], bool] | None = None) -> PlansController:
         """Another replica."""
         return PlansController(
-            self.api,
+            LeaderApi(self.api, leads or (lambda: self.leads)),
             self.config,
-            leads=leads or (lambda: self.leads),
             calm=0.001,
             pause=0.001,
             grace=GracePeriod(self.patience),

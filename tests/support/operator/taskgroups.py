@@ -8,6 +8,7 @@ from typing import Any
 
 from gkm.api.meta import timestamp
 from gkm.kube.errors import ApiError
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CONFIGMAPS, EVENTS, Json, Resource
 from gkm.kube.workqueue import Retry, WorkQueue
 from gkm_operator.taskgroups.controller import TaskGroupsController
@@ -165,9 +166,8 @@ class Process:
         self.leads = True
         api = world.api if around is None else InterposedApi(world.api, _without_lists(around))
         self.controller = TaskGroupsController(
-            api,
+            LeaderApi(api, lambda: self.leads),
             ON,
-            leads=lambda: self.leads,
             namespace=SYSTEM,
             renderer=renderer or FakeRenderer(),
             clock=lambda: world.seconds,

@@ -102,7 +102,7 @@ class Process:
 
     def __init__(self, api: Api, config: Config) -> None:
         self.seconds = 0.0
-        self.controller = TopologyController(api, config, leads=lambda: True, instance="test", namespace=SYSTEM)
+        self.controller = TopologyController(api, config, instance="test", namespace=SYSTEM)
         self._api = api
         self.controller.tree._clock = lambda: self.seconds
         self.controller.report._clock = lambda: self.seconds

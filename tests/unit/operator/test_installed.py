@@ -80,7 +80,7 @@ class Place:
         for one in (agent, csi):
             self.api.create(DAEMON_SETS, one)
         self.api.create(CONFIGMAPS, {"metadata": {"name": "gkm-config", "namespace": SYSTEM}})
-        self.report = InstallationReport(self.api, leads=lambda: True, instance="a", namespace=SYSTEM)
+        self.report = InstallationReport(self.api, instance="a", namespace=SYSTEM)
 
     def events(self) -> list[Json]:
         return [entry.value for page in self.api.list_pages(EVENTS) for entry in page.entries]
@@ -113,7 +113,7 @@ def test_a_replica_that_restarts_sends_no_second_event() -> None:
     place = Place()
     place.api.delete(DAEMON_SETS, "gkm-csi", SYSTEM)
     for _ in range(3):
-        InstallationReport(place.api, leads=lambda: True, instance="a", namespace=SYSTEM).look()
+        InstallationReport(place.api, instance="a", namespace=SYSTEM).look()
     assert len(place.events()) <= 2, "two, where the hour has changed meanwhile"
 
 

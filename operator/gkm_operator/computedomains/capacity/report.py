@@ -25,7 +25,7 @@ CALM_SECONDS = 0.5
 
 
 class CapacityReport:
-    """`capacity` and `conditions` return what to write; `leads` whether this process may write."""
+    """`capacity` and `conditions` return what to write."""
 
     def __init__(
         self,
@@ -34,14 +34,12 @@ class CapacityReport:
         *,
         capacity: Callable[[], DomainCapacity],
         conditions: Callable[[], Sequence[Condition]],
-        leads: Callable[[], bool],
         clock: Clock = time.monotonic,
     ) -> None:
         self._api = api
         self._namespace = namespace
         self._capacity = capacity
         self._conditions = conditions
-        self._leads = leads
         self._clock = clock
         self._written: dict[str, str] = {}
         self._next = clock()
@@ -68,8 +66,6 @@ class CapacityReport:
         Raises:
             ApiError: the API server refused the write.
         """
-        if not self._leads():
-            return
         conditions = msgspec.json.encode(list(self._conditions())).decode()
         data = {CAPACITY_KEY: capacity_text(self._capacity()), CONDITIONS_KEY: conditions}
         if data == self._written:

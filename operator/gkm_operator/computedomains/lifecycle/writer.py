@@ -40,7 +40,6 @@ class NamesInUse(Retry):
 class DomainWriter:
     """The writes about one domain. Thread-safe for different domains.
 
-    `leads` returns whether this process may write, and is called before every write. Each raises NotLeading if not.
     `is_abandoned` returns whether only pods that should have ended use a domain.
     """
 
@@ -49,13 +48,11 @@ class DomainWriter:
         api: Api,
         watcher: DomainWatcher,
         recorder: Recorder,
-        leads: Callable[[], bool],
         is_abandoned: Callable[[ComputeDomain], bool],
     ) -> None:
         self._api = api
         self._watcher = watcher
         self._recorder = recorder
-        self._leads = leads
         self._is_abandoned = is_abandoned
         self._warnings = EventBudget()
         self._emitted: LRUCache[tuple[str, str, str], str] = LRUCache(_MAX_EMITTED)
@@ -140,7 +137,6 @@ class DomainWriter:
         for name in desired.names:
             if self._is_in_use(desired, name):
                 continue
-            self._check_leading()
             try:
                 return self._api.create(COMPUTEDOMAINS, desired.manifest(name, timestamp()))
             except ApiError as error:
@@ -190,7 +186,6 @@ class DomainWriter:
         raise Retry(f"a former ComputeDomain {holder.metadata.name} is not gone yet")
 
     def _delete(self, metadata: MnnvlMetadata) -> None:
-        self._check_leading()
         try:
             self._api.delete(
                 COMPUTEDOMAINS,
@@ -205,17 +200,12 @@ class DomainWriter:
 
     def _patch(self, metadata: MnnvlMetadata, change: Json) -> ComputeDomain | None:
         """Return the domain afterwards, None if it is gone."""
-        self._check_leading()
         try:
             return self._api.merge(COMPUTEDOMAINS, metadata.name, {"metadata": change}, metadata.namespace)
         except ApiError as error:
             if not error.not_found:
                 raise
             return None
-
-    def _check_leading(self) -> None:
-        if not self._leads():
-            raise NotLeading("this process does not lead any more, and writes no ComputeDomain")
 
 
 def _reason(error: Exception) -> str:

@@ -51,7 +51,7 @@ Patch = tuple[Target, Annotations]
 class DomainStatusController:
     """`source` has the ComputeDomains and claim templates, and `observer.pods` the pods, which both halves read.
 
-    `leads` returns whether this process may write; `conditions` the conditions of the whole feature.
+    `conditions` returns the conditions of the whole feature.
     """
 
     def __init__(
@@ -63,14 +63,12 @@ class DomainStatusController:
         namespace: str,
         instance: str,
         conditions: Callable[[], Sequence[Condition]] = tuple,
-        leads: Callable[[], bool] = lambda: True,
         pacing: WritePacing | None = None,
         now: Callable[[], str] = timestamp,
         on_refused: OnRefused = no_report,
     ) -> None:
         self._api = api
         self._source = source
-        self._leads = leads
         self._pacing = pacing or WritePacing()
         self._now = now
         self._recorder = Recorder(api, events.REPORTER, instance)
@@ -79,9 +77,7 @@ class DomainStatusController:
         self.observer = DomainObserver(
             api, config, source, self._domain_affected, self.capacity_changed, on_refused=on_refused
         )
-        self._capacity = CapacityReport(
-            api, namespace, capacity=self.observer.capacity, conditions=conditions, leads=leads
-        )
+        self._capacity = CapacityReport(api, namespace, capacity=self.observer.capacity, conditions=conditions)
         self._queue: WorkQueue[Key] = WorkQueue(
             NAME,
             self.reconcile,
@@ -136,8 +132,6 @@ class DomainStatusController:
             if not self.observer.pods.using(*key):
                 self._unmark_orphan(key)
             return None
-        if not self._leads():
-            return None
         self._unmark_orphan((key[0], observed.domain.template))
         old = parse_readiness(observed.domain.metadata.annotation(MNNVL_READY))
         new, again = self._condition(key, observed, old)
@@ -182,7 +176,7 @@ class DomainStatusController:
 
         Its running pods end first, unless a new domain waits for the name.
         """
-        orphan = self.observer.orphan(*template) if self._leads() else None
+        orphan = self.observer.orphan(*template)
         if orphan is not None and is_used(orphan.metadata.annotation(PODS_USING)):
             self._write(CLAIM_TEMPLATES, orphan.metadata, mark(()))
 

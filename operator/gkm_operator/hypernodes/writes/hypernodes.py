@@ -235,7 +235,7 @@ class HyperNodeWriter:
                 found = fresh
             else:
                 return None
-        raise Retry("a HyperNode changes all the time, or another process leads")
+        raise Retry("a HyperNode changes all the time, or this process ends")
 
 
 def _is_same(one: HyperNodeObject, other: HyperNodeObject) -> bool:

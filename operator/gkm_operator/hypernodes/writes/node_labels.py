@@ -41,7 +41,7 @@ class LabelWriter:
         Raises:
             ApiError: the API server does not respond, or not now.
             Blocked: some nodes were refused.
-            Retry: another process leads, or nodes have changed meanwhile.
+            Retry: this process ends, or nodes have changed meanwhile.
         """
         refused: list[str] = []
         written = changed = 0
@@ -49,7 +49,7 @@ class LabelWriter:
             if not difference(level_labels(node.labels), wanted().get(node.name, {})):
                 continue
             if not self._pace():
-                raise Retry("another process leads, or this one ends")
+                raise Retry("this process ends")
             try:
                 if self._label(node, wanted().get(node.name, {})):
                     written += 1

@@ -16,7 +16,7 @@ from gkm.topology.labels import named_flavor
 from msgspec import structs
 
 from gkm_operator.caches.nodes.liveness import NodeMeta, WatchedNode
-from gkm_operator.plans.write.writer import FIELD_MANAGER, PlanWriter
+from gkm_operator.plans.write.writer import FIELD_MANAGER
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class FlavorCounts:
             return ""
         return ",".join(sorted(found | self._also))
 
-    def write(self, api: Api, namespace: str, writer: PlanWriter) -> bool:
+    def write(self, api: Api, namespace: str) -> bool:
         """Write the ConfigMap if the flavors changed since the last write; return whether it is current.
 
         All nodes must have been listed before.
@@ -89,7 +89,6 @@ class FlavorCounts:
             return True
         meta = {"name": NAME, "namespace": namespace}
         value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"flavors": text}}
-        writer.check_leading()
         try:
             api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
         except ApiError as error:

@@ -2,11 +2,9 @@
 
 A create whose response is lost leaves a plan that may or may not exist. The writer counts such a plan as created,
 repeats the create in the next pass (`settle`), and lets no further run be planned until the watch shows the outcome.
-Every write checks leadership first.
 """
 
 import logging
-from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -16,7 +14,6 @@ from gkm.api.runs import RunStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, Key, ListSelector
-from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 
@@ -60,13 +57,12 @@ class _WrittenStatus(NamedTuple):
 
 
 class PlanWriter:
-    """Writes for the one thread that plans. `is_leader` is called before every write."""
+    """Writes for the one thread that plans; each write raises NotLeading, as gkm.kube.leader_api does."""
 
-    def __init__(self, api: Api, index: PlanIndex, recorder: Recorder, is_leader: Callable[[], bool]) -> None:
+    def __init__(self, api: Api, index: PlanIndex, recorder: Recorder) -> None:
         self._api = api
         self._index = index
         self._recorder = recorder
-        self._is_leader = is_leader
         self._unknown: list[PlanDraft] = []
         self._existing: list[PlanRecord] = []
         self._unshown: list[PlanRecord] = []
@@ -116,7 +112,6 @@ class PlanWriter:
         Raises:
             NotLeading: this process must not write any more.
         """
-        self.check_leading()
         self._index.add_unconfirmed(draft.counts)
         result = self._send(draft)
         if result is SendResult.UNKNOWN:
@@ -128,7 +123,6 @@ class PlanWriter:
         return result
 
     def _send(self, draft: PlanDraft) -> SendResult:
-        self.check_leading()
         plan = draft.counts
         log_fields = fields(plan="/".join(plan.key))
         try:
@@ -148,7 +142,6 @@ class PlanWriter:
 
     def delete(self, plan: PlanRecord) -> None:
         """Delete an old plan, if it exists; a later pass repeats a delete that fails."""
-        self.check_leading()
         try:
             self._api.delete(PLANS, plan.name, plan.run.namespace)
         except ApiError as error:
@@ -161,7 +154,6 @@ class PlanWriter:
 
     def write_status(self, run: WatchedRun, new: RunStatus) -> None:
         """Write the status of a run. After a conflict, a later pass writes it from the object as it is then."""
-        self.check_leading()
         last, meta = self._last_status(run), run.metadata
         try:
             value = apply_configuration(run, new, last.version)
@@ -184,7 +176,6 @@ class PlanWriter:
 
         A plan that was deleted, or has changed since the watch showed it, is left to a later pass.
         """
-        self.check_leading()
         try:
             value = plan_apply_configuration(plan, new)
             self._api.apply(PLANS, value, field_manager=FIELD_MANAGER, subresource="status")
@@ -202,7 +193,6 @@ class PlanWriter:
         key = (meta.uid, f"{event.reason} {occasion}")
         if self._emitted.get(key):
             return
-        self.check_leading()
         self._recorder.emit(Regarding(API_VERSION, "Run", meta.name, meta.namespace, meta.uid), event, occasion)
         self._emitted.put(key, event)
 
@@ -211,15 +201,6 @@ class PlanWriter:
         shown = run.metadata.resource_version
         last = self._written.get(run.metadata.uid)
         return last if last is not None and last.shown == shown else _WrittenStatus(shown, shown, run.status)
-
-    def check_leading(self) -> None:
-        """Return only in a leader.
-
-        Raises:
-            NotLeading: another process may hold the lease.
-        """
-        if not self._is_leader():
-            raise NotLeading("the lease is not held any more")
 
 
 def _is_definite_failure(error: ApiError) -> bool:

@@ -12,6 +12,7 @@ from gkm.api.config import Config, parse
 from gkm.api.topology_status import parse_status
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import Json, Resource
 from gkm_operator.hypernodes import controller as module
 from gkm_operator.hypernodes.controller import TopologyController
@@ -35,9 +36,8 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def running(world: World, *, leads: bool = True, succeeds: bool = False) -> Iterator[TopologyController]:
     controller = TopologyController(
-        world.api,
+        LeaderApi(world.api, lambda: leads),
         world.config,
-        leads=lambda: leads,
         instance="test",
         namespace=SYSTEM,
         look_seconds=0.3,
@@ -76,10 +76,12 @@ def test_changes_of_labels_reach_hypernodes_and_the_report() -> None:
 
 def test_a_process_that_does_not_lead_writes_nothing() -> None:
     world = World(NODES)
+    before = len(world.api.calls)
     with running(world, leads=False) as controller:
-        until(lambda: controller.watcher.synced, "the lists")
-        until(lambda: controller.queue.idle, "the queue is empty")
+        until(lambda: controller.tree.approved is not None, "the tree that it would write")
+        until(lambda: "not held" in controller.sinks["hypernodes"].finding.message, "its write is refused")
     assert world.api.hypernodes() == {}
+    assert {verb for verb, _, _ in world.api.calls[before:]} <= {"get", "list", "watch"}
 
 
 def test_volcano_that_comes_later_is_used_without_a_restart() -> None:

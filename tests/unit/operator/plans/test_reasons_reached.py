@@ -93,10 +93,10 @@ def test_a_plan_that_the_api_server_refuses_is_reported_as_not_written(
 ) -> None:
     create = site.api.create
 
-    def refusing(resource: Resource[Json], value: Json) -> Json:
+    def refusing(resource: Resource[Json], value: Json, **more: str) -> Json:
         if resource.plural == RAW_PLANS.plural:
             raise ApiError(403, "Forbidden", f"exceeded quota in {NAMESPACE}")
-        return create(resource, value)
+        return create(resource, value, **more)
 
     monkeypatch.setattr(site.api, "create", refusing)
     site.controller.work()
@@ -115,11 +115,11 @@ def test_a_refused_plan_is_sent_again_and_counts_when_accepted(
     refused: list[Json] = []
     made, failed = counted("planned", ""), counted("failed", "NotWritten")
 
-    def refusing_once(resource: Resource[Json], value: Json) -> Json:
+    def refusing_once(resource: Resource[Json], value: Json, **more: str) -> Json:
         if resource.plural == RAW_PLANS.plural and not refused:
             refused.append(value)
             raise ApiError(403, "Forbidden", "a policy that somebody takes back")
-        return create(resource, value)
+        return create(resource, value, **more)
 
     monkeypatch.setattr(site.api, "create", refusing_once)
     site.controller.work()

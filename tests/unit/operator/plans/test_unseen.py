@@ -22,7 +22,7 @@ def site() -> Iterator[PlansSite]:
 
 
 def a_writer(api: FakeApi, book: PlanIndex) -> PlanWriter:
-    return PlanWriter(api, book, Recorder(api, "test", "test"), lambda: True)
+    return PlanWriter(api, book, Recorder(api, "test", "test"))
 
 
 def a_draft_of_a_plan() -> PlanDraft:
@@ -47,10 +47,10 @@ def test_a_namespace_that_refuses_plans_does_not_stop_other_namespaces(
 ) -> None:
     create = site.api.create
 
-    def refusing(resource: Resource[Json], value: Json) -> Json:
+    def refusing(resource: Resource[Json], value: Json, **more: str) -> Json:
         if resource.plural == RAW_PLANS.plural and value["metadata"]["name"] == "contended-1":
             raise refusal
-        return create(resource, value)
+        return create(resource, value, **more)
 
     monkeypatch.setattr(site.api, "create", refusing)
     site.rack("d1", 4)

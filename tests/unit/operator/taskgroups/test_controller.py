@@ -54,9 +54,7 @@ def controller(world: World) -> Iterator[TaskGroupsController]:
 
 
 def new(world: World, config: Config = ON) -> TaskGroupsController:
-    return TaskGroupsController(
-        world.api, config, leads=lambda: True, namespace=SYSTEM, renderer=FakeRenderer(), backoff=SOON
-    )
+    return TaskGroupsController(world.api, config, namespace=SYSTEM, renderer=FakeRenderer(), backoff=SOON)
 
 
 def test_groups_live_and_end(world: World, controller: TaskGroupsController) -> None:

@@ -43,7 +43,7 @@ def test_a_page_that_arrives_after_the_end_of_its_watch_changes_nothing(world: W
         return answer
 
     api = InterposedApi(world.api, lose)
-    kinds = KindWatches(api, SYSTEM, inventory.change, lambda: None, start=lambda _reflector: None)
+    kinds = KindWatches(api, SYSTEM, inventory.change, start=lambda _reflector: None)
     kinds.remember(KIND)
     (reflector,) = kinds.reflectors
     reflector._list()

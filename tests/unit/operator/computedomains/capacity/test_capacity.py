@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from gkm.api.domain_capacity import CliqueCapacity, DomainCapacity, NodePool, parse_capacity, parse_conditions
 from gkm.api.meta import Condition
+from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
+from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import NODES, Json, Resource
 from gkm_operator.computedomains.capacity.free_nodes import MAX_TEXT, capacity, capacity_text
 from gkm_operator.computedomains.capacity.nodes import has_gpus
@@ -167,11 +169,10 @@ class Clocked:
         self.found = DomainCapacity()
         self.leads = True
         self.report = CapacityReport(
-            api,
+            LeaderApi(api, lambda: self.leads),
             "gkm-system",
             capacity=lambda: self.found,
             conditions=tuple,
-            leads=lambda: self.leads,
             clock=lambda: self.now,
         )
 
@@ -219,5 +220,6 @@ def test_a_report_of_a_process_that_does_not_lead_writes_nothing() -> None:
     api = FakeApi()
     clocked = Clocked(api)
     clocked.leads = False
-    clocked.report.write("gkm-domains")
+    with pytest.raises(NotLeading, match="the lease is not held"):
+        clocked.report.write("gkm-domains")
     assert api.calls == []

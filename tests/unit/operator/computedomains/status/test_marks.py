@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
+from gkm.kube.elector import NotLeading
 from gkm_operator.computedomains.status.marks import is_used, mark
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,7 +186,8 @@ def test_a_process_that_does_not_lead_writes_nothing() -> None:
     scene = StatusScene()
     scene.leads = False
     scene.put(used("a"))
-    assert scene.reconcile() is None
+    with pytest.raises(NotLeading, match="the lease is not held"):
+        scene.reconcile()
     assert scene.writes() == []
 
 
