@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gkm.packing.inventory_of import version
+from gkm.packing.usable_nodes import version
 from packing_kube_lists import write_nodes, write_pods
 from packing_report import Cell, Table
 from support.packing.inventories import inventory

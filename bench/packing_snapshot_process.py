@@ -14,8 +14,8 @@ from pathlib import Path
 
 from gkm.api.topology_settings import Topology
 from gkm.packing.inventory import Inventory
-from gkm.packing.inventory_of import inventory_of
 from gkm.packing.plan import plan
+from gkm.packing.usable_nodes import usable_nodes
 from gkm.packing.values import Plan, Request
 from gkm.topology import lists
 from gkm.topology.eligibility import NodeDemand
@@ -58,7 +58,7 @@ def main() -> None:
         with clock.part(f"{prefix}survey"):
             surveyed = survey_nodes(nodes.nodes, Topology(), nodes.unread)
         with clock.part(f"{prefix}inventory_of"):
-            usable = inventory_of(surveyed, used, NodeDemand(FLAVOR))
+            usable = usable_nodes(surveyed, used, NodeDemand(FLAVOR))
         with clock.part(f"{prefix}inventory"):
             inventory = Inventory.from_nodes(usable.nodes)
         with clock.part(f"{prefix}plan"):

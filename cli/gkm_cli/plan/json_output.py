@@ -5,12 +5,11 @@ from typing import Any
 
 import msgspec
 from gkm.api.node_names import fold_sorted
-from gkm.packing.explaining import Explanation
+from gkm.packing.conversion import plan_fragmentation, plan_spec
+from gkm.packing.explanation import Explanation
 from gkm.packing.fragmentation import Fragmentation, Row
-from gkm.packing.inventory_of import Usable
-from gkm.packing.replanning.values import Replanned
-from gkm.packing.values import Fix, Level, Location, Metrics, Plan, Refusal
-from gkm.packing.written import fragmentation_written, written
+from gkm.packing.usable_nodes import UsableNodes
+from gkm.packing.values import Fix, Level, Location, Metrics, Plan, Refusal, Replanned
 from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.run_batch import BatchDecision, RefusedRun
@@ -51,7 +50,7 @@ def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
             {"priority": one.priority, "asked": one.asked, "admitted": one.admitted, "bound": one.bound}
             for one in batch.reached
         ],
-        "fragmentation": msgspec.to_builtins(fragmentation_written(queue.fragmentation)),
+        "fragmentation": msgspec.to_builtins(plan_fragmentation(queue.fragmentation)),
         "remaining": _remaining(queue.fragmentation),
     }
     if queue.what_if:
@@ -67,7 +66,7 @@ def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
     return result | {"quarantined": _quarantined(queue.quarantined), "notes": list(notes)}
 
 
-def _unused(usable: Usable) -> Json:
+def _unused(usable: UsableNodes) -> Json:
     """Return every node that the run cannot use, with the reason, which often explains a refusal."""
     nodes_by_reason: dict[tuple[str, str], list[str]] = {}
     for entry in usable.excluded:
@@ -89,13 +88,13 @@ def _quarantined(entries: Iterable[Quarantined]) -> list[Json]:
     return [{"node": entry.node, "reason": entry.why.value, "message": entry.message} for entry in entries]
 
 
-def _counts(usable: Usable) -> Json:
+def _counts(usable: UsableNodes) -> Json:
     return {why.value: count for why, count in sorted(usable.counts.items())}
 
 
 def _spec(run: ParsedRun, plan: Plan, fragmentation: Fragmentation | None = None) -> Json:
-    plan_spec = written(plan, run.spec.flavor, fragmentation_written(fragmentation) if fragmentation else None)
-    spec: Json = msgspec.to_builtins(msgspec.structs.replace(plan_spec, labels=run.spec.labels))
+    found = plan_spec(plan, run.spec.flavor, plan_fragmentation(fragmentation) if fragmentation else None)
+    spec: Json = msgspec.to_builtins(msgspec.structs.replace(found, labels=run.spec.labels))
     return spec
 
 
@@ -123,7 +122,7 @@ def _refusal(refusal: Refusal) -> Json:
     }
 
 
-def _rejected(refused: RefusedRun, usable: Usable) -> Json:
+def _rejected(refused: RefusedRun, usable: UsableNodes) -> Json:
     details = _refusal(refused.refusal) | {"fitsAlone": refused.fits_alone, "fixes": _fixes(refused.fixes)}
     return {"run": refused.run.qualified_name, **details, "unusedNodes": _counts(usable)}
 

@@ -14,8 +14,7 @@ from gkm.api.runs import RUN_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import NODES, PLACEMENTPLANS, RUNS, Resource
-from gkm.packing.asked import pod_of
-from gkm.packing.written import PlanUnreadable, gpus_by_node
+from gkm.packing.conversion import PlanUnreadable, gpus_by_node, pod_of
 from gkm.topology import pods
 from gkm.topology.nodes import Node
 from gkm.topology.pod_fit import PodDemand, load_of

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from gkm.api.grammar import count_of
 from gkm.api.plans import PlanSpec
-from gkm.packing.replanning.values import FormerPlan
-from gkm.packing.written import PlanUnreadable, groups_of
+from gkm.packing.conversion import PlanUnreadable, groups_of
+from gkm.packing.values import FormerPlan
 
 from gkm_cli.inputs import files
 from gkm_cli.inputs.objects import ObjectsUnreadable, objects, single_mapping

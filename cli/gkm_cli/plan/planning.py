@@ -7,7 +7,7 @@ from functools import partial
 from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
 from gkm.hoststate.escaping import escape
-from gkm.packing.asked import kinds
+from gkm.packing.conversion import group_kinds
 from gkm.packing.values import Plan, Refusal
 
 from gkm_cli.clusters.options import ClusterOptions
@@ -65,7 +65,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
         described = flags.manifest(run_flags, cluster.node_gpus)
         parsed_runs = (runs.parse(described, configured.packing.policy, options.policy),)
     cluster = cluster.with_request_note(run.demand.pod for run in [*parsed_runs, *([extra] if extra else [])])
-    mix = kinds(configured.packing.mix)
+    mix = group_kinds(configured.packing.mix)
     if len(parsed_runs) == 1 and extra is None:
         if previous and not options.pods_pending and not cluster.own_is_free:
             cluster = cluster.with_freed_gpus(previous.groups)

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from gkm.api.grammar import agree, count_of
-from gkm.packing.explaining import Alternative
+from gkm.packing.conversion import plan_fragmentation
+from gkm.packing.explanation import Alternative
 from gkm.packing.fragmentation import Fragmentation
-from gkm.packing.inventory_of import Usable
-from gkm.packing.replanning.values import Replanned
-from gkm.packing.values import Plan, Policy, Refusal
-from gkm.packing.written import fragmentation_written
+from gkm.packing.usable_nodes import UsableNodes
+from gkm.packing.values import Plan, Policy, Refusal, Replanned
 from gkm.topology.eligibility import LACKING
 from gkm.topology.quarantine import Quarantined
 
@@ -102,7 +101,7 @@ def render_fragmentation(terminal: Sheet, fragmentation: Fragmentation) -> None:
     )
     rows = [
         (level.level, level.places, level.most_free_gpus, f"{level.most_unusable_gpus:g}", level.most_unusable)
-        for level in fragmentation_written(fragmentation).levels
+        for level in plan_fragmentation(fragmentation).levels
     ]
     terminal.table(("level", "places", "most free in one", "most unusable in one", "where"), rows)
     worst = sorted(fragmentation.domains, key=lambda row: (-row.expected_unusable_gpus, row.place))
@@ -172,7 +171,7 @@ def _alternatives(terminal: Sheet, alternatives: Sequence[Alternative]) -> None:
     terminal.table(("policy", "domains", "blocks", "stranded", "spares elsewhere", ""), rows)
 
 
-def _unused(terminal: Sheet, usable: Usable) -> None:
+def _unused(terminal: Sheet, usable: UsableNodes) -> None:
     total = len(usable.nodes) + sum(usable.counts.values())
     counted = ", ".join(f"{why.value} {count}" for why, count in sorted(usable.counts.items()))
     terminal.heading(f"Nodes: {len(usable.nodes)} of {total} may be used{f'; not used: {counted}' if counted else ''}")

@@ -9,10 +9,9 @@ from gkm.packing.batches.values import Admitted, Batch, InvalidBatchError, Queue
 from gkm.packing.errors import TooLargeError
 from gkm.packing.fragmentation import Fragmentation, GroupKind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
-from gkm.packing.inventory_of import Usable, version
 from gkm.packing.refusals.fixes import fixes
 from gkm.packing.self_check import InvalidPlanError
-from gkm.packing.unusable import none_usable
+from gkm.packing.usable_nodes import UsableNodes, no_usable_node, version
 from gkm.packing.values import Fix, Node, Plan, Refusal, Share
 from gkm.topology.quarantine import Quarantined
 
@@ -43,7 +42,7 @@ class BatchDecision:
     runs: Mapping[str, ParsedRun]
     batch: Batch
     refused: tuple[RefusedRun, ...]
-    usable: Mapping[str, Usable]
+    usable: Mapping[str, UsableNodes]
     inventory: Inventory
     fragmentation: Fragmentation
     what_if: WhatIf | None = None
@@ -96,10 +95,10 @@ def decide(
     return BatchDecision(runs_by_name, batch, refused, usable, inventory, fragmentation(remaining, mix), changed, name)
 
 
-def _usable(runs: Iterable[ParsedRun], snapshot: SurveyedCluster) -> dict[str, Usable]:
+def _usable(runs: Iterable[ParsedRun], snapshot: SurveyedCluster) -> dict[str, UsableNodes]:
     """Return the usable nodes of each run. Equal requests share a result: there may be 100,000 nodes and 64 runs."""
-    by_request: dict[bytes, Usable] = {}
-    found: dict[str, Usable] = {}
+    by_request: dict[bytes, UsableNodes] = {}
+    found: dict[str, UsableNodes] = {}
     for run in runs:
         key = msgspec.json.encode(run.demand)
         if key not in by_request:
@@ -108,7 +107,7 @@ def _usable(runs: Iterable[ParsedRun], snapshot: SurveyedCluster) -> dict[str, U
     return found
 
 
-def _all_nodes(usable: Iterable[Usable]) -> list[Node]:
+def _all_nodes(usable: Iterable[UsableNodes]) -> list[Node]:
     """Return every node once, without scopes, which belong to each run."""
     nodes: dict[str, Node] = {}
     for each in {id(one): one for one in usable}.values():
@@ -117,7 +116,7 @@ def _all_nodes(usable: Iterable[Usable]) -> list[Node]:
     return [Node(node.name, node.place, node.total, node.free) for node in nodes.values()]
 
 
-def _queued(run: ParsedRun, usable: Usable) -> Queued:
+def _queued(run: ParsedRun, usable: UsableNodes) -> Queued:
     return Queued(run.qualified_name, run.request, usable.nodes, run.spec.priority)
 
 
@@ -125,8 +124,8 @@ def _shares(admitted: Iterable[Admitted]) -> Iterable[Share]:
     return (share for one in admitted for group in one.plan.groups for share in group.shares)
 
 
-def _refused(run: ParsedRun, rejected: Rejected, usable: Usable, batch: Batch, options: PlanOptions) -> RefusedRun:
-    none = none_usable(usable)
+def _refused(run: ParsedRun, rejected: Rejected, usable: UsableNodes, batch: Batch, options: PlanOptions) -> RefusedRun:
+    none = no_usable_node(usable)
     if none:
         return RefusedRun(run, none, fits_alone=False)
     found = rejected.refusal.fixes

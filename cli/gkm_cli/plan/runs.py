@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 from gkm.api.runs import MAX_NAME, Run, RunSpec
-from gkm.packing import asked
+from gkm.packing import conversion
 from gkm.packing.batches.values import MAX_RUNS
 from gkm.packing.values import Policy, Request
 from gkm.topology.eligibility import NodeDemand
@@ -68,7 +68,7 @@ def parse(found: ParsedObject, default: str, override: Policy | None) -> ParsedR
     if override:
         run = msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, policy=override.value))
     try:
-        request, demand = asked.request(run.spec, run.spec.policy or default), asked.demand(run.spec)
+        request, demand = conversion.request(run.spec, run.spec.policy or default), conversion.demand(run.spec)
     except ValueError as error:
         raise UsageError(f"{where}: {error}", "correct its spec") from error
     if fault := next(_label_faults(run.spec), None):

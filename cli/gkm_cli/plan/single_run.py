@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gkm.packing.errors import TooLargeError
-from gkm.packing.explaining import Explanation, explain
+from gkm.packing.explanation import Explanation, explain
 from gkm.packing.fragmentation import Fragmentation, GroupKind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
-from gkm.packing.inventory_of import Usable
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.self_check import InvalidPlanError
-from gkm.packing.unusable import none_usable, with_holders
-from gkm.packing.values import Fix, Plan, Refusal
+from gkm.packing.usable_nodes import UsableNodes, no_usable_node, with_holders
+from gkm.packing.values import Fix, FormerPlan, Plan, Refusal, Replanned
 
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan.runs import ParsedRun
@@ -25,7 +23,7 @@ class RunDecision:
     """The result for a run. `fragmentation` describes the GPUs that remain; `replanned` exists if it had a plan."""
 
     run: ParsedRun
-    usable: Usable
+    usable: UsableNodes
     inventory: Inventory
     outcome: Plan | Refusal
     explanation: Explanation | None = None
@@ -56,7 +54,7 @@ def decide(
     usable = snapshot.usable(run.demand)
     try:
         inventory = Inventory.from_nodes(usable.nodes)
-        refused = none_usable(usable)
+        refused = no_usable_node(usable)
         if refused:
             return RunDecision(run, usable, inventory, refused)
         outcome, replanned = _outcome(run, usable, inventory, previous)
@@ -70,7 +68,7 @@ def decide(
 
 
 def _outcome(
-    run: ParsedRun, usable: Usable, inventory: Inventory, previous: FormerPlan | None
+    run: ParsedRun, usable: UsableNodes, inventory: Inventory, previous: FormerPlan | None
 ) -> tuple[Plan | Refusal, Replanned | None]:
     if previous is None:
         return plan(inventory, run.request, usable.version), None

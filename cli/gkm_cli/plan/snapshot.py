@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gkm.api.topology_settings import Topology
-from gkm.packing.inventory_of import Usable, inventory_of
+from gkm.packing.usable_nodes import UsableNodes, usable_nodes
 from gkm.packing.values import Group
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.nodes import Node
@@ -52,9 +52,9 @@ class SurveyedCluster:
             return dict.fromkeys(self.survey.quarantined_flavors.values(), 0)
         return {name: max(counts, key=lambda gpus: (counts[gpus], gpus)) for name, counts in found.items()}
 
-    def usable(self, demand: NodeDemand) -> Usable:
+    def usable(self, demand: NodeDemand) -> UsableNodes:
         """Return the nodes that a run may use."""
-        return inventory_of(self.survey, self.usage, demand, self.reserved, self.own_nodes)
+        return usable_nodes(self.survey, self.usage, demand, self.reserved, self.own_nodes)
 
     def with_freed_gpus(self, groups: Iterable[Group]) -> "SurveyedCluster":
         """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""

@@ -8,8 +8,8 @@ from typing import Any
 from gkm.api.plans import PlanSpec
 from gkm.hoststate.escaping import escape
 from gkm.kube.resources import PLACEMENTPLANS
+from gkm.packing.conversion import groups_of
 from gkm.packing.values import Group
-from gkm.packing.written import groups_of
 
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files

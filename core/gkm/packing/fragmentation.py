@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gkm.packing.inventory import Integers, Inventory
-from gkm.packing.mix import GroupKind, InvalidMixError, checked
-from gkm.packing.values import Plan
+from gkm.packing.values import GroupKind, InvalidMixError, Plan, checked
 
 __all__ = ("DECIMALS", "Fragmentation", "GroupKind", "InvalidMixError", "Row", "fragmentation")
 

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.capacity import Capacity, Shape, shape
 from gkm.packing.domains.objective import ORDERS, CostPart
-from gkm.packing.domains.steps import Shape, shape
 from gkm.packing.program import Program, Solution, Terms, weighted
 from gkm.packing.values import Ceiling, Policy, Request
 

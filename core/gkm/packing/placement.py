@@ -16,11 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.choosing import WHOLE, Chosen, choose, objective_of
+from gkm.packing.domains.capacity import Capacity, Offer, scope_of_domains, shape
 from gkm.packing.domains.objective import CostPart
-from gkm.packing.domains.offers import Offer, scope_of_domains
-from gkm.packing.domains.steps import shape
+from gkm.packing.domains.selection import WHOLE, Chosen, choose, objective_of
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.model import PlacementModel, placement_model

@@ -9,8 +9,7 @@ from time import monotonic
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
-from gkm.packing.domains.capacity import Capacity, capacity
-from gkm.packing.domains.steps import shape
+from gkm.packing.domains.capacity import Capacity, capacity, shape
 from gkm.packing.errors import TooLargeError
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Integers, Inventory

@@ -1,6 +1,6 @@
-"""What is planned with, and what comes out: frozen values, no behaviour that decides anything."""
+"""Inputs and results of the planner: frozen values, no behaviour that decides anything."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import lcm
@@ -8,25 +8,8 @@ from typing import NamedTuple
 
 from gkm.topology.locations import Location
 
-__all__ = (
-    "Ceiling",
-    "Distance",
-    "Fix",
-    "FixKind",
-    "Group",
-    "Level",
-    "Location",
-    "Malleability",
-    "Metrics",
-    "Node",
-    "Plan",
-    "Policy",
-    "Refusal",
-    "Request",
-    "Share",
-    "Spare",
-    "Within",
-)
+__all__ = ("Location",)
+"""Of imported names; all that is defined here is public."""
 
 
 class Policy(StrEnum):
@@ -303,3 +286,109 @@ class Refusal:
     message: str
     largest_groups: int
     fixes: tuple[Fix, ...] = ()
+
+
+MAX_KINDS = 32
+MAX_WEIGHT = 10**6
+"""With as many kinds as that, sums of weighted GPUs stay far below 2^63 in the largest inventory there can be."""
+
+
+class InvalidMixError(ValueError):
+    """The kinds of a mix mean nothing, alone or together: which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """Groups of `gpus` GPUs in pods of `pod_gpus`. `weight` is their share of all groups that users request."""
+
+    gpus: int
+    pod_gpus: int
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse groups that cannot be.
+
+        Raises:
+            InvalidMixError: which kind, and what is wrong with it.
+        """
+        kind = f"groups of {self.gpus!r} GPUs in pods of {self.pod_gpus!r}, weight {self.weight!r}"
+        # bool is an int to Python, and NaN compares with nothing.
+        if not all(type(number) is int for number in (self.gpus, self.pod_gpus, self.weight)):
+            raise InvalidMixError(f"a mix cannot have {kind}: all three are whole numbers")
+        if not (1 <= self.pod_gpus <= self.gpus <= MAX_GPUS and 1 <= self.weight <= MAX_WEIGHT):
+            raise InvalidMixError(
+                f"a mix cannot have {kind}: pods and groups have 1 to {MAX_GPUS} GPUs, a weight is 1 to {MAX_WEIGHT}"
+            )
+        if self.gpus % self.pod_gpus:
+            raise InvalidMixError(f"a mix cannot have {kind}: the group does not divide into such pods")
+
+    @property
+    def pods(self) -> int:
+        """Return the pods of a group."""
+        return self.gpus // self.pod_gpus
+
+
+def checked(mix: Sequence[GroupKind]) -> tuple[GroupKind, ...]:
+    """Return the kinds of a mix.
+
+    Raises:
+        InvalidMixError: there are none, or too many.
+    """
+    if not 1 <= len(mix) <= MAX_KINDS:
+        raise InvalidMixError(f"a mix has 1 to {MAX_KINDS} kinds of groups, and this one has {len(mix)}")
+    return tuple(mix)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerPlan:
+    """The groups of the former plan, in the order of their numbers. Numbers may be missing."""
+
+    groups: tuple[Group, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what no plan can be.
+
+        Raises:
+            ValueError: which group, and why.
+        """
+        for before, group in zip((None, *self.groups), self.groups, strict=False):
+            if group.index < 0 or (before is not None and before.index >= group.index):
+                raise ValueError(f"group {group.index} of the former plan is out of order, or there twice")
+            # bool is an int to Python, and NaN compares with nothing: only whole numbers are let in.
+            if not all(type(gpus) is int and 1 <= gpus <= MAX_GPUS for _, gpus in group.nodes):
+                raise ValueError(f"group {group.index} of the former plan takes an impossible number of GPUs of a node")
+            if sum(gpus for _, gpus in group.nodes) != group.gpus:
+                raise ValueError(f"group {group.index} of the former plan says {group.gpus} GPUs, its nodes another")
+            if len({name for name, _ in group.nodes}) < len(group.nodes):
+                raise ValueError(f"group {group.index} of the former plan names a node twice")
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A group that stays in its domain and scope, with other nodes: what it gives up and what it takes, in GPUs.
+
+    `spares` are the pods that went to the nodes of spares, its own or its neighbours'.
+    """
+
+    group: int
+    lost: tuple[Share, ...]
+    taken: tuple[Share, ...]
+    spares: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """A plan of a run that has one already. Groups are named by their numbers, which they keep.
+
+    `kept` are on the nodes that they were on. `moved` were in the former plan and go elsewhere; groups that were in no
+    plan before are in none of the three. `plan.groups` lacks numbers where a malleable run became smaller: those of
+    the groups that do not run, and has fewer spares than asked for where there is no room for more: `reasons` names
+    these groups. `spares_used` are pods.
+    """
+
+    plan: Plan
+    kept: tuple[int, ...]
+    repaired: tuple[Repair, ...]
+    moved: tuple[int, ...]
+    spares_used: int
+    reasons: tuple[str, ...]

@@ -11,7 +11,7 @@ from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
 from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm.packing.asked import kinds
+from gkm.packing.conversion import group_kinds
 
 from gkm_operator import metrics
 from gkm_operator.caches.nodes.liveness import WatchedNode
@@ -64,7 +64,7 @@ class PlansController:
             self._writer,
             Planner(index, config.packing),
             grace=grace,
-            fragmentation=FragmentationMetrics(kinds(config.packing.mix)),
+            fragmentation=FragmentationMetrics(group_kinds(config.packing.mix)),
             namespace_share=config.packing.namespace_share,
         )
         self._watcher = ClusterWatcher(

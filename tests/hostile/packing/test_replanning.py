@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from gkm.packing.errors import TooLargeError
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import FormerPlan, Replanned
-from gkm.packing.values import Distance, Group, Location, Node, Request, Share, Spare
+from gkm.packing.values import Distance, FormerPlan, Group, Location, Node, Replanned, Request, Share, Spare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

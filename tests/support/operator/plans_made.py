@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from gkm.api.meta import timestamp
 from gkm.api.topology_settings import Packing, Topology
-from gkm.packing.asked import request
-from gkm.packing.inventory_of import inventory_of
+from gkm.packing.conversion import request
+from gkm.packing.usable_nodes import usable_nodes
 from gkm.packing.values import Location, Node
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.nodes import Node as TopologyNode
@@ -53,7 +53,7 @@ def fleet(domains: int = 2, nodes: int = 2) -> list[Json]:
 def a_stock(*nodes: Json, free: Mapping[str, int] | None = None) -> FreeGpus:
     """Return what a run of h100s may use."""
     taken = Usage({name: 8 - count for name, count in (free or {}).items()})
-    return FreeGpus.of(inventory_of(a_survey(*nodes), taken, NodeDemand("h100")))
+    return FreeGpus.of(usable_nodes(a_survey(*nodes), taken, NodeDemand("h100")))
 
 
 def a_draft(

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import FormerPlan, Replanned
-from gkm.packing.values import Plan, Policy, Refusal
+from gkm.packing.values import FormerPlan, Plan, Policy, Refusal, Replanned
 from support.packing.checker import false_groups
 from support.packing.costs import Cost, cost_of
 from support.packing.draws import Draw

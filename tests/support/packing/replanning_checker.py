@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gkm.packing.replanning.values import Replanned
-from gkm.packing.values import Group, Node, Request
+from gkm.packing.values import Group, Node, Replanned, Request
 from support.packing.checker import problems
 from support.packing.replanning import all_spares_at_home, most_spares, untouched
 

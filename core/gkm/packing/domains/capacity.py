@@ -1,12 +1,17 @@
-"""What every domain offers to a run: slots and free GPUs (docs/design/calculus.md, Assumptions)."""
+"""The slots and free GPUs that domains offer to a run, and the groups that they hold (calculus.md, Assumptions).
+
+Where each domain lies in one scope, whether a run fits is found by counting (`Offer`).
+"""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gkm.packing.inventory import Integers, Inventory
-from gkm.packing.values import Request
+from gkm.packing.values import MAX_GPUS, Request
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,3 +82,156 @@ def _kinds(inventory: Inventory, request: Request) -> tuple[tuple[frozenset[int]
     kinds = tuple(sorted({kind for kind in of_names.values() if kind}, key=sorted))
     places = {names: kinds.index(kind) if kind else -1 for names, kind in of_names.items()}
     return kinds, np.array([places[node.scopes] for node in inventory.nodes], dtype=np.int64)
+
+
+class Shape(NamedTuple):
+    """Sizes of a run's groups in pods: of a whole one, its spares, and how many pods the last group has less."""
+
+    pods: int
+    spares: int
+    missing: int
+
+    @property
+    def unit(self) -> int:
+        """Return the slots of a whole group and its spares."""
+        return self.pods + self.spares
+
+
+class Step(NamedTuple):
+    """Up to so many whole groups, the short one beside them or not, and how many of all have spares elsewhere."""
+
+    groups: int
+    overflow: int
+    short: bool
+
+
+def shape(request: Request) -> Shape:
+    """Return the sizes of a request's groups."""
+    return Shape(request.group_pods, request.spares, request.group_pods - request.last_pods)
+
+
+def steps(slots: int, size: Shape, most: int, *, overflow: bool, share: int = 0) -> list[Step]:
+    """Return the steps of a domain, those without the short group first; each with more groups than the one before.
+
+    Without `overflow` all spares stay. No more than `most` groups are wanted. With a `share` a domain takes so many
+    groups or none, the short one among them, and a step counts such shares: 1, or 0 beside the short group's share.
+    """
+    found: list[Step] = []
+    for short in (False, True) if size.missing else (False,):
+        ways = _ways(slots, size, most, overflow=overflow, short=short)
+        if share:
+            fewest = next((away for groups, away in ways if groups >= share), None)
+            found += [] if fewest is None else [Step(1 - short, fewest, short)]
+        else:
+            found += [Step(groups - short, away, short) for groups, away in ways]
+    return found
+
+
+def _ways(slots: int, size: Shape, most: int, *, overflow: bool, short: bool) -> list[tuple[int, int]]:
+    """Return (most groups, groups whose spares lie elsewhere), both rising; the short group is one of them or not."""
+    offered = slots + (size.missing if short else 0)
+    highest = min(offered // (size.pods if overflow else size.unit), most)
+    found: list[tuple[int, int]] = []
+    groups = min(offered // size.unit, highest)
+    if groups:
+        found.append((groups, 0))
+    while groups < highest:
+        # The fewest that must lie elsewhere for one group more; what that makes space for may be several.
+        away = -(-((groups + 1) * size.unit - offered) // size.spares)
+        groups = min((offered + away * size.spares) // size.unit, highest)
+        found.append((groups, away))
+    return found
+
+
+def scope_of_domains(capacity: Capacity) -> Integers | None:
+    """Return the scope of each domain; None where scopes overlap or cut through a domain."""
+    if any(len(kind) > 1 for kind in capacity.kinds) or bool(((capacity.slots > 0).sum(axis=1) > 1).any()):
+        return None
+    if not capacity.kinds:
+        return np.zeros(len(capacity.slots), dtype=np.int64)
+    found: Integers = np.array([min(kind) for kind in capacity.kinds], dtype=np.int64)[capacity.slots.argmax(axis=1)]
+    return found
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What domains offer to a run in one way: spares with their groups, or some elsewhere (`overflow`).
+
+    With a `share` a domain takes so many groups or none, the short one among them, and all that is counted are shares.
+    `scope` has the scope of each domain.
+    """
+
+    capacity: Capacity
+    request: Request
+    scope: Integers
+    overflow: bool
+    share: int = 0
+
+    @cached_property
+    def size(self) -> Shape:
+        """Return the sizes of the run's groups."""
+        return shape(self.request)
+
+    @cached_property
+    def slots(self) -> Integers:
+        """Return the slots of each domain."""
+        return self.capacity.domain_slots
+
+    @cached_property
+    def capacities(self) -> Integers:
+        """Return the most whole groups of each domain."""
+        return self._capacities_of(self.slots)
+
+    @cached_property
+    def beside(self) -> Integers:
+        """Return the most whole groups of each domain beside the short one, -1 where that does not fit."""
+        return self._capacities_of(self.slots + self.size.missing) - 1
+
+    def _capacities_of(self, slots: Integers) -> Integers:
+        group = (self.size.pods if self.overflow else self.size.unit) * max(self.share, 1)
+        found: Integers = slots // group
+        return np.minimum(found, 1) if self.share else found
+
+    @property
+    def short(self) -> int:
+        """Return how many groups are short: 1 or 0."""
+        return int(self.size.missing > 0)
+
+    @property
+    def groups(self) -> int:
+        """Return how many whole groups there are."""
+        return self.request.groups // max(self.share, 1) - self.short
+
+    @cached_property
+    def pods(self) -> list[int]:
+        """Return how many pods each scope gives, spares included: no more than it has slots where spares need some."""
+        given = [ceiling.gpus // self.request.pod_gpus for ceiling in self.request.ceilings] or [MAX_GPUS]
+        if not self.overflow:
+            return given
+        offered = np.bincount(self.scope, weights=self.slots, minlength=len(given)).astype(np.int64).tolist()
+        return [min(one, other) for one, other in zip(given, offered, strict=True)]
+
+    def limit(self, scope: int) -> int:
+        """Return the most whole groups of a scope."""
+        return self.pods[scope] // (self.size.unit * max(self.share, 1))
+
+    def limit_beside(self, scope: int) -> int:
+        """Return the most whole groups of a scope beside the short one, -1 where that alone is too much."""
+        return (self.pods[scope] + self.size.missing) // (self.size.unit * max(self.share, 1)) - 1
+
+    def fits(self) -> bool:
+        """Return whether the run fits so. The short group is where that costs the fewest whole ones."""
+        if self.share and self.request.groups % self.share:
+            return False
+        scopes = range(len(self.pods))
+        capacity_of_scope = [int(self.capacities[self.scope == scope].sum()) for scope in scopes]
+        whole = [min(capacity_of_scope[scope], self.limit(scope)) for scope in scopes]
+        if not self.short:
+            return sum(whole) >= self.groups
+        for scope in scopes:
+            here = (self.scope == scope) & (self.beside >= 0)
+            if here.any() and self.limit_beside(scope) >= 0:
+                beside = capacity_of_scope[scope] - int((self.capacities - self.beside)[here].min())
+                if sum(whole) - whole[scope] + min(beside, self.limit_beside(scope)) >= self.groups:
+                    return True
+        return False

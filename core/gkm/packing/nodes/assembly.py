@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.choosing import Chosen
+from gkm.packing.domains.selection import Chosen
 from gkm.packing.nodes.demands import GroupDemand, GroupNodes, NodeSlots
 from gkm.packing.nodes.guests import Departure, Guests, assign_guests
 from gkm.packing.nodes.layout import Layouts

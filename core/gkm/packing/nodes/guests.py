@@ -12,7 +12,7 @@ import numpy as np
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.inventory import Integers, Inventory
-from gkm.packing.nodes.slack import UNLIMITED, Slack
+from gkm.packing.nodes.demands import UNLIMITED, Slack
 from gkm.packing.values import Distance
 
 Demand = Mapping[int, int]

@@ -16,14 +16,14 @@ from gkm.packing.values import Group, Node, Plan, Request
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGpus:
+class PodGpus:
     """The GPUs that pods of a run hold by node, and those of these nodes whose place is known."""
 
     gpus: Mapping[str, int]
     nodes: Sequence[Node]
 
 
-def following(request: Request, plans: Sequence[Sequence[Group]], held: HeldGpus) -> tuple[Group, ...]:
+def following(request: Request, plans: Sequence[Sequence[Group]], held: PodGpus) -> tuple[Group, ...]:
     """Return the groups of a plan where pods hold their GPUs; `plans` are those of the run, the current one first."""
     current, *older = plans
     rest = Counter(held.gpus)
@@ -57,7 +57,7 @@ def _regrouped(
     ]
     if not groups or not free:
         return
-    placed = _placed(Inventory.from_nodes(free), request, groups)
+    placed = _groups_of_best_plan(Inventory.from_nodes(free), request, groups)
     shared: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         for name, _ in group.nodes:
@@ -73,7 +73,7 @@ def _regrouped(
             yield replace(old, place=new.place, scope=new.scope, nodes=new.nodes)
 
 
-def _placed(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Sequence[Group]:
+def _groups_of_best_plan(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Sequence[Group]:
     """Return the groups of the best plan for all groups, or for as many whole ones as there are GPUs for."""
     sized = replace(request, gpus=sum(group.gpus for group in groups), spares=0, malleability=None, balanced=False)
     try:

@@ -13,7 +13,7 @@ from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.objective import CostPart
 from gkm.packing.model import Key, PlacementModel, placement_model
 from gkm.packing.program import SearchLimits, Solution, Terms, weighted
-from gkm.packing.replanning.remains import Remains, SurvivingGroup
+from gkm.packing.replanning.surviving_groups import SurvivingGroup, SurvivingPlan
 from gkm.packing.values import Group, Request
 
 __all__ = ("Assignment", "assign", "matched")
@@ -41,7 +41,7 @@ class Assignment:
 
 
 def assign(
-    offer: Capacity, request: Request, what: Remains, deadline: float, *, any_way: bool = False
+    offer: Capacity, request: Request, what: SurvivingPlan, deadline: float, *, any_way: bool = False
 ) -> Assignment | None:
     """Return the assignment that moves the fewest groups, then pods, lacks the fewest spares and costs least.
 
@@ -80,7 +80,9 @@ def assign(
     return None if solution is None else columns.assignment(request, solution)
 
 
-def matched(offer: Capacity, request: Request, what: Remains, groups: Sequence[Group], *, proven: bool) -> Assignment:
+def matched(
+    offer: Capacity, request: Request, what: SurvivingPlan, groups: Sequence[Group], *, proven: bool
+) -> Assignment:
     """Return the assignment of a plan from scratch: groups stay that find their domain and scope in it."""
     domains = {place: number for number, place in enumerate(offer.inventory.places)}
     scopes = {ceiling.scope: number for number, ceiling in enumerate(request.ceilings)}
@@ -124,7 +126,7 @@ def by_kind(offer: Capacity, nodes: Mapping[str, int]) -> Counter[int]:
     return found
 
 
-def _relevant(offer: Capacity, request: Request, what: Remains) -> set[int]:
+def _relevant(offer: Capacity, request: Request, what: SurvivingPlan) -> set[int]:
     """Return the domains of the run, and of those that are alike as many as the run could use."""
     homes = {member.domain for member in (*what.untouched, *what.touched)}
     blocks = {int(offer.inventory.blocks[domain]) for domain in homes}
@@ -167,7 +169,7 @@ def _keys(model: PlacementModel) -> list[Terms]:
 class _Columns:
     """The columns and rows of the groups of the former plan."""
 
-    def __init__(self, offer: Capacity, what: Remains, model: PlacementModel, *, several: bool) -> None:
+    def __init__(self, offer: Capacity, what: SurvivingPlan, model: PlacementModel, *, several: bool) -> None:
         self._offer = offer
         self._several = several
         self._what = what

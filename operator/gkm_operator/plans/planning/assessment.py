@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gkm.packing.asked import demand as demand_of
+from gkm.packing.conversion import demand as demand_of
 from gkm.packing.values import Fix
 from gkm.topology.eligibility import NodeDemand
 

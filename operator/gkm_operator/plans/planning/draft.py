@@ -11,12 +11,10 @@ import msgspec
 from gkm.api.meta import API_VERSION, timestamp
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
-from gkm.packing.asked import kinds
-from gkm.packing.asked import request as request_of
+from gkm.packing.conversion import group_kinds, plan_fragmentation, plan_spec
+from gkm.packing.conversion import request as request_of
 from gkm.packing.errors import TooLargeError
-from gkm.packing.replanning.values import FormerPlan, Replanned
-from gkm.packing.values import Group, Plan, Refusal, Request
-from gkm.packing.written import fragmentation_written, written
+from gkm.packing.values import FormerPlan, Group, Plan, Refusal, Replanned, Request
 from gkm.topology.labels import flavor
 
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit
@@ -107,9 +105,9 @@ def make_draft(
     from gkm.packing.fragmentation import fragmentation  # noqa: PLC0415 - as above
 
     meta, reason = run.metadata, ". ".join(part for part in (occasion.reason, *found.reasons) if part)
-    after = fragmentation(free.inventory, kinds(settings.mix), found.plan)
+    after = fragmentation(free.inventory, group_kinds(settings.mix), found.plan)
     spec = msgspec.structs.replace(
-        written(found.plan, flavor(run.spec.flavor), fragmentation_written(after)),
+        plan_spec(found.plan, flavor(run.spec.flavor), plan_fragmentation(after)),
         run=meta.name,
         run_generation=meta.generation,
         number=occasion.number,

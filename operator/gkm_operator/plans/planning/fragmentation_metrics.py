@@ -3,9 +3,8 @@
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-from gkm.packing.mix import GroupKind
-from gkm.packing.values import Location, Node
-from gkm.packing.written import fragmentation_written
+from gkm.packing.conversion import plan_fragmentation
+from gkm.packing.values import GroupKind, Location, Node
 from gkm.topology.eligibility import unusable
 from gkm.topology.survey import TopologySurvey
 from gkm.topology.usage import Usage
@@ -35,7 +34,7 @@ class FragmentationMetrics:
 
         found = fragmentation(Inventory.from_nodes(free_nodes(survey, usage, reserved)), self._mix)
         self._state, self._measured = state, self._clock()
-        written = fragmentation_written(found)
+        written = plan_fragmentation(found)
         metrics.LARGEST_GROUP.set(written.largest_group)
         metrics.record_fragmentation("all", written.free_gpus, written.expected_unusable_gpus)
         found_levels = {level.level: level for level in written.levels}

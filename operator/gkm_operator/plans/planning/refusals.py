@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gkm.api.grammar import agree, count_of
-from gkm.packing.inventory_of import Usable
-from gkm.packing.unusable import none_usable, with_holders
+from gkm.packing.usable_nodes import UsableNodes, no_usable_node, with_holders
 from gkm.packing.values import Level, Refusal
 from gkm.topology import labels
 from gkm.topology.eligibility import Exclusion
@@ -47,7 +46,7 @@ class Unfit:
     largest: int | None = None
 
 
-def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavor: str) -> Unfit:
+def unfit(refusal: Refusal, usable: UsableNodes, survey: TopologySurvey, flavor: str) -> Unfit:
     """Return why a run does not fit.
 
     `refusal` explains the usable nodes. Without any, the exclusions of the other nodes do.
@@ -64,7 +63,7 @@ def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavor: str)
         return Unfit(reason, f"{message}{more}", refusal.level.value, refusal.largest_groups)
     if not unused:
         return Unfit(PlanReason.DOES_NOT_FIT, _no_flavor(flavor, survey, wanted), Level.FLAVOR.value, 0)
-    none = none_usable(usable) or refusal
+    none = no_usable_node(usable) or refusal
     if not excluded:
         return Unfit(PlanReason.LABELS_INVALID, none.message, none.level.value, 0)
     reason = PlanReason.OUTSIDE_SCOPES if none.level is Level.SCOPE else PlanReason.DOES_NOT_FIT

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gkm.hoststate.lru import LRUCache
-from gkm.packing.inventory_of import Usable, inventory_of, version
+from gkm.packing.usable_nodes import UsableNodes, usable_nodes, version
 from gkm.packing.values import Node, Share
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.pod_fit import PodDemand, load_of
@@ -103,11 +103,11 @@ class FreeGpus:
     Of `usable`, only nodes and version change after the start of a pass.
     """
 
-    usable: Usable
+    usable: UsableNodes
     inventory: "Inventory"
 
     @classmethod
-    def of(cls, usable: Usable) -> "FreeGpus":
+    def of(cls, usable: UsableNodes) -> "FreeGpus":
         """Return the free GPUs of usable nodes."""
         from gkm.packing.inventory import Inventory  # noqa: PLC0415 - numpy is loaded with the first run
 
@@ -169,10 +169,10 @@ class FreeCapacity:
             }
             self._by_demand.put(key, (demand, free.less(taken)))
 
-    def _usable(self, survey: TopologySurvey, demand: NodeDemand) -> Usable:
+    def _usable(self, survey: TopologySurvey, demand: NodeDemand) -> UsableNodes:
         loads = self.reservations.loads
         of_survey = {name: loads[name] for name in (each.node.name for each in survey.located) if name in loads}
-        return inventory_of(survey, with_loads(self._pods.usage, of_survey), demand, self.reservations.total)
+        return usable_nodes(survey, with_loads(self._pods.usage, of_survey), demand, self.reservations.total)
 
     def _reserved_by_others(self, run: RunKey) -> Counter[str]:
         """Return the reservations of other runs. None covers GPUs that pods of this run use: they cannot be had."""
@@ -186,7 +186,7 @@ class FreeCapacity:
     def _own(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node]) -> FreeGpus:
         own = {*self._pods.of(run), *self.reservations.nodes_of(run)}
         usage = with_loads(self._pods.without(run), self.reservations.loads_without(run))
-        usable = inventory_of(self._survey, usage, demand, self._reserved_by_others(run), own)
+        usable = usable_nodes(self._survey, usage, demand, self._reserved_by_others(run), own)
         if not retained:
             return FreeGpus.of(usable)
         names = {node.name for node in retained}

@@ -10,8 +10,8 @@ from gkm.api.meta import TRUE
 from gkm.api.plans import STARTED, PlanSpec, PlanStatus
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Key
+from gkm.packing.conversion import PlanUnreadable, groups_of
 from gkm.packing.values import Group
-from gkm.packing.written import PlanUnreadable, groups_of
 
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, REQUEST_ANNOTATION, RunKey, WatchedPlan
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gkm.packing.asked import pod_of
+from gkm.packing.conversion import pod_of
 from gkm.topology.pod_fit import PodDemand
 
 from gkm_operator.plans.state.free_capacity import Reservations, reserved_for

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals.search import RefusalSearch, smallest
+from gkm.packing.refusals.fixes import RefusalSearch, smallest
 from gkm.packing.values import Malleability, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gkm.packing.replanning.following import HeldGpus, following
+from gkm.packing.replanning.following import PodGpus, following
 from gkm.packing.values import Group, Location, Node, Request, Share
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,11 +18,11 @@ def group(index: int, domain: str, *nodes: str) -> Group:
     return Group(index, 8 * len(nodes), place(domain), "", tuple(Share(node, 8) for node in nodes))
 
 
-def held(*names: str, moved: str = "") -> HeldGpus:
+def held(*names: str, moved: str = "") -> PodGpus:
     """Pods of 8 GPUs on nodes whose names begin with that of their domain, but for one that has `moved` to d9."""
     gpus = {name: 8 * names.count(name) for name in names}
     nodes = [Node(name, place("d9" if name == moved else name[:2]), 16, count) for name, count in gpus.items()]
-    return HeldGpus(gpus, nodes)
+    return PodGpus(gpus, nodes)
 
 
 PLAN = (group(0, "d1", "d1-a", "d1-b"), group(1, "d2", "d2-a", "d2-b"))

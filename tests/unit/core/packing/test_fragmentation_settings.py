@@ -4,8 +4,7 @@ import pytest
 from gkm.api.topology_settings import MixGroup, Packing
 from gkm.packing.fragmentation import fragmentation
 from gkm.packing.inventory import Inventory
-from gkm.packing.mix import MAX_KINDS, MAX_WEIGHT, GroupKind
-from gkm.packing.values import MAX_GPUS, Location, Node
+from gkm.packing.values import MAX_GPUS, MAX_KINDS, MAX_WEIGHT, GroupKind, Location, Node
 from msgspec import ValidationError, convert
 
 ONE_NODE = Inventory.from_nodes([Node("n", Location("r", "c", "b", "d"), 8, 8)])

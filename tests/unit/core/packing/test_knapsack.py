@@ -4,10 +4,9 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from gkm.packing.domains.knapsack import INT64_BITS, Area, AreaLevel, DomainOption, Problem, Tables, solve, tree
+from gkm.packing.domains.capacity import Shape, Step, steps
+from gkm.packing.domains.knapsack import INT64_BITS, Area, AreaLevel, DomainOption, Problem, Tables, read, solve, tree
 from gkm.packing.domains.objective import CostLimits, Objective, objective
-from gkm.packing.domains.steps import Shape, Step, steps
-from gkm.packing.domains.traceback import read
 from gkm.packing.errors import TooLargeError
 from gkm.packing.values import Policy
 from hypothesis import given, settings

@@ -3,16 +3,18 @@
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import FormerPlan, Repair, Replanned
 from gkm.packing.values import (
     Ceiling,
     Distance,
+    FormerPlan,
     Group,
     Location,
     Malleability,
     Node,
     Plan,
     Refusal,
+    Repair,
+    Replanned,
     Request,
     Share,
     Spare,

@@ -11,8 +11,20 @@ from typing import cast
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import FormerPlan, Replanned
-from gkm.packing.values import Ceiling, Group, Location, Malleability, Node, Plan, Refusal, Request, Share, Within
+from gkm.packing.values import (
+    Ceiling,
+    FormerPlan,
+    Group,
+    Location,
+    Malleability,
+    Node,
+    Plan,
+    Refusal,
+    Replanned,
+    Request,
+    Share,
+    Within,
+)
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from support.packing.cases import Case, cases, scoped_cases

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import FormerPlan, Replanned
+from gkm.packing.values import FormerPlan, Replanned
 from support.packing.checker import false_groups
 from support.packing.draws_losses import Loss, loss_drawn
 from support.packing.replanning import Search

@@ -3,16 +3,17 @@
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import FormerPlan, Replanned
 from gkm.packing.values import (
     Ceiling,
     Distance,
+    FormerPlan,
     Group,
     Location,
     Malleability,
     Node,
     Policy,
     Refusal,
+    Replanned,
     Request,
     Share,
     Spare,

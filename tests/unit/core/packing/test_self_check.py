@@ -8,9 +8,8 @@ import gkm.packing.replanning.replan as replanner
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.nodes.assembly import assemble
-from gkm.packing.replanning.values import FormerPlan
 from gkm.packing.self_check import InvalidPlanError, verify
-from gkm.packing.values import Ceiling, Distance, Group, Location, Node, Plan, Request, Share, Spare, Within
+from gkm.packing.values import Ceiling, Distance, FormerPlan, Group, Location, Node, Plan, Request, Share, Spare, Within
 
 PLACE = Location("r", "c", "b", "d")
 NODES = [

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.api.topology_settings import Topology
-from gkm.packing.inventory_of import Usable, inventory_of
+from gkm.packing.usable_nodes import UsableNodes, usable_nodes
 from gkm.topology.eligibility import Exclusion, NodeDemand
 from gkm.topology.nodes import Node, Resources
 from gkm.topology.pod_fit import Lacking, PodDemand, Shortage, pods_that_fit
@@ -102,9 +102,9 @@ def nodes() -> list[Node]:
     return [convert(item, Node) for item in items]
 
 
-def usable(*pods: Pod, pod: PodDemand | None = None, own: tuple[str, ...] = ()) -> Usable:
+def usable(*pods: Pod, pod: PodDemand | None = None, own: tuple[str, ...] = ()) -> UsableNodes:
     demand = NodeDemand("h100", pod=pod or PodDemand(8))
-    return inventory_of(survey_nodes(nodes(), Topology()), usage(pods), demand, own=own)
+    return usable_nodes(survey_nodes(nodes(), Topology()), usage(pods), demand, own=own)
 
 
 CPU_PODS = {

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from gkm.api.topology_settings import Packing
 from gkm.packing.inventory import Inventory
-from gkm.packing.inventory_of import Usable, version
+from gkm.packing.usable_nodes import UsableNodes, version
 from gkm.packing.values import Location, Node, Refusal
 from gkm.topology.eligibility import NodeDemand
 from gkm_operator.plans.planning import draft as planning
@@ -21,7 +21,7 @@ TEAM = RunKey("team", "r")
 
 
 def stock_of(nodes: list[Node]) -> FreeGpus:
-    return FreeGpus(Usable(tuple(nodes), version(nodes)), Inventory.from_nodes(nodes))
+    return FreeGpus(UsableNodes(tuple(nodes), version(nodes)), Inventory.from_nodes(nodes))
 
 
 @pytest.mark.parametrize("names", ["irregular", "numbered"])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from gkm.packing.mix import GroupKind
+from gkm.packing.values import GroupKind
 from gkm.topology.usage import Usage
 from gkm_operator import metrics
 from gkm_operator.plans.planning.fragmentation_metrics import SECONDS, FragmentationMetrics, free_nodes

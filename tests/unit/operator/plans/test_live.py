@@ -7,8 +7,8 @@ import pytest
 from gkm.api.plans import PlanSpec
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import PLACEMENTPLANS
+from gkm.packing.conversion import groups_of
 from gkm.packing.values import Group
-from gkm.packing.written import groups_of
 from gkm_operator.plans.state.objects import WatchedPlan
 from gkm_operator.plans.write import status_reports
 from gkm_operator.plans.write.status import desired_plan_status, live

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from gkm.api.plans import PlanSpec
 from gkm.kube.resources import NODES
-from gkm.packing.written import groups_of
+from gkm.packing.conversion import groups_of
 from msgspec import convert
 from support.host.waiting import until
 from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, gpu_node

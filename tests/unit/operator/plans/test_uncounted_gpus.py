@@ -1,8 +1,7 @@
 """A run whose nodes have GPUs by DRA only is refused with what is not counted."""
 
 from gkm.api.topology_settings import Topology
-from gkm.packing.inventory_of import inventory_of
-from gkm.packing.unusable import none_usable
+from gkm.packing.usable_nodes import no_usable_node, usable_nodes
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import Usage
@@ -14,8 +13,8 @@ H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 def test_a_refusal_names_the_nodes_whose_gpus_are_not_counted() -> None:
     surveyed = survey_nodes([node("a", H100, None), node("b", H100, None)], Topology())
-    usable = inventory_of(surveyed, Usage(), NodeDemand("nvidia-h100-80gb-hbm3"))
-    refusal = none_usable(usable)
+    usable = usable_nodes(surveyed, Usage(), NodeDemand("nvidia-h100-80gb-hbm3"))
+    refusal = no_usable_node(usable)
     assert refusal is not None
     found = unfit(refusal, usable, surveyed, "nvidia-h100-80gb-hbm3")
     assert found.level == "flavor"

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import rfc8785
 from gkm.api.topology_settings import Topology
-from gkm.packing.inventory_of import Overcommitted, Usable, inventory_of, version
+from gkm.packing.usable_nodes import Overcommitted, UsableNodes, usable_nodes, version
 from gkm.packing.values import Location
 from gkm.packing.values import Node as UsableNode
 from gkm.topology.eligibility import Exclusion, NodeDemand, Scope, Selector
@@ -25,11 +25,11 @@ H100 = {"gpu.flavor": "h100"}
 TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
 
 
-def of(nodes: list[Node], demand: NodeDemand | None = None, used: Usage | None = None) -> Usable:
-    return inventory_of(survey_nodes(nodes, Topology()), used or Usage(), demand or NodeDemand("h100"))
+def of(nodes: list[Node], demand: NodeDemand | None = None, used: Usage | None = None) -> UsableNodes:
+    return usable_nodes(survey_nodes(nodes, Topology()), used or Usage(), demand or NodeDemand("h100"))
 
 
-def why(found: Usable) -> dict[str, Exclusion]:
+def why(found: UsableNodes) -> dict[str, Exclusion]:
     return {entry.node: entry.why for entry in found.excluded}
 
 
@@ -37,7 +37,7 @@ def test_gpus_of_pods_and_plans_are_not_free() -> None:
     snapshot = survey_nodes([node("n1", H100), node("n2", H100)], Topology())
     used = usage([pod("p1", "n1", container("3"))])
 
-    found = inventory_of(snapshot, used, NodeDemand("h100"), held={"n1": 1, "n2": 2, "gone": 8})
+    found = usable_nodes(snapshot, used, NodeDemand("h100"), held={"n1": 1, "n2": 2, "gone": 8})
 
     assert [(entry.name, entry.total, entry.free) for entry in found.nodes] == [("n1", 8, 4), ("n2", 8, 6)]
 
@@ -162,7 +162,7 @@ def test_a_version_changes_with_free_gpus_only() -> None:
 
 
 def test_no_nodes_have_a_version_too() -> None:
-    assert of([]) == Usable((), hashlib.sha256(b"[]").hexdigest())
+    assert of([]) == UsableNodes((), hashlib.sha256(b"[]").hexdigest())
 
 
 LABELS = st.fixed_dictionaries(

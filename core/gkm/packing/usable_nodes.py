@@ -1,16 +1,18 @@
 """From a survey of nodes, and what pods take, to the nodes that a run may use; every other one with the reason. Pure.
 
-Of this package only this file knows more of gkm.topology than places.
+Of this package only this file knows more of gkm.topology than places. Where no node is left, the refusal is made here:
+the planner sees only nodes that the run may use, and cannot tell why there is none.
 """
 
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from gkm.api.grammar import count_of
 from gkm.packing.hashing import canonical
-from gkm.packing.values import Node
+from gkm.packing.values import Level, Node, Refusal
 from gkm.topology.eligibility import Excluded, Exclusion, NodeDemand, excluded, startable_pods
 from gkm.topology.labels import flavor
 from gkm.topology.pods import NodeLoad
@@ -32,7 +34,7 @@ class Overcommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGpus:
+class GpusInUse:
     """GPUs in use of the nodes that a run may use, of `total`: by pods, and by plans whose pods do not run yet.
 
     `named` are the pods that hold most, as namespace/name, where they may be named.
@@ -45,7 +47,7 @@ class HeldGpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Usable:
+class UsableNodes:
     """What a run is planned with. Every node of the survey is in `nodes`, `excluded` or `quarantined`, once.
 
     `nodes` come by place and name, the rest by name. `version` is that of the nodes, see `version`. `quarantined` has
@@ -58,7 +60,7 @@ class Usable:
     quarantined: tuple[Quarantined, ...] = ()
     overcommitted: tuple[Overcommitted, ...] = ()
     quarantined_of_flavor: tuple[Quarantined, ...] = ()
-    held: HeldGpus = HeldGpus()
+    held: GpusInUse = GpusInUse()
 
     @property
     def counts(self) -> Mapping[Exclusion | QuarantineReason, int]:
@@ -67,13 +69,13 @@ class Usable:
         return Counter([*reasons, *(entry.why for entry in self.quarantined)])
 
 
-def inventory_of(
+def usable_nodes(
     survey: TopologySurvey,
     usage: Usage,
     demand: NodeDemand,
     held: Mapping[str, int] | None = None,
     own: Collection[str] = (),
-) -> Usable:
+) -> UsableNodes:
     """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet.
 
     A node with free GPUs where no pod of the run can start is not used, unless it is one of its `own`: those of its
@@ -109,18 +111,18 @@ def inventory_of(
             nodes.append(Node(name, located.location, total, free, demand.scopes_of(located), located.rack))
     nodes.sort(key=lambda node: (node.place, node.name))
     others.sort(key=lambda entry: entry.node)
-    return Usable(
+    return UsableNodes(
         tuple(nodes),
         version(nodes),
         tuple(others),
         tuple(sorted(aside)),
         tuple(overcommitted),
         tuple(sorted(of_flavor)),
-        _held(nodes, usage, held or {}),
+        _gpus_in_use(nodes, usage, held or {}),
     )
 
 
-def _held(nodes: Iterable[Node], usage: Usage, plans: Mapping[str, int]) -> HeldGpus:
+def _gpus_in_use(nodes: Iterable[Node], usage: Usage, plans: Mapping[str, int]) -> GpusInUse:
     listed = list(nodes)
     total = sum(node.total for node in listed)
     by_pods = sum(usage.gpus.get(node.name, 0) for node in listed)
@@ -129,7 +131,7 @@ def _held(nodes: Iterable[Node], usage: Usage, plans: Mapping[str, int]) -> Held
     for node in listed if usage.holders else ():
         named.update(usage.holders.get(node.name, {}))
     most = heapq.nsmallest(MAX_HOLDERS, named.items(), key=lambda item: (-item[1], item[0]))
-    return HeldGpus(total, by_pods, by_plans, tuple(most))
+    return GpusInUse(total, by_pods, by_plans, tuple(most))
 
 
 def version(nodes: Iterable[Node]) -> str:
@@ -143,3 +145,63 @@ def version(nodes: Iterable[Node]) -> str:
         for node in nodes
     )
     return hashlib.sha256(canonical(rows)).hexdigest()
+
+
+_NOT_OF_GPUS = frozenset({Level.SCOPE, Level.BALANCE})
+"""Levels of runs that would fit on the GPUs that are free."""
+_LONGEST_NAME = 128
+_BEFORE_FLAVOR = frozenset({Exclusion.NO_GPUS, Exclusion.FLAVOR})
+_LEVELS = {Exclusion.SELECTOR: Level.SELECTOR, Exclusion.SCOPE: Level.SCOPE}
+_CONTRADICTED = {
+    QuarantineReason.DOMAIN_IN_SEVERAL_REGIONS: Level.REGION,
+    QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS: Level.CLUSTER,
+    QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS: Level.BLOCK,
+    QuarantineReason.RACK_IN_SEVERAL_BLOCKS: Level.RACK,
+    QuarantineReason.NO_FABRIC_DOMAIN: Level.DOMAIN,
+    QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS: Level.DOMAIN,
+}
+"""The level of each contradiction between labels; every other reason is one of the node alone."""
+
+
+def no_usable_node(usable: UsableNodes) -> Refusal | None:
+    """Return why there is no node, by the last check that any of them came to; None where there is one."""
+    if usable.nodes:
+        return None
+    reached = {entry.why for entry in usable.excluded} - _BEFORE_FLAVOR
+    if not reached and usable.quarantined_of_flavor:
+        return _all_quarantined(usable.quarantined_of_flavor)
+    # What is behind the scopes is about nodes that are right and cannot be used now.
+    last = max(reached, key=list(Exclusion).index, default=Exclusion.FLAVOR)
+    level = Level.FLAVOR if last is Exclusion.FLAVOR else _LEVELS.get(last, Level.NODE)
+    counted = ", ".join(f"{why} {count}" for why, count in sorted(usable.counts.items()))
+    nodes = sum(usable.counts.values())
+    message = f"0 of {count_of(nodes, 'node')} can be used: {counted}" if nodes else "there are no nodes"
+    return Refusal(level, message, 0)
+
+
+def with_holders(refusal: Refusal, usable: UsableNodes) -> Refusal:
+    """Return a refusal whose message says what holds GPUs of the nodes that the run may use, if anything does.
+
+    Where no pod may be named the message has no numbers either: it would change with every pod of the cluster.
+    """
+    held = usable.held
+    if not held.pods + held.plans or refusal.level in _NOT_OF_GPUS:
+        return refusal
+    named = ", ".join(f"{ascii(name[:_LONGEST_NAME])[1:-1]} {gpus}" for name, gpus in held.named)
+    pods = (f"pods hold {held.pods} (most: {named})" if named else "pods hold some") if held.pods else ""
+    plans = f"plans of other runs {f'hold {held.plans}' if named else 'hold some'}" if held.plans else ""
+    text = " and ".join(filter(None, (pods, plans)))
+    of = f"Of {count_of(held.total, 'GPU')}" if named else "Of the GPUs"
+    return replace(refusal, message=f"{refusal.message}. {of} {text}")
+
+
+def _all_quarantined(entries: Sequence[Quarantined]) -> Refusal:
+    """Return the refusal of a run whose nodes are all quarantined, by the reason that most of them have."""
+    counts = Counter(entry.why for entry in entries)
+    reasons = sorted(counts, key=lambda why: (-counts[why], list(QuarantineReason).index(why)))
+    counted = ", ".join(f"{counts[why]:,} {why.value}" for why in reasons)
+    # The message of POD_INVALID names a pod, maybe of a namespace that the user of the run must not see.
+    shown = [why for why in reasons if why is not QuarantineReason.POD_INVALID]
+    example = next((f". {entry.message}" for why in shown for entry in entries if entry.why is why), "")
+    message = f"0 of {count_of(len(entries), 'node')} of its flavor can be used: {counted}{example}"
+    return Refusal(_CONTRADICTED.get(reasons[0], Level.NODE), message, 0)

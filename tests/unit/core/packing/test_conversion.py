@@ -8,10 +8,10 @@ from random import Random
 import msgspec
 import pytest
 from gkm.api.plans import PlanSpec, SpareShare
+from gkm.packing.conversion import PlanUnreadable, gpus_by_node, groups_of, plan_spec, request_of
 from gkm.packing.hashing import plan_hash
 from gkm.packing.plan import plan
 from gkm.packing.values import Group, Location, Node, Plan, Request
-from gkm.packing.written import PlanUnreadable, gpus_by_node, groups_of, request_of, written
 from hypothesis import given
 from hypothesis import strategies as st
 from support.packing.cases import Case, cases, scoped_cases
@@ -40,7 +40,7 @@ def test_groups_and_request_come_out_as_they_went_in(case: Case) -> None:
     answer = plan(named(nodes), request, VERSION)
     if not isinstance(answer, Plan):
         return
-    spec = sent(written(answer, "h100"))
+    spec = sent(plan_spec(answer, "h100"))
     assert request_of(spec) == request
     read = groups_of(spec)
     assert [_plain(group) for group in read] == [_plain(group) for group in answer.groups]
@@ -68,7 +68,7 @@ def test_a_plan_of_ten_thousand_nodes_is_below_500_kilobytes(name: str, group_gp
     pod = min(8, group_gpus)
     answer = plan(nodes, Request(gpus=80_000 // group_gpus * group_gpus, pod_gpus=pod, group_gpus=group_gpus), VERSION)
     assert isinstance(answer, Plan)
-    spec = written(answer, "nvidia-h100-80gb-hbm3")
+    spec = plan_spec(answer, "nvidia-h100-80gb-hbm3")
     assert len(msgspec.json.encode(spec)) < 500_000
     assert groups_of(spec) == answer.groups
 
@@ -99,7 +99,7 @@ def _domain(index: int) -> Location:
 def test_what_no_plan_of_ours_says_is_refused_with_its_group(change: dict[str, object], said: str) -> None:
     answer = plan([Node("gpu-1", DOMAIN, 8, 8)], Request(gpus=8, pod_gpus=8, group_gpus=8), VERSION)
     assert isinstance(answer, Plan)
-    document = msgspec.to_builtins(written(answer, "h100"))
+    document = msgspec.to_builtins(plan_spec(answer, "h100"))
     document["groups"][0]["nodes"][0].update(change)
     with pytest.raises(PlanUnreadable, match=f"group 0: .*{said}"):
         groups_of(msgspec.convert(document, PlanSpec))
@@ -110,7 +110,7 @@ def _swollen(**change: object) -> PlanSpec:
     nodes = [Node(f"gpu-{number}", DOMAIN, 8, 8) for number in (1, 2)]
     answer = plan(nodes, Request(gpus=8, pod_gpus=8, group_gpus=8, spares=1), VERSION)
     assert isinstance(answer, Plan)
-    document = msgspec.to_builtins(written(answer, "h100"))
+    document = msgspec.to_builtins(plan_spec(answer, "h100"))
     document["groups"][0] |= change
     return msgspec.convert(document, PlanSpec)
 

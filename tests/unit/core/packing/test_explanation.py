@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from gkm.packing import explaining
+from gkm.packing import explanation
 from gkm.packing.errors import TooLargeError
-from gkm.packing.explaining import explain
+from gkm.packing.explanation import explain
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.refusals import fixes as finders
@@ -38,7 +38,7 @@ TREE = [
 SIX = Request(48, 8, 8)
 
 
-def explained(nodes: list[Node], request: Request) -> explaining.Explanation:
+def explained(nodes: list[Node], request: Request) -> explanation.Explanation:
     inventory = Inventory.from_nodes(nodes)
     return explain(inventory, plan(inventory, request, "1"), request)
 
@@ -95,7 +95,7 @@ def test_a_policy_that_is_too_large_to_plan_does_not_lose_the_others(monkeypatch
             raise TooLargeError("too much to try")
         return plan(nodes, request, version)
 
-    monkeypatch.setattr(explaining, "plan", hard)
+    monkeypatch.setattr(explanation, "plan", hard)
     found = explained(TREE, SIX)
     assert [(each.metrics is None, each.problem) for each in found.alternatives] == [
         (False, ""),

@@ -1,15 +1,13 @@
-"""What remains of a former plan: which groups are untouched, and what stands of the others (calculus.md). Pure."""
+"""The groups of a former plan: which are untouched, and what stands of the others (calculus.md). Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.guests import distance_between
 from gkm.packing.values import Distance, Group, Location, Request, Spare
-
-__all__ = ("Remains", "SurvivingGroup", "released", "remains")
 
 _NEAREST_FIRST = list(Distance)
 
@@ -37,7 +35,7 @@ class SurvivingGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class SurvivingPlan:
     """Groups that do not change; those that may stay in their domains; and the numbers of those without a place.
 
     `short` is the number of the short last group, -1 where all are whole. `open_numbers` are all numbers of groups that
@@ -52,7 +50,7 @@ class Remains:
     lenient: bool
 
 
-def released(what: Remains, members: Sequence[SurvivingGroup]) -> Remains:
+def with_released(what: SurvivingPlan, members: Sequence[SurvivingGroup]) -> SurvivingPlan:
     """Return what remains where some untouched groups may move as well."""
     indexes = {member.index for member in members}
     return replace(
@@ -63,7 +61,7 @@ def released(what: Remains, members: Sequence[SurvivingGroup]) -> Remains:
     )
 
 
-def remains(offer: Capacity, request: Request, former: Sequence[Group], numbers: int) -> Remains:
+def surviving_plan(offer: Capacity, request: Request, former: Sequence[Group], numbers: int) -> SurvivingPlan:
     """Return what remains of a former plan for a request of the size that is planned.
 
     `numbers` is how many groups the run has at its full size: one that is smaller has some of these numbers only.
@@ -87,7 +85,7 @@ def remains(offer: Capacity, request: Request, former: Sequence[Group], numbers:
     staying = {member.index for member in untouched}
     touched = [member for member in members if member.index not in staying]
     spares = claims.spares([*untouched, *touched], {group.index: group for group in existing})
-    return Remains(
+    return SurvivingPlan(
         tuple(replace(member, spares=spares[member.index]) for member in untouched),
         tuple(replace(member, spares=spares[member.index]) for member in touched),
         tuple(sorted(possible - staying)),
@@ -209,3 +207,41 @@ class _Claims:
         if kind < 0 or scope not in self._offer.kinds[kind]:
             return 0
         return int(self._slots[number]) - self._taken[name]
+
+
+@dataclass(slots=True)
+class NewGroup:
+    """A group in its domain and scope. `member` is what stood of it there, None where the group came from elsewhere.
+
+    `ready` are spares of the former plan whose slots no pod took; `spares` those of this plan. `from_spares` are pods
+    that took the slots of spares, their own or a neighbor's.
+    """
+
+    index: int
+    pods: int
+    domain: int
+    scope: int
+    place: Location
+    nodes: Counter[str]
+    member: SurvivingGroup | None = None
+    ready: list[Spare] = field(default_factory=list)
+    spares: list[Spare] = field(default_factory=list)
+    from_spares: int = 0
+
+    @property
+    def need(self) -> int:
+        """Return the pods without a node."""
+        return self.pods - self.nodes.total()
+
+    @property
+    def changed(self) -> bool:
+        """Return whether pods of the group are on other nodes than before."""
+        return self.member is None or self.member.nodes != self.nodes
+
+    def here(self) -> list[Spare]:
+        """Return the spares that are ready in the domain of the group."""
+        return [spare for spare in self.ready if spare.place == self.place]
+
+    def take_spare(self, node: str) -> None:
+        """Give up a spare on a node."""
+        self.ready.remove(next(spare for spare in self.ready if spare.node == node))

@@ -1,4 +1,7 @@
-"""A plan as it stands in a PlacementPlan, and its groups out of one again: names of nodes are folded there. Pure."""
+"""Between kinds of the API and values of the planner: a Run to a request, a plan to a PlacementPlan and back. Pure.
+
+Names of nodes are folded in a PlacementPlan. A plan that another build wrote is read by the same rules.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,19 +21,95 @@ from gkm.api.plans import (
     PlanSpec,
     SpareShare,
 )
-from gkm.api.runs import MAX_GPUS, RunMalleability
-from gkm.packing.asked import request
-from gkm.packing.values import Distance, Group, Location, Plan, Request, Share, Spare
+from gkm.api.runs import MAX_GPUS, RunMalleability, RunSelector, RunSpec
+from gkm.api.topology_settings import MixGroup
+from gkm.packing.values import (
+    Ceiling,
+    Distance,
+    Group,
+    GroupKind,
+    Location,
+    Malleability,
+    Plan,
+    Policy,
+    Request,
+    Share,
+    Spare,
+    Within,
+)
+from gkm.topology.eligibility import NodeDemand, Scope, Selector
+from gkm.topology.pod_fit import PodDemand
+from gkm.topology.quantities import thousandths
+from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration
 
 if TYPE_CHECKING:  # it imports numpy
     from gkm.packing.fragmentation import Fragmentation, Row
+
+
+def demand(spec: RunSpec) -> NodeDemand:
+    """Return which nodes a run may use.
+
+    Raises:
+        ValueError: two of its scopes share a name, or a request is no quantity.
+    """
+    tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
+    if spec.tolerations is not None:
+        tolerations = tuple(
+            Toleration(asked.key, asked.operator, asked.value, asked.effect) for asked in spec.tolerations
+        )
+    scopes = tuple(Scope(scope.name, _selector(scope.selector)) for scope in spec.scopes)
+    return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations, pod_of(spec))
+
+
+def request(asked: RunSpec | PlanRequest, policy: str) -> Request:
+    """Return the sizes of a run, as its author or its plan has them.
+
+    Raises:
+        ValueError: its sizes do not divide, in one sentence.
+    """
+    malleable, within = asked.malleability, asked.within
+    return Request(
+        gpus=asked.gpus,
+        pod_gpus=asked.gpus_per_pod,
+        group_gpus=asked.group_gpus or asked.gpus_per_pod,
+        spares=asked.spares,
+        may_spread=asked.allow_cross_group_spread and within != "domain",
+        policy=Policy(policy),
+        ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in asked.scopes),
+        malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
+        within=Within(within) if within and within != "domain" else None,
+        balanced=asked.balanced,
+    )
+
+
+def group_kinds(mix: Sequence[MixGroup]) -> tuple[GroupKind, ...]:
+    """Return the groups that users ask for, as fragmentation is measured against."""
+    return tuple(GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
+
+
+def pod_of(spec: RunSpec) -> PodDemand:
+    """Return one pod of a run.
+
+    Raises:
+        ValueError: a quantity is invalid.
+    """
+    asked = spec.requests
+    return PodDemand(
+        spec.gpus_per_pod,
+        None if asked.cpu is None else thousandths(asked.cpu, "CPUs"),
+        None if asked.memory is None else thousandths(asked.memory, "bytes"),
+    )
+
+
+def _selector(selector: RunSelector) -> Selector:
+    return Selector(selector.region, selector.cluster, selector.labels)
 
 
 class PlanUnreadable(ValueError):
     """A PlacementPlan says what no plan of ours does; the message says which group."""
 
 
-def written(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = None) -> PlanSpec:
+def plan_spec(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = None) -> PlanSpec:
     """Return a plan as a spec; what only a cluster knows (run, number, when it expires) is left out.
 
     Raises:
@@ -55,12 +134,12 @@ def written(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = N
             malleability=RunMalleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
             scopes=[PlanScope(ceiling.scope, ceiling.gpus) for ceiling in asked.ceilings],
         ),
-        groups=[_written(alike) for alike in _runs(plan.groups)],
+        groups=[_planned_group(alike) for alike in _runs(plan.groups)],
         metrics=PlanMetrics(**asdict(plan.metrics), fragmentation=fragmentation),
     )
 
 
-def fragmentation_written(found: "Fragmentation") -> PlanFragmentation:
+def plan_fragmentation(found: "Fragmentation") -> PlanFragmentation:
     """Return a fragmentation as it stands in a plan: in all, and by level."""
     levels = {"region": found.regions, "cluster": found.clusters, "block": found.blocks, "domain": found.domains}
     return PlanFragmentation(
@@ -104,7 +183,7 @@ def groups_of(spec: PlanSpec) -> tuple[Group, ...]:
     spares = MAX_GPUS
     for group in spec.groups:
         try:
-            some = list(_read(group, spec.request, spares))
+            some = list(_groups_of_entry(group, spec.request, spares))
         except ValueError as error:
             raise PlanUnreadable(f"group {group.index}: {error}") from error
         spares -= sum(spare.gpus for one in some for spare in one.spares)
@@ -128,7 +207,7 @@ def gpus_by_node(spec: PlanSpec) -> Counter[str]:
     return taken
 
 
-class _Shape(NamedTuple):
+class _GroupShape(NamedTuple):
     """What groups have in common that stand in one entry: all but their number and the names of their nodes."""
 
     gpus: int
@@ -138,23 +217,23 @@ class _Shape(NamedTuple):
     spares: tuple[tuple[str, Distance, int, int], ...]
 
 
-class _Named(NamedTuple):
+class _NamedGroup(NamedTuple):
     """A group with the names of its nodes and of its spares' nodes, in the order of its shape."""
 
     number: int
-    shape: _Shape
+    shape: _GroupShape
     nodes: list[list[str]]
     spares: list[list[str]]
 
 
-def _runs(groups: Iterable[Group]) -> Iterator[list[_Named]]:
+def _runs(groups: Iterable[Group]) -> Iterator[list[_NamedGroup]]:
     """Yield runs of groups that follow each other by number and are of one shape."""
     named = enumerate(map(_named, groups))
     for _, run in groupby(named, lambda item: (item[1].number - item[0], item[1].shape)):
         yield [item for _, item in run]
 
 
-def _named(group: Group) -> _Named:
+def _named(group: Group) -> _NamedGroup:
     nodes: dict[int, list[str]] = {}
     for share in group.nodes:
         nodes.setdefault(share.gpus, []).append(share.node)
@@ -164,17 +243,17 @@ def _named(group: Group) -> _Named:
     spares: dict[tuple[str, Distance, int], list[str]] = {}
     for (place, distance, node), gpus in sorted(on_nodes.items()):
         spares.setdefault(("/".join(place), distance, gpus), []).append(node)
-    shape = _Shape(
+    shape = _GroupShape(
         group.gpus,
         group.place,
         group.scope,
         tuple((gpus, len(names)) for gpus, names in nodes.items()),
         tuple((*key, len(names)) for key, names in spares.items()),
     )
-    return _Named(group.index, shape, list(nodes.values()), list(spares.values()))
+    return _NamedGroup(group.index, shape, list(nodes.values()), list(spares.values()))
 
 
-def _written(alike: Sequence[_Named]) -> PlannedGroup:
+def _planned_group(alike: Sequence[_NamedGroup]) -> PlannedGroup:
     shape = alike[0].shape
     nodes = (fold(list(chain(*names))) for names in zip(*(named.nodes for named in alike), strict=True))
     spares = (fold(list(chain(*names))) for names in zip(*(named.spares for named in alike), strict=True))
@@ -196,38 +275,38 @@ def _written(alike: Sequence[_Named]) -> PlannedGroup:
     )
 
 
-def _read(written: PlannedGroup, request: PlanRequest, most_spares: int) -> Iterator[Group]:
+def _groups_of_entry(entry: PlannedGroup, request: PlanRequest, most_spares: int) -> Iterator[Group]:
     """Yield the groups of an entry; `most_spares` are the GPUs that its spares may have, all together."""
     pod_gpus = request.gpus_per_pod
-    place = Location(written.region, written.cluster, written.block, written.domain)
-    left, count = written.gpus * written.count, written.count
+    place = Location(entry.region, entry.cluster, entry.block, entry.domain)
+    left, count = entry.gpus * entry.count, entry.count
     nodes = []
-    for share in written.nodes:
+    for share in entry.nodes:
         if share.gpus * count > left:
-            raise ValueError(f"its nodes give more GPUs than the {written.gpus} that it has")
-        nodes.append((share.gpus, _dealt(share.name, count, left // share.gpus)))
+            raise ValueError(f"its nodes give more GPUs than the {entry.gpus} that it has")
+        nodes.append((share.gpus, _names_by_group(share.name, count, left // share.gpus)))
         left -= share.gpus * count * len(nodes[-1][1][0])
     left = min(most_spares, request.spares * pod_gpus * count)
     spares = []
-    for ready in written.spares:
+    for ready in entry.spares:
         if ready.gpus * count > left:
             raise ValueError(f"it has more than {request.spares} spares of {pod_gpus} GPUs")
-        spares.append((ready, _dealt(ready.node, count, left // ready.gpus)))
+        spares.append((ready, _names_by_group(ready.node, count, left // ready.gpus)))
         left -= ready.gpus * count * len(spares[-1][1][0])
     for number in range(count):
         shares = [Share(name, gpus) for gpus, dealt in nodes for name in dealt[number]]
-        if sum(share.gpus for share in shares) != written.gpus:
-            raise ValueError(f"its nodes give {sum(share.gpus for share in shares)} GPUs, and it has {written.gpus}")
+        if sum(share.gpus for share in shares) != entry.gpus:
+            raise ValueError(f"its nodes give {sum(share.gpus for share in shares)} GPUs, and it has {entry.gpus}")
         standing = tuple(
             Spare(name, pod_gpus, _location(share.domain), Distance(share.distance))
             for share, dealt in spares
             for name in dealt[number]
             for _ in range(share.gpus // pod_gpus)
         )
-        yield Group(written.index + number, written.gpus, place, written.scope, tuple(sorted(shares)), standing)
+        yield Group(entry.index + number, entry.gpus, place, entry.scope, tuple(sorted(shares)), standing)
 
 
-def _dealt(text: str, count: int, most: int) -> list[tuple[str, ...]]:
+def _names_by_group(text: str, count: int, most: int) -> list[tuple[str, ...]]:
     """Return the names for each of so many groups, at most `most` in all."""
     names = unfold(text, most)
     each, rest = divmod(len(names), count)

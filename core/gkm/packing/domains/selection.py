@@ -10,12 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.capacity import Capacity, Offer
 from gkm.packing.domains.fixing import Fixed, fixing
-from gkm.packing.domains.knapsack import AreaLevel, Cell, DomainOption, Part, Problem, Symmetry, Tables, solve, tree
+from gkm.packing.domains.knapsack import (
+    AreaLevel,
+    Cell,
+    DomainOption,
+    Part,
+    Problem,
+    Symmetry,
+    Tables,
+    read,
+    solve,
+    tree,
+)
 from gkm.packing.domains.objective import CostLimits, Objective, objective
-from gkm.packing.domains.offers import Offer
-from gkm.packing.domains.traceback import read
 from gkm.packing.values import Request
 
 WHOLE = -1
