@@ -21,8 +21,8 @@ from gkm.packing.domains.objective import CostPart
 from gkm.packing.domains.selection import WHOLE, Chosen, choose, objective_of
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
-from gkm.packing.model import PlacementModel, placement_model
-from gkm.packing.program import SECONDS, SearchLimits, Solution
+from gkm.packing.model import PlacementModel
+from gkm.packing.program import SECONDS, SearchLimits, Solution, total
 from gkm.packing.values import Policy, Request
 
 _Kind = tuple[int, tuple[int, ...], int]
@@ -187,12 +187,12 @@ def _modeled(
     Raises:
         TooLargeError: the limits end the search before the first placement.
     """
-    model = placement_model(capacity, request, leave=overflow)
+    model = PlacementModel(capacity, request, leave=overflow)
     used = model.used[CostPart.DOMAINS]
     if share and request.may_spread:
         for domain, column in used.items():
-            model.program.row({**model.groups(domain=domain), column: -share}, least=0, most=0)
-    keys = {column: domain for domain, column in used.items()}
+            model.program.equal(model.groups(domain=domain), column * share)
+    keys = total(column * domain for domain, column in used.items())
     costs = [] if feasible else model.costs(request.policy)
     solution = model.program.solve(costs if feasible else [*costs, keys], limits)
     if solution is None:
@@ -204,12 +204,14 @@ def _modeled(
 def _chosen(model: PlacementModel, solution: Solution, scopes: int) -> list[Chosen]:
     found: list[Chosen] = []
     for domain in sorted(model.used[CostPart.DOMAINS]):
-        short = [model.count(solution, model.short, (domain, scope)) for scope in range(scopes)]
-        groups = [model.count(solution, model.whole, (domain, scope)) + short[scope] for scope in range(scopes)]
-        away = tuple([model.count(solution, model.leaving, (domain, scope)) for scope in range(scopes)])
+        whole, short, away = (
+            [solution.of(columns.get((domain, scope), {})) for scope in range(scopes)]
+            for columns in (model.whole, model.short, model.leaving)
+        )
+        groups = [one + other for one, other in zip(whole, short, strict=True)]
         if any(groups):
             at = short.index(1) if any(short) else WHOLE
-            found.append(Chosen(domain, tuple(groups), at, away if model.leaving else ()))
+            found.append(Chosen(domain, tuple(groups), at, tuple(away) if model.leaving else ()))
     return found
 
 

@@ -20,8 +20,6 @@ from gkm.packing.errors import TooLargeError
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ("Program", "SearchLimits", "Solution", "Terms", "weighted")
-
 Terms = Mapping[int, int]
 """Weights by column."""
 
@@ -90,13 +88,46 @@ class Solution:
         return sum(weight * self.values[column] for column, weight in terms.items())
 
 
-def weighted(*parts: tuple[int, Terms]) -> dict[int, int]:
-    """Return the weighted sum of some terms."""
-    total: dict[int, int] = {}
+class Sum(dict[int, int]):
+    """A weighted sum of columns: the weight of each, never 0. Sums add, subtract and have whole multiples."""
+
+    def add(self, other: Terms, factor: int = 1) -> None:
+        """Add a multiple of another sum to this one."""
+        for column, weight in other.items():
+            self[column] = changed = self.get(column, 0) + factor * weight
+            if not changed:
+                del self[column]
+
+    def __add__(self, other: Terms) -> "Sum":
+        found = Sum(self)
+        found.add(other)
+        return found
+
+    def __sub__(self, other: Terms) -> "Sum":
+        found = Sum(self)
+        found.add(other, -1)
+        return found
+
+    def __mul__(self, factor: int) -> "Sum":
+        return Sum({column: factor * weight for column, weight in self.items()} if factor else {})
+
+    __rmul__ = __mul__
+
+
+def total(sums: Iterable[Terms]) -> Sum:
+    """Return the sum of some sums."""
+    found = Sum()
+    for terms in sums:
+        found.add(terms)
+    return found
+
+
+def weighted(*parts: tuple[int, Terms]) -> Sum:
+    """Return the weighted sum of some sums."""
+    found = Sum()
     for factor, terms in parts:
-        for column, weight in terms.items():
-            total[column] = total.get(column, 0) + factor * weight
-    return {column: weight for column, weight in total.items() if weight}
+        found.add(terms, factor)
+    return found
 
 
 @dataclass(slots=True)
@@ -113,9 +144,17 @@ class Program:
         self._most.append(most)
         return len(self._least) - 1
 
-    def columns(self, most: Iterable[int]) -> list[int]:
-        """Add an integer column from 0 for each bound and return their numbers."""
-        return [self.column(each) for each in most]
+    def variable(self, most: int) -> Sum:
+        """Add an integer column from 0 and return it as a sum."""
+        return Sum({self.column(most): 1})
+
+    def at_most(self, terms: Sum, limit: Terms) -> None:
+        """Require a sum to be no more than another."""
+        self.row(terms - limit, most=0)
+
+    def equal(self, terms: Sum, other: Terms) -> None:
+        """Require two sums to be equal."""
+        self.row(terms - other, least=0, most=0)
 
     def row(self, terms: Terms, *, least: int = -UNBOUNDED, most: int = UNBOUNDED) -> None:
         """Require a weighted sum to lie within these bounds."""
@@ -135,24 +174,27 @@ class Program:
         reached: list[int] = []
         bounds: list[int] = []
         for objective in objectives or ({},):
-            trivial = self._trivial(objective)
+            lowest = self.lowest(objective)
             # Nothing is below the sum of the columns' own bounds: where a solution has that, no search is needed.
-            searched = not search.has(objective, trivial) and search.minimize(objective)
+            searched = not search.has(objective, lowest) and search.minimize(objective)
             if search.values is None:
                 return None
             reached.append(search.of(objective))
             # Where the search found nothing, the solution of the objectives before stands.
-            bounds.append(min(reached[-1], max(search.bound, trivial) if searched else trivial))
+            bounds.append(min(reached[-1], max(search.bound, lowest) if searched else lowest))
             search.fix(objective, reached[-1])
         values = search.values
         if values is None:
             raise AssertionError("a search that found nothing has returned before")
         return Solution(tuple(values), tuple(reached), tuple(bounds), search.cut_short)
 
-    def _trivial(self, objective: Terms) -> int:
-        return sum(
-            weight * (self._least[column] if weight > 0 else self._most[column]) for column, weight in objective.items()
-        )
+    def lowest(self, terms: Terms) -> int:
+        """Return what a sum cannot be below, by the bounds of its columns alone."""
+        return sum(weight * (self._least if weight > 0 else self._most)[column] for column, weight in terms.items())
+
+    def highest(self, terms: Terms) -> int:
+        """Return what a sum cannot be above, by the bounds of its columns alone."""
+        return -self.lowest(Sum(terms) * -1)
 
 
 class _Search:

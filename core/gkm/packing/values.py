@@ -127,6 +127,11 @@ class Request:
         return (self.gpus - (self.groups - 1) * self.group_gpus) // self.pod_gpus
 
     @property
+    def scope_pods(self) -> list[int]:
+        """Return how many pods each scope gives at most, spares included."""
+        return [ceiling.gpus // self.pod_gpus for ceiling in self.ceilings]
+
+    @property
     def depth(self) -> int:
         """Return how many names of their places all domains of the run share: 4 where it may not spread, 0 for any."""
         if not self.may_spread:

@@ -205,7 +205,7 @@ class Offer:
     @cached_property
     def pods(self) -> list[int]:
         """Return how many pods each scope gives, spares included: no more than it has slots where spares need some."""
-        given = [ceiling.gpus // self.request.pod_gpus for ceiling in self.request.ceilings] or [MAX_GPUS]
+        given = self.request.scope_pods or [MAX_GPUS]
         if not self.overflow:
             return given
         offered = np.bincount(self.scope, weights=self.slots, minlength=len(given)).astype(np.int64).tolist()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.nodes.demands import Costs, GroupDemand, NodeChoice, NodeSlots, Numbered, slots_of
-from gkm.packing.program import SECONDS, Program, SearchLimits, weighted
+from gkm.packing.program import SECONDS, Program, SearchLimits, Sum, total
 
 MAX_NODES = 8
 """Sets of nodes double with each."""
@@ -189,29 +189,31 @@ class _Flow:
 
 def _best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[Costs, list[NodeChoice]] | None:
     """Return what groups cost at least, the nodes of each, and the spares beside it; None if limits end the search."""
-    program, counted = Program(), Counter(groups)
-    columns: dict[GroupDemand, dict[NodeChoice, int]] = {}
-    needs: dict[int, dict[int, int]] = {}
-    for group, count in counted.items():
+    # 1. A column for each choice counts the groups that have it; as many as there are of each kind have one.
+    # 2. Pods and spares of a choice flow from its set of nodes to these nodes, none of which has more than its slots.
+    # 3. Objectives: spares beside their group, pairs of groups and nodes, and then the first choices.
+    program = Program()
+    columns: dict[GroupDemand, dict[NodeChoice, Sum]] = {}
+    needs: dict[int, Sum] = {}
+    for group, count in Counter(groups).items():
         takes = sum(1 << at for at, node in enumerate(nodes) if group.scope in node.scopes)
-        found = columns[group] = {choice: program.column(count) for choice in _choices(nodes, group, takes)}
-        program.row(dict.fromkeys(found.values(), 1), least=count, most=count)
+        found = columns[group] = {choice: program.variable(count) for choice in _choices(nodes, group, takes)}
+        program.row(total(found.values()), least=count, most=count)
         for (of, beside), column in found.items():
-            for some, pods in ((of, group.pods + beside), (takes & ~of, group.spares - beside)):
-                if pods:
-                    needs.setdefault(some, {})[column] = pods
-    taken: list[dict[int, int]] = [{} for _ in nodes]
+            needs.setdefault(of, Sum()).add(column, group.pods + beside)
+            needs.setdefault(takes & ~of, Sum()).add(column, group.spares - beside)
+    taken = [Sum() for _ in nodes]
     for of, need in needs.items():
-        flows = {at: program.column(node.slots) for at, node in enumerate(nodes) if of >> at & 1}
-        for at, column in flows.items():
-            taken[at][column] = 1
-        program.row(weighted((1, need), (-1, dict.fromkeys(flows.values(), 1))), least=0, most=0)
-    for node, columns_of_node in zip(nodes, taken, strict=True):
-        program.row(columns_of_node, most=node.slots)
+        flows = {at: program.variable(node.slots) for at, node in enumerate(nodes) if need and of >> at & 1}
+        for at, flow in flows.items():
+            taken[at].add(flow)
+        program.equal(need, total(flows.values()))
+    for node, pods in zip(nodes, taken, strict=True):
+        program.row(pods, most=node.slots)
     every = [item for found in columns.values() for item in found.items()]
-    shared = {column: choice.beside for choice, column in every}
-    pairs = {column: choice.nodes.bit_count() for choice, column in every}
-    order = {column: number for found in columns.values() for number, column in enumerate(found.values())}
+    shared = total(column * choice.beside for choice, column in every)
+    pairs = total(column * choice.nodes.bit_count() for choice, column in every)
+    order = total(column * number for found in columns.values() for number, column in enumerate(found.values()))
     try:
         solution = program.solve([shared, pairs, order], SearchLimits.within(SECONDS, _NODES))
     except TooLargeError:
@@ -219,7 +221,7 @@ def _best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> 
     if solution is None:
         raise AssertionError("the nodes have slots enough")
     chosen = {
-        group: iter([choice for choice, column in found.items() for _ in range(solution.values[column])])
+        group: iter([choice for choice, column in found.items() for _ in range(solution.of(column))])
         for group, found in columns.items()
     }
     return (solution.reached[0], solution.reached[1]), [next(chosen[group]) for group in groups]

@@ -17,8 +17,8 @@ from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.program import SearchLimits, Solution, Terms
-from gkm.packing.refusals.pools import Gains, Pools, Sizes, pools
+from gkm.packing.program import SearchLimits, Solution, Terms, total
+from gkm.packing.refusals.pools import Gains, Pools, Sizes
 from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request, Within
 
 SECONDS = 2.0
@@ -73,18 +73,18 @@ class RefusalSearch:
         """Return whole groups and the pods of a short last group of the largest smaller run, each less than 0."""
 
         def objectives(model: Pools) -> list[Terms]:
-            return [_negative(model.total(model.whole)), _negative(model.total(model.pods))]
+            return [total(model.whole) * -1, total(model.pods) * -1]
 
         return self._least(self.request, Sizes.below(self.request), objectives)
 
     def least_ceiling(self, scope: int) -> Found | None:
         """Return the fewest pods that a scope has to give, the others as they are."""
-        given: list[int | None] = list(self._ceilings())
+        given: list[int | None] = list(self.request.scope_pods)
         given[scope] = None
         return self._least(
             self.request,
             Sizes.of(self.request),
-            lambda model: [model.pods_and_spares(scope, self.request)],
+            lambda model: [model.pods_of(scope)],
             ceilings=given,
         )
 
@@ -92,9 +92,6 @@ class RefusalSearch:
         """Return the fewest nodes that, wholly freed, make the run fit."""
         gains = self._gains()
         return self._least(self.request, Sizes.of(self.request), lambda model: [model.freed], gains=gains)
-
-    def _ceilings(self) -> list[int]:
-        return [ceiling.gpus // self.request.pod_gpus for ceiling in self.request.ceilings]
 
     def _gains(self) -> Gains:
         """Return the nodes of which freeing makes slots; of equal ones those with fewest GPUs in use come first."""
@@ -125,7 +122,7 @@ class RefusalSearch:
         """
         best: Found | None = None
         proven = True
-        given = self._ceilings() if ceilings is None else ceilings
+        given = self.request.scope_pods if ceilings is None else ceilings
         for tried, (bound, domains) in enumerate(self._parts(request, sizes, gains or {})):
             if best and gains and bound >= best.reached[0]:
                 break
@@ -133,7 +130,7 @@ class RefusalSearch:
                 if best is None:
                     raise TooLargeError(f"the search ended after {SECONDS:g} seconds or {MAX_PARTS} areas")
                 return best._replace(proven=False)
-            model = pools(self.offer, request, sizes, domains, ceilings=given, gains=gains)
+            model = Pools(self.offer, request, sizes, domains, ceilings=given, gains=gains or {})
             solved = model.program.solve(objectives(model), SearchLimits(self.until, _NODES))
             if solved is not None:
                 proven = proven and solved.proven
@@ -169,22 +166,18 @@ class RefusalSearch:
         return found
 
 
-def _negative(terms: Terms) -> dict[int, int]:
-    return {column: -weight for column, weight in terms.items()}
-
-
 def _chosen(model: Pools, solved: Solution, gains: Gains) -> tuple[int, ...]:
     """Return the numbers of the nodes that a solution frees."""
     found: list[int] = []
     left: dict[tuple[tuple[int, int], ...], int] = {}
     for column, nodes, domains in model.options:
         first = left.get(domains, 0)
-        left[domains] = first + solved.values[column]
+        left[domains] = first + solved.of(column)
         for key in domains[first : left[domains]]:
             found += [number for _, number in gains[key][:nodes]]
     for (domain, kind, gain), column in model.nodes.items():
         here = [number for size, number in gains[domain, kind] if size == gain]
-        found += here[: solved.values[column]]
+        found += here[: solved.of(column)]
     return tuple(sorted(found))
 
 

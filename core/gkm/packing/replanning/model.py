@@ -11,15 +11,10 @@ from dataclasses import dataclass
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.objective import CostPart
-from gkm.packing.model import Key, PlacementModel, placement_model
-from gkm.packing.program import SearchLimits, Solution, Terms, weighted
+from gkm.packing.model import Flow, Key, PlacementModel
+from gkm.packing.program import SearchLimits, Solution, Sum, total
 from gkm.packing.replanning.surviving_groups import SurvivingGroup, SurvivingPlan
 from gkm.packing.values import Group, Request
-
-__all__ = ("Assignment", "assign", "matched")
-
-Flow = tuple[int, int, int]
-"""A domain, a kind of nodes and a scope, each by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class Assignment:
 
 
 def assign(
-    offer: Capacity, request: Request, what: SurvivingPlan, deadline: float, *, any_way: bool = False
+    offer: Capacity, request: Request, surviving: SurvivingPlan, deadline: float, *, any_way: bool = False
 ) -> Assignment | None:
     """Return the assignment that moves the fewest groups, then pods, lacks the fewest spares and costs least.
 
@@ -50,38 +45,39 @@ def assign(
     Raises:
         TooLargeError: the limits of the search, or the deadline, end it before the first solution.
     """
-    model = placement_model(
+    # 1. The model places all groups on domains that could matter; ceilings come later, since untouched groups are rows.
+    # 2. Untouched groups stay; where the model has no column for one, nothing fits.
+    # 3. Touched groups get columns that say whether they, and how many of their pods, stay.
+    # 4. Objectives: groups and pods that stay, spares that lack, the policy's costs, spares that stay, earlier domains.
+    model = PlacementModel(
         offer,
         request,
         leave=True,
-        may_lack=what.lenient,
+        may_lack=surviving.lenient,
         limited=False,
-        among=_relevant(offer, request, what),
+        among=_relevant(offer, request, surviving),
     )
     if request.balanced and request.may_spread:
         _balance(offer, request, model)
-    columns = _Columns(offer, what, model, several=len(request.ceilings) > 1)
-    if not columns.fixed():
+    staying = _Staying(offer, surviving, model, several=len(request.ceilings) > 1)
+    if not staying.fixed():
         return None
-    columns.stay()
-    model.limit(request.ceilings, request.pod_gpus)
-    objectives = (
-        []
-        if any_way
-        else [
-            *columns.moves(),
-            dict.fromkeys(model.lacking.values(), 1),
-            *model.costs(request.policy),
-            *columns.spares(),
-            *_keys(model),
-        ]
-    )
-    solution = model.program.solve(objectives, SearchLimits.before(deadline))
-    return None if solution is None else columns.assignment(request, solution)
+    staying.add()
+    model.limit(request.scope_pods)
+    objectives = [
+        *staying.moves(),
+        total(model.lacking.values()),
+        *model.costs(request.policy),
+        *staying.spares(),
+        total(used * (1 + domain) for domain, used in model.used[CostPart.DOMAINS].items()),
+        total(groups * (1 + domain) for (domain, _), groups in model.whole.items()),
+    ]
+    solution = model.program.solve([] if any_way else objectives, SearchLimits.before(deadline))
+    return None if solution is None else staying.assignment(request, solution)
 
 
 def matched(
-    offer: Capacity, request: Request, what: SurvivingPlan, groups: Sequence[Group], *, proven: bool
+    offer: Capacity, request: Request, surviving: SurvivingPlan, groups: Sequence[Group], *, proven: bool
 ) -> Assignment:
     """Return the assignment of a plan from scratch: groups stay that find their domain and scope in it."""
     domains = {place: number for number, place in enumerate(offer.inventory.places)}
@@ -93,7 +89,7 @@ def matched(
     short = None
     for group in groups:
         domain, scope = domains[group.place], scopes.get(group.scope, 0)
-        if what.short >= 0 and group.gpus < request.group_gpus:
+        if surviving.short >= 0 and group.gpus < request.group_gpus:
             short = domain, scope
         else:
             whole[domain, scope] += 1
@@ -104,10 +100,10 @@ def matched(
         colocated[domain, scope] += len(here)
         spares[scope] += len(group.spares)
     left, rest, stays = Counter(whole), Counter(slots), dict[int, Mapping[int, int]]()
-    for member in sorted(what.touched, key=lambda member: (-sum(member.nodes.values()), member.index)):
+    for member in sorted(surviving.touched, key=lambda member: (-sum(member.nodes.values()), member.index)):
         key = member.domain, member.scope
-        if (short == key) if member.index == what.short else left[key]:
-            left[key] -= member.index != what.short
+        if (short == key) if member.index == surviving.short else left[key]:
+            left[key] -= member.index != surviving.short
             pods = {
                 kind: min(count, rest[member.domain, kind, member.scope])
                 for kind, count in by_kind(offer, member.nodes).items()
@@ -126,11 +122,11 @@ def by_kind(offer: Capacity, nodes: Mapping[str, int]) -> Counter[int]:
     return found
 
 
-def _relevant(offer: Capacity, request: Request, what: SurvivingPlan) -> set[int]:
+def _relevant(offer: Capacity, request: Request, surviving: SurvivingPlan) -> set[int]:
     """Return the domains of the run, and of those that are alike as many as the run could use."""
-    homes = {member.domain for member in (*what.untouched, *what.touched)}
+    homes = {member.domain for member in (*surviving.untouched, *surviving.touched)}
     blocks = {int(offer.inventory.blocks[domain]) for domain in homes}
-    movable = request.groups - len(what.untouched)
+    movable = request.groups - len(surviving.untouched)
     found, seen = set(homes), Counter[object]()
     free, numbers = offer.free.tolist(), offer.inventory.blocks.tolist()
     for domain, slots in enumerate(offer.slots.tolist()):
@@ -149,136 +145,129 @@ def _balance(offer: Capacity, request: Request, model: PlacementModel) -> None:
     """Give all domains that are used the same number of groups: one that divides all groups."""
     program, most = model.program, int(offer.domain_slots.max(initial=0)) // request.group_pods + 1
     sizes = [share for share in range(1, min(request.groups, most) + 1) if request.groups % share == 0]
-    shares = {share: program.column(1) for share in sizes}
-    program.row(dict.fromkeys(shares.values(), 1), least=1, most=1)
-    share = {column: -share for share, column in shares.items()}
+    shares = {share: program.variable(1) for share in sizes}
+    program.row(total(shares.values()), least=1, most=1)
+    share = total(column * share for share, column in shares.items())
     for domain, used in model.used[CostPart.DOMAINS].items():
         groups = model.groups(domain=domain)
-        program.row({**groups, **share}, most=0)
-        program.row({**groups, **share, used: -most}, least=-most)
+        program.at_most(groups, share)
+        program.row(groups - share - used * most, least=-most)
 
 
-def _keys(model: PlacementModel) -> list[Terms]:
-    """Return what decides between equals: earlier domains are used first, and take more groups."""
-    return [
-        {column: 1 + domain for domain, column in model.used[CostPart.DOMAINS].items()},
-        {column: 1 + domain for (domain, _), column in model.whole.items()},
-    ]
+class _Staying:
+    """The columns and rows of the groups of the former plan, which may stay."""
 
-
-class _Columns:
-    """The columns and rows of the groups of the former plan."""
-
-    def __init__(self, offer: Capacity, what: SurvivingPlan, model: PlacementModel, *, several: bool) -> None:
+    def __init__(self, offer: Capacity, surviving: SurvivingPlan, model: PlacementModel, *, several: bool) -> None:
         self._offer = offer
         self._several = several
-        self._what = what
+        self._surviving = surviving
         self._model = model
-        self._stay: dict[int, int] = {}
-        self._pods: dict[int, dict[int, int]] = {}
-        self._spares: dict[Flow, int] = {}
-        self._least: dict[Flow, dict[int, int]] = {}
-        self._standing: Counter[Flow] = Counter()
-        self._counts: Counter[int] = Counter()
+        self._stay: dict[int, Sum] = {}
+        self._pods: dict[int, dict[int, Sum]] = {}
+        self._spares: list[Sum] = []
+        # Slots that are needed at least: by columns, and by groups that stay in any case.
+        self._least: dict[Flow, Sum] = {}
+        self._untouched: Counter[Flow] = Counter()
+        self._counts: Counter[tuple[bool, Key]] = Counter()
 
     def fixed(self) -> bool:
         """Hold the untouched groups where they are; return False where the model has no columns for them."""
-        for member in self._what.untouched:
-            column = self._column(member)
-            if column is None:
+        for member in self._surviving.untouched:
+            if self._groups(self._key(member)) is None:
                 return False
-            self._counts[column] += 1
+            self._counts[self._key(member)] += 1
             for kind, pods in by_kind(self._offer, member.nodes).items():
-                self._standing[member.domain, kind, member.scope] += pods
+                self._untouched[member.domain, kind, member.scope] += pods
         return True
 
-    def stay(self) -> None:
+    def add(self) -> None:
         """Add the columns of touched groups, and the rows that let them stay only where their domain takes as many."""
         program = self._model.program
-        stays: dict[int, dict[int, int]] = {column: {} for column in self._counts}
-        for member in self._what.touched:
-            column = self._column(member)
-            if column is not None:
-                stay = self._stay[member.index] = program.column(1)
-                stays.setdefault(column, {})[stay] = -1
+        stays = {key: Sum() for key in self._counts}
+        for member in self._surviving.touched:
+            if self._groups(self._key(member)) is not None:
+                stay = self._stay[member.index] = program.variable(1)
+                stays.setdefault(self._key(member), Sum()).add(stay)
                 self._pods[member.index] = {}
                 for kind, count in by_kind(self._offer, member.nodes).items():
-                    pods = self._pods[member.index][kind] = program.column(count)
-                    program.row({pods: 1, stay: -count}, most=0)
-                    self._least.setdefault((member.domain, kind, member.scope), {})[pods] = -1
-        for column, terms in stays.items():
-            program.row({column: 1, **terms}, least=self._counts[column])
+                    pods = self._pods[member.index][kind] = program.variable(count)
+                    program.at_most(pods, stay * count)
+                    self._least.setdefault((member.domain, kind, member.scope), Sum()).add(pods)
+        for key, staying in stays.items():
+            program.row((self._groups(key) or Sum()) - staying, least=self._counts[key])
         if self._several:
             self._ready()
-        for flow in {**self._least, **self._standing}:
-            least = self._least.get(flow, {})
-            if self._several or least:
-                program.row(weighted((1, self._model.flows[flow]), (1, least)), least=self._standing[flow])
+        for flow in {**self._least, **self._untouched}:
+            if self._several or flow in self._least:
+                program.row(self._model.flows[flow] - self._least.get(flow, {}), least=self._untouched[flow])
 
-    def moves(self) -> list[Terms]:
+    def moves(self) -> list[Sum]:
         """Return the objectives of groups that move and of pods that move, as those that stay, negative."""
-        pods = [column for columns in self._pods.values() for column in columns.values()]
-        return [dict.fromkeys(self._stay.values(), -1), dict.fromkeys(pods, -1)]
+        pods = (column for columns in self._pods.values() for column in columns.values())
+        return [total(self._stay.values()) * -1, total(pods) * -1]
 
-    def spares(self) -> list[Terms]:
+    def spares(self) -> list[Sum]:
         """Return the objectives of spares that stay where they are and of those beside their groups, negative.
 
         With one scope they follow from the slots of each domain.
         """
         colocated = self._model.colocated.values() if self._several else ()
-        return [dict.fromkeys(self._spares.values(), -1), dict.fromkeys(colocated, -1)]
+        return [total(self._spares) * -1, total(colocated) * -1]
 
     def assignment(self, request: Request, solution: Solution) -> Assignment:
-        """Return what a solution says."""
+        """Return the values of a solution."""
         model = self._model
-        whole = {key: solution.values[column] for key, column in model.whole.items() if solution.values[column]}
-        short = next((key for key, column in model.short.items() if solution.values[column]), None)
-        groups = {scope: solution.of(model.groups(scope)) for scope in range(max(1, len(request.ceilings)))}
+        whole = {key: count for key, groups in model.whole.items() if (count := solution.of(groups))}
+        flows = {flow: solution.of(slots) for flow, slots in model.flows.items()} if self._several else {}
+        spares = {
+            scope: solution.of(model.groups(scope) * request.spares - model.lacking.get(scope, {}))
+            for scope in range(max(1, len(request.ceilings)))
+        }
         return Assignment(
             whole,
-            short,
+            next((key for key, group in model.short.items() if solution.of(group)), None),
             self._stays(solution),
-            {flow: solution.of(terms) for flow, terms in model.flows.items()} if len(request.ceilings) > 1 else {},
-            {key: solution.values[column] for key, column in model.colocated.items()},
-            {
-                scope: count * request.spares - (solution.values[model.lacking[scope]] if model.lacking else 0)
-                for scope, count in groups.items()
-            },
+            flows,
+            {key: solution.of(home) for key, home in model.colocated.items()},
+            spares,
             solution.reached[:1] == solution.bounds[:1],
         )
 
     def _stays(self, solution: Solution) -> dict[int, Mapping[int, int]]:
         """Return the touched groups that stay; of groups that are alike those with the lowest numbers."""
         alike: dict[object, list[int]] = {}
-        for member in self._what.touched:
+        for member in self._surviving.touched:
             if member.index in self._stay:
-                standing = tuple(sorted(by_kind(self._offer, member.nodes).items()))
-                key = member.domain, member.scope, member.index == self._what.short, standing
-                alike.setdefault(key, []).append(member.index)
+                pods = tuple(sorted(by_kind(self._offer, member.nodes).items()))
+                alike.setdefault((self._key(member), pods), []).append(member.index)
         found: dict[int, Mapping[int, int]] = {}
         for indexes in alike.values():
-            staying = [index for index in indexes if solution.values[self._stay[index]]]
+            staying = [index for index in indexes if solution.of(self._stay[index])]
             for index, chosen in zip(indexes, staying, strict=False):
-                found[index] = {kind: solution.values[column] for kind, column in self._pods[chosen].items()}
+                found[index] = {kind: solution.of(column) for kind, column in self._pods[chosen].items()}
         return found
 
     def _ready(self) -> None:
         """Add a column for the spares of each domain, kind and scope that may stay on their nodes."""
         ready: Counter[Flow] = Counter()
-        for member in (*self._what.untouched, *self._what.touched):
+        for member in (*self._surviving.untouched, *self._surviving.touched):
             here = [spare.node for spare in member.spares if spare.place == self._offer.inventory.places[member.domain]]
             for kind, count in by_kind(self._offer, Counter(here)).items():
                 ready[member.domain, kind, member.scope] += count
-        homes: dict[Key, dict[int, int]] = {}
-        for flow, count in ready.items():
-            home = self._model.colocated.get((flow[0], flow[2]))
-            if home is not None:
-                self._spares[flow] = column = self._model.program.column(count)
-                self._least.setdefault(flow, {})[column] = -1
-                homes.setdefault((flow[0], flow[2]), {home: 1})[column] = -1
-        for terms in homes.values():
-            self._model.program.row(terms, least=0)
+        stays: dict[Key, Sum] = {}
+        for (domain, kind, scope), count in ready.items():
+            if (domain, scope) in self._model.colocated:
+                column = self._model.program.variable(count)
+                self._spares.append(column)
+                self._least.setdefault((domain, kind, scope), Sum()).add(column)
+                stays.setdefault((domain, scope), Sum()).add(column)
+        for key, staying in stays.items():
+            self._model.program.at_most(staying, self._model.colocated[key])
 
-    def _column(self, member: SurvivingGroup) -> int | None:
-        columns = self._model.short if member.index == self._what.short else self._model.whole
-        return columns.get((member.domain, member.scope))
+    def _key(self, member: SurvivingGroup) -> tuple[bool, Key]:
+        """Return whether a group is the short one, and its domain and scope."""
+        return member.index == self._surviving.short, (member.domain, member.scope)
+
+    def _groups(self, key: tuple[bool, Key]) -> Sum | None:
+        short, at = key
+        return (self._model.short if short else self._model.whole).get(at)

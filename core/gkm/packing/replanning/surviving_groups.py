@@ -135,7 +135,7 @@ def _within_ceilings(request: Request, untouched: Sequence[SurvivingGroup], spar
     given: Counter[int] = Counter()
     for member in untouched:
         given[member.scope] += member.pods + spares
-    most = [ceiling.gpus // request.pod_gpus for ceiling in request.ceilings]
+    most = request.scope_pods
     return [member for member in untouched if not most or given[member.scope] <= most[member.scope]]
 
 

@@ -40,7 +40,7 @@ def _solved(objectives: int, seconds: float) -> Solution | None:
     model = Program()
     terms: list[Terms] = []
     for _ in range(objectives):
-        pair = model.columns([3, 3])
+        pair = [model.column(3), model.column(3)]
         model.row(dict.fromkeys(pair, 1), least=2)
         terms.append(dict.fromkeys(pair, 1))
     return model.solve(terms, SearchLimits.within(seconds))
