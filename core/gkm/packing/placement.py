@@ -32,12 +32,22 @@ class Placement(NamedTuple):
     """What domains take, in order of their keys; `capacity` is what the run may use, less than all within one area.
 
     No placement has less than `bound` of what the policy compares first after spares: domains, blocks, or GPUs that are
-    free in the domains that are used.
+    free in the domains that are used. `cost` is in the order of the policy, spares elsewhere first.
     """
 
     capacity: Capacity
     chosen: list[Chosen]
     bound: int
+    cost: tuple[int, ...]
+
+    @property
+    def domains(self) -> list[int]:
+        """Return the domains that are used."""
+        return [item.domain for item in self.chosen]
+
+    def better(self, other: "Placement | None") -> "Placement":
+        """Return the other one, or this one if it costs less, or as much in earlier domains."""
+        return self if other is None or (self.cost, self.domains) < (other.cost, other.domains) else other
 
 
 def best_placement(capacity: Capacity, request: Request, deadline: float | None = None) -> Placement | None:
@@ -121,54 +131,38 @@ def _shares(capacity: Capacity, request: Request) -> list[int]:
 
 
 def _by_tables(capacity: Capacity, request: Request, scope: Integers) -> Placement | None:
-    weights = objective_of(capacity, request)
-    best: tuple[int, list[int], Placement] | None = None
+    costs = objective_of(capacity, request)
+    best: Placement | None = None
     for away, part, share in _ways(capacity, request):
         # A choice without spares elsewhere costs less than any with some.
-        if away and best is not None and best[0] < weights.spare:
+        if away and best is not None and best.cost[0] < costs.weights.spares:
             break
-        found = choose(Offer(part, request, scope, away, share), weights, None if best is None else best[0])
-        if found is None:
-            continue
-        domains = [item.domain for item in found.chosen]
-        if best is None or (found.cost, domains) < best[:2]:
-            bound = figure(capacity, request.policy, domains)
-            best = found.cost, domains, Placement(part, found.chosen, bound)
-    return None if best is None else best[2]
+        found = choose(Offer(part, request, scope, away, share), costs, None if best is None else best.cost[0])
+        if found is not None:
+            bound = figure(capacity, request.policy, [item.domain for item in found.chosen])
+            best = Placement(part, found.chosen, bound, (found.cost,)).better(best)
+    return best
 
 
 def _by_model(capacity: Capacity, request: Request, deadline: float | None) -> Placement | None:
     until = monotonic() + SECONDS if deadline is None else deadline
-    best: tuple[tuple[int, ...], list[int], Placement] | None = None
+    best: Placement | None = None
     bounds: list[int] = []
     unknown: TooLargeError | None = None
     for away, part, share in _ways(capacity, request):
-        if away and best is not None and not best[0][0]:
+        if away and best is not None and not best.cost[0]:
             break
         try:
             found = _modeled(part, request, share, overflow=away, limits=SearchLimits.before(until))
         except TooLargeError as error:
             unknown = error
             continue
-        if found is None:
-            continue
-        domains = [item.domain for item in found.chosen]
-        bounds.append(found.bound)
-        if best is None or (found.cost, domains) < best[:2]:
-            best = found.cost, domains, Placement(part, found.chosen, 0)
-    if best is None:
-        if unknown is not None:
-            raise unknown
-        return None
-    return best[2]._replace(bound=0 if unknown is not None else min(bounds))
-
-
-class _Modeled(NamedTuple):
-    """What domains take, the costs in the order of the policy, and a bound of the cost after spares."""
-
-    chosen: list[Chosen]
-    cost: tuple[int, ...]
-    bound: int
+        if found is not None:
+            bounds.append(found.bound)
+            best = found.better(best)
+    if best is None and unknown is not None:
+        raise unknown
+    return best and best._replace(bound=0 if unknown is not None else min(bounds))
 
 
 def _modeled(
@@ -179,7 +173,7 @@ def _modeled(
     overflow: bool,
     limits: SearchLimits,
     feasible: bool = False,
-) -> _Modeled | None:
+) -> Placement | None:
     """Return the best placement that the program finds; None if the run does not fit.
 
     With a `share` each domain takes so many groups or none. A `feasible` placement is any one.
@@ -198,7 +192,7 @@ def _modeled(
     if solution is None:
         return None
     chosen = _renumbered(capacity, _chosen(model, solution, max(1, len(request.ceilings))))
-    return _Modeled(chosen, solution.reached[: len(costs)], solution.bounds[1] if costs else 0)
+    return Placement(capacity, chosen, solution.bounds[1] if costs else 0, solution.reached[: len(costs)])
 
 
 def _chosen(model: PlacementModel, solution: Solution, scopes: int) -> list[Chosen]:

@@ -1,6 +1,7 @@
 """One run: the best plan under its policy, or why it does not fit. Pure, and the same for any order of nodes."""
 
 import gc
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -54,7 +55,10 @@ def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version:
         # A size that was found in half of the time leaves as much for its placement.
         sized = _largest_size(offer, request, start + SECONDS / 2)
         planned = None if sized is None else _planned(offer, request, sized, inventory_version, start + SECONDS)
-        return planned or _refusal(offer, request)
+        if planned is not None:
+            return planned
+        largest = _largest_groups(offer, request)
+        return Refusal(*binding(offer, request, largest), largest)
 
 
 def _planned(offer: Capacity, request: Request, sized: Request, inventory_version: str, deadline: float) -> Plan | None:
@@ -67,7 +71,7 @@ def _planned(offer: Capacity, request: Request, sized: Request, inventory_versio
         request=request,
         gpus=sized.gpus,
         groups=groups,
-        metrics=metrics(offer, sized, [item.domain for item in placement.chosen], groups, placement.bound),
+        metrics=metrics(offer, sized, placement.domains, groups, placement.bound),
         inventory_version=inventory_version,
         hash=plan_hash(request, groups, inventory_version),
     )
@@ -108,7 +112,7 @@ def _largest_size(offer: Capacity, request: Request, deadline: float) -> Request
 
     if fits(offer, request, deadline):
         return request
-    smaller = _fewest(1, request.size_steps, sized, offer, deadline)
+    smaller = _fewest(range(1, request.size_steps + 1), sized, offer, deadline)
     return None if smaller is None else sized(smaller)
 
 
@@ -119,38 +123,26 @@ def _largest_groups(offer: Capacity, request: Request) -> int:
     def sized(fewer: int) -> Request:
         return replace(request, gpus=(most - fewer) * request.group_gpus)
 
-    fewer = _fewest(0, most - 1, sized, offer, monotonic() + SECONDS)
+    fewer = _fewest(range(most), sized, offer, monotonic() + SECONDS)
     return 0 if fewer is None else most - fewer
 
 
-def _fewest(first: int, last: int, sized: Callable[[int], Request], offer: Capacity, deadline: float) -> int | None:
+def _fewest(numbers: range, sized: Callable[[int], Request], offer: Capacity, deadline: float) -> int | None:
     """Return the first number of a range for which a run fits, which is the smaller the larger the number.
 
     A smaller run fits where a larger does, unless it is balanced: then one size after another is tried.
     """
-    found = _first_true(first, last, lambda number: fits(offer, replace(sized(number), balanced=False), deadline))
+    found = first_that(numbers, lambda number: fits(offer, replace(sized(number), balanced=False), deadline))
     if found is None or not sized(found).balanced:
         return found
-    return next((number for number in range(found, last + 1) if fits(offer, sized(number), deadline)), None)
+    return next((number for number in range(found, numbers.stop) if fits(offer, sized(number), deadline)), None)
 
 
-def _first_true(first: int, last: int, holds: Callable[[int], bool]) -> int | None:
-    """Return the first number of a range for which something holds that then holds for all that follow."""
-    if first > last or not holds(last):
+def first_that(numbers: range, holds: Callable[[int], bool]) -> int | None:
+    """Return the first number for which something holds that then holds for all that follow."""
+    if not numbers or not holds(numbers[-1]):
         return None
-    while first < last:
-        middle = (first + last) // 2
-        if holds(middle):
-            last = middle
-        else:
-            first = middle + 1
-    return first
-
-
-def _refusal(offer: Capacity, request: Request) -> Refusal:
-    largest = _largest_groups(offer, request)
-    level, message = binding(offer, request, largest)
-    return Refusal(level, message, largest)
+    return numbers[bisect_left(numbers, 1, hi=len(numbers) - 1, key=holds)]
 
 
 def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Level, str]:
@@ -164,7 +156,8 @@ def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Lev
     slots = offer.domain_slots
     if not offer.inventory.nodes:
         return Level.FLAVOR, "there is no node that the run may use: none is healthy, tolerated and of its flavor"
-    if request.ceilings and _fits_without_scopes(offer, request):
+    unlimited = replace(request, ceilings=())
+    if request.ceilings and fits(capacity(offer.inventory, unlimited), unlimited):
         given = ", ".join(f"{ceiling.scope} gives {count_of(ceiling.gpus, 'GPU')}" for ceiling in request.ceilings)
         return Level.SCOPE, (
             f"{_wanted(request)} would fit on the nodes there are, but not within the scopes ({given}): "
@@ -229,14 +222,9 @@ def _of_area(offer: Capacity, request: Request, largest_groups: int) -> tuple[Le
 def _fits_smallest(offer: Capacity, request: Request) -> bool:
     """Return whether a run fits in its smallest size; what cannot be found out in time does not count."""
     try:
-        return fits(offer, replace(request, gpus=request.gpus - request.size_steps * request.size_step))
+        return fits(offer, request.smallest)
     except TooLargeError:
         return False
-
-
-def _fits_without_scopes(offer: Capacity, request: Request) -> bool:
-    unlimited = replace(request, ceilings=())
-    return fits(capacity(offer.inventory, unlimited), unlimited)
 
 
 def _pods_of(request: Request) -> str:

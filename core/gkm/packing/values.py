@@ -1,7 +1,7 @@
 """Inputs and results of the planner: frozen values, no behaviour that decides anything."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import lcm
 from typing import NamedTuple
@@ -147,6 +147,11 @@ class Request:
     def size_steps(self) -> int:
         """Return how many smaller sizes the run may have."""
         return max(0, (self.gpus - self.malleability.min_gpus) // self.size_step) if self.malleability else 0
+
+    @property
+    def smallest(self) -> "Request":
+        """Return the run in the smallest size that it may have, and in no other."""
+        return replace(self, gpus=self.gpus - self.size_steps * self.size_step, malleability=None)
 
 
 class Share(NamedTuple):

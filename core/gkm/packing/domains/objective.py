@@ -5,7 +5,6 @@ at the first field in which they differ. What a plan pays once for a region, a c
 (knapsack.py); what it pays for a domain, its free GPUs and groups with spares elsewhere is part of an option.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from gkm.packing.values import Policy
 
 
 class CostPart(StrEnum):
-    """A part of the cost of a plan, by its name in `CostLimits` (calculus.md, Objective)."""
+    """A part of the cost of a plan, by its name in `Costs` (calculus.md, Objective)."""
 
     SPARES_ELSEWHERE = "spares"
     DOMAINS = "domains"
@@ -32,8 +31,8 @@ ORDERS = {policy: (CostPart.SPARES_ELSEWHERE, *parts) for policy, parts in _FIRS
 """The parts of the cost in the order in which a policy compares them."""
 
 
-class CostLimits(NamedTuple):
-    """The most that a plan can have of each cost."""
+class Costs(NamedTuple):
+    """A number for each part of the cost of a plan: the most that a plan has of it, or the weight of one."""
 
     spares: int
     domains: int
@@ -43,37 +42,22 @@ class CostLimits(NamedTuple):
     regions: int
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What one of each costs. The sum of a whole plan is below `impossible`. `first` is the cost after spares.
+class Objective(NamedTuple):
+    """What one of each part costs. The sum of a whole plan is below `impossible`. `first` is the cost after spares.
 
     Where `impossible` takes more than 62 bits, sums are Python's integers: exact at any size, and slow (knapsack.py).
     """
 
-    spare: int
-    domain: int
-    gpu: int
-    block: int
-    cluster: int
-    region: int
+    weights: Costs
     first: int
     impossible: int
 
 
-def objective(policy: Policy, limits: CostLimits) -> Objective:
-    """Return costs whose sums compare as the policy does, as long as no part of a sum exceeds its limit."""
-    weights: dict[CostPart, int] = {}
+def objective(policy: Policy, limits: Costs) -> Objective:
+    """Return weights whose sums compare as the policy does, as long as no part of a sum exceeds its limit."""
+    weights: dict[str, int] = {}
     shift = 0
     for part in reversed(ORDERS[policy]):
-        weights[part] = 1 << shift
+        weights[part.value] = 1 << shift
         shift += int(getattr(limits, part)).bit_length()
-    return Objective(
-        spare=weights[CostPart.SPARES_ELSEWHERE],
-        domain=weights[CostPart.DOMAINS],
-        gpu=weights[CostPart.STRANDED],
-        block=weights[CostPart.BLOCKS],
-        cluster=weights[CostPart.CLUSTERS],
-        region=weights[CostPart.REGIONS],
-        first=weights[ORDERS[policy][1]],
-        impossible=1 << shift,
-    )
+    return Objective(Costs(**weights), weights[ORDERS[policy][1]], 1 << shift)

@@ -24,7 +24,7 @@ from gkm.packing.domains.knapsack import (
     solve,
     tree,
 )
-from gkm.packing.domains.objective import CostLimits, Objective, objective
+from gkm.packing.domains.objective import Costs, Objective, objective
 from gkm.packing.values import Request
 
 WHOLE = -1
@@ -55,7 +55,7 @@ def objective_of(capacity: Capacity, request: Request) -> Objective:
     groups, inventory = request.groups, capacity.inventory
     usable = np.flatnonzero(capacity.domain_slots)
     areas = [len(np.unique(numbers[usable])) for numbers in (inventory.blocks, inventory.clusters, inventory.regions)]
-    limits = CostLimits(
+    limits = Costs(
         groups if request.spares else 0,
         min(groups, len(usable)),
         int(capacity.free.sum()),
@@ -64,7 +64,7 @@ def objective_of(capacity: Capacity, request: Request) -> Objective:
     return objective(request.policy, limits)
 
 
-def choose(offer: Offer, weights: Objective, most: int | None = None) -> Choice | None:
+def choose(offer: Offer, costs: Objective, most: int | None = None) -> Choice | None:
     """Return what each used domain takes at the least cost; None if the run does not fit, or for more than `most`.
 
     Raises:
@@ -74,7 +74,7 @@ def choose(offer: Offer, weights: Objective, most: int | None = None) -> Choice 
         return None
     binding: list[int] = []
     while True:
-        found = _Search(offer, weights, binding).best(most)
+        found = _Search(offer, costs, binding).best(most)
         if found is None:
             return None
         taken = _pods(offer, found.chosen)
@@ -98,8 +98,8 @@ def _pods(offer: Offer, chosen: Sequence[Chosen]) -> list[int]:
 class _Search:
     """The tables of a run, in which some scopes have axes of their own."""
 
-    def __init__(self, offer: Offer, weights: Objective, binding: Sequence[int]) -> None:
-        self.offer, self.weights = offer, weights
+    def __init__(self, offer: Offer, costs: Objective, binding: Sequence[int]) -> None:
+        self.offer, self.costs = offer, costs
         self.domains = np.flatnonzero((offer.capacities > 0) | ((offer.beside >= 0) & (offer.short > 0)))
         axes = np.full(len(offer.pods), len(binding), dtype=np.int64)
         axes[list(binding)] = np.arange(len(binding))
@@ -111,7 +111,7 @@ class _Search:
     def best(self, highest: int | None) -> Choice | None:
         """Return the best choice; None if there is none that costs no more than `highest`."""
         steps = fixing(self.offer, self.domains, self.axis, self.limits)
-        priced, unit = steps.priced, self.weights.spare if self.offer.overflow else self.weights.first
+        priced, unit = steps.priced, self.costs.weights.spares if self.offer.overflow else self.costs.first
         if priced is None:
             return self._solved(steps.all(), None)
         most = priced.fewest
@@ -147,7 +147,7 @@ class _Search:
 
     def _problem(self, some: Fixed, extra: int, sizes: Cell) -> Problem:
         """Return what is to be placed beyond what domains have in any case."""
-        weights, free = self.weights, self.offer.capacity.free[self.domains].tolist()
+        weights, free = self.costs.weights, self.offer.capacity.free[self.domains].tolist()
         kinds = [
             (id(steps), least, gpus, axis)
             for steps, least, gpus, axis in zip(some.steps, some.least.tolist(), free, self.axis.tolist(), strict=True)
@@ -156,9 +156,9 @@ class _Search:
         for kind, steps in zip(kinds, some.steps, strict=True):
             if kind not in known:
                 _, least, gpus, axis = kind
-                base = weights.domain + gpus * weights.gpu
+                base = weights.domains + gpus * weights.gpus
                 known[kind] = [
-                    DomainOption(step.groups - least, base + step.overflow * weights.spare, axis, step.short)
+                    DomainOption(step.groups - least, base + step.overflow * weights.spares, axis, step.short)
                     for step in steps
                     if step.groups >= least
                 ]
@@ -166,7 +166,7 @@ class _Search:
         here = [number for number, offered in enumerate(options) if offered]
         forced = frozenset(number for number in here if some.least[number])
         parts = self._tree(here, Symmetry(kinds, self._most(options, extra), extra + 1, forced))
-        return Problem(options, parts, sizes, weights.impossible, self.offer.short > 0, forced)
+        return Problem(options, parts, sizes, self.costs.impossible, self.offer.short > 0, forced)
 
     def _most(self, options: Sequence[Sequence[DomainOption]], extra: int) -> list[int]:
         """Return how many of its kind in one block any plan of least cost uses."""
@@ -176,9 +176,9 @@ class _Search:
         return [-(-extra // max(1, groups)) + 1 for groups in largest]
 
     def _tree(self, here: Sequence[int], alike: Symmetry) -> tuple[Part, ...]:
-        inventory, weights = self.offer.capacity.inventory, self.weights
+        inventory, weights = self.offer.capacity.inventory, self.costs.weights
         numbers = inventory.regions, inventory.clusters, inventory.blocks
-        costs = weights.region, weights.cluster, weights.block
+        costs = weights.regions, weights.clusters, weights.blocks
         levels = [AreaLevel(each[self.domains].tolist(), cost) for each, cost in zip(numbers, costs, strict=True)]
         return tree(here, levels, alike)
 

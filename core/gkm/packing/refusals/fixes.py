@@ -16,7 +16,7 @@ from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
-from gkm.packing.plan import plan
+from gkm.packing.plan import first_that, plan
 from gkm.packing.program import SearchLimits, Solution, Terms, total
 from gkm.packing.refusals.pools import Gains, Pools, Sizes
 from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request, Within
@@ -35,11 +35,6 @@ class Found(NamedTuple):
     nodes: tuple[int, ...] = ()
 
 
-def smallest(request: Request) -> Request:
-    """Return a run of the smallest size that a malleable one may have, else the request itself."""
-    return replace(request, gpus=request.gpus - request.size_steps * request.size_step, malleability=None)
-
-
 @dataclass(slots=True)
 class RefusalSearch:
     """A run that does not fit, in its smallest size, and what is left of the time for all searches together."""
@@ -50,7 +45,7 @@ class RefusalSearch:
     until: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.request = smallest(self.request)
+        self.request = self.request.smallest
         self.offer = capacity(self.inventory, self.request)
         self.until = monotonic() + SECONDS
 
@@ -60,14 +55,7 @@ class RefusalSearch:
 
     def fewer_spares(self, request: Request) -> int | None:
         """Return the most spares a group, fewer than the request's, with which it fits: fewer fit where more do."""
-        low, high = -1, request.spares - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.fits(replace(request, spares=middle)):
-                low = middle
-            else:
-                high = middle - 1
-        return None if low < 0 else low
+        return first_that(range(request.spares - 1, -1, -1), lambda spares: self.fits(replace(request, spares=spares)))
 
     def largest(self) -> Found | None:
         """Return whole groups and the pods of a short last group of the largest smaller run, each less than 0."""

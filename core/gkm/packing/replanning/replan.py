@@ -5,7 +5,6 @@ solution the untouched have the price of a move as well. What has no solution th
 becomes smaller, any other is refused. Each result says in sentences what stays, what moves, and why.
 """
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
-from gkm.packing.plan import metrics, plan
+from gkm.packing.plan import first_that, metrics, plan
 from gkm.packing.program import SECONDS
 from gkm.packing.replanning.model import Assignment, assign, matched
 from gkm.packing.replanning.node_assignment import assign_nodes
@@ -112,10 +111,10 @@ class _Task:
             return what is not None and assign(self.offer, sized, what, self.deadline, any_way=True) is not None
 
         # A smaller run fits wherever a larger does: False and then True. With equal shares some sizes fit.
-        at = bisect_left(sizes, 1, key=fits)
-        if self.request.balanced:
-            at = next((size for size in range(at, len(sizes)) if fits(sizes[size], balanced=True)), len(sizes))
-        return self.beside_untouched(replace(self.request, gpus=sizes[at])) if at < len(sizes) else None
+        size = first_that(sizes, fits)
+        if size is not None and self.request.balanced:
+            size = next((size for size in sizes[sizes.index(size) :] if fits(size, balanced=True)), None)
+        return None if size is None else self.beside_untouched(replace(self.request, gpus=size))
 
     def from_scratch(self, fresh: Plan, *, proven: bool) -> Replanned:
         """Return a plan from scratch in which groups that find their domain and scope in it stay there."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals.fixes import RefusalSearch, smallest
+from gkm.packing.refusals.fixes import RefusalSearch
 from gkm.packing.values import Malleability, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,4 +34,4 @@ def test_overlapping_scopes_that_do_not_cut_through_domains_are_counted_alike(ca
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 9), st.integers(1, 60))
 def test_the_smallest_size_is_the_smallest_that_is_legal(pods: int, pod: int, step: int, least: int) -> None:
     request = Request(pods * pod, pod, pod, malleability=Malleability(step, least))
-    assert smallest(request) == replace(request, gpus=min(legal_sizes(request)), malleability=None)
+    assert request.smallest == replace(request, gpus=min(legal_sizes(request)), malleability=None)

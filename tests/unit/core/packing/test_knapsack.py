@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from gkm.packing.domains.capacity import Shape, Step, steps
 from gkm.packing.domains.knapsack import INT64_BITS, Area, AreaLevel, DomainOption, Problem, Tables, read, solve, tree
-from gkm.packing.domains.objective import CostLimits, Objective, objective
+from gkm.packing.domains.objective import Costs, Objective, objective
 from gkm.packing.errors import TooLargeError
 from gkm.packing.values import Policy
 from hypothesis import given, settings
@@ -71,21 +71,22 @@ def tried(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     return min(found) if found else None
 
 
-def solved(case: Case, weights: Objective) -> Tables:
+def solved(case: Case, costs: Objective) -> Tables:
+    weights = costs.weights
     options = [
         [
             DomainOption(
-                step.groups, weights.domain + free * weights.gpu + step.overflow * weights.spare, 0, step.short
+                step.groups, weights.domains + free * weights.gpus + step.overflow * weights.spares, 0, step.short
             )
             for step in steps(slots, case.shape, case.groups, overflow=True)
         ]
         for slots, free in case.domains
     ]
-    costs = weights.region, weights.cluster, weights.block
-    levels = [AreaLevel([areas[depth] for areas in case.areas], cost) for depth, cost in enumerate(costs)]
+    of_areas = weights.regions, weights.clusters, weights.blocks
+    levels = [AreaLevel([areas[depth] for areas in case.areas], cost) for depth, cost in enumerate(of_areas)]
     parts = tree(range(len(case.domains)), levels)
     short = case.shape.missing > 0
-    return solve(Problem(options, parts, (case.groups - short,), weights.impossible, short))
+    return solve(Problem(options, parts, (case.groups - short,), costs.impossible, short))
 
 
 @settings(max_examples=examples(300))
@@ -93,12 +94,12 @@ def solved(case: Case, weights: Objective) -> Tables:
 def test_what_is_read_back_is_what_trying_everything_finds(case: Case) -> None:
     most = 1 << 40 if case.wide else 1  # as wide as only Python's integers are, or as narrow as it may be
     count, free = len(case.domains), sum(gpus for _, gpus in case.domains)
-    weights = objective(case.policy, CostLimits(case.groups * most, count * most, free + 1, count, count, count))
-    assert (weights.impossible > 1 << INT64_BITS) is case.wide
-    tables, short = solved(case, weights), case.shape.missing > 0
+    costs = objective(case.policy, Costs(case.groups * most, count * most, free + 1, count, count, count))
+    assert (costs.impossible > 1 << INT64_BITS) is case.wide
+    tables, short = solved(case, costs), case.shape.missing > 0
     start = (int(short), case.groups - short)
     best = tried(case)
-    assert (tables.least(start) < weights.impossible) == (best is not None)
+    assert (tables.least(start) < costs.impossible) == (best is not None)
     if best is not None:
         taken = {step.domain: step.groups + step.short for step in read(tables, [start])}
         uses = (*(0 if d in taken else 1 for d in range(count)),)
