@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.selection import Chosen
-from gkm.packing.nodes.demands import GroupDemand, GroupNodes, NodeSlots
+from gkm.packing.nodes.demands import GroupDemand, GroupNodes, free_nodes
 from gkm.packing.nodes.guests import Departure, Guests, assign_guests
 from gkm.packing.nodes.layout import Layouts
 from gkm.packing.values import Distance, Group, Request, Share, Spare
@@ -130,7 +130,7 @@ def _laid_out(capacity: Capacity, demands: Mapping[int, Sequence[GroupDemand]]) 
     layouts = Layouts()
     found = _LaidOut({}, {})
     for domain, groups in demands.items():
-        placed = layouts.lay_out(_nodes(capacity, domain, frozenset(group.scope for group in groups)), groups).groups
+        placed = layouts.lay_out(free_nodes(capacity, domain, frozenset(group.scope for group in groups)), groups)
         by_scope: dict[int, list[GroupNodes]] = {}
         for group, nodes in zip(groups, placed, strict=True):
             if group.pods:
@@ -139,17 +139,3 @@ def _laid_out(capacity: Capacity, demands: Mapping[int, Sequence[GroupDemand]]) 
                 found.guests[domain, group.scope] = iter(nodes.spares)
         found.groups.update({(domain, scope): iter(some) for scope, some in by_scope.items()})
     return found
-
-
-def _nodes(capacity: Capacity, domain: int, scopes: frozenset[int]) -> list[NodeSlots]:
-    """Return the nodes of a domain that have slots for some scopes, each with those of them that take it."""
-    inventory, gpus = capacity.inventory, capacity.pod_gpus
-    members = inventory.in_domain(domain)
-    here = slice(members.start, members.stop)
-    slots, kinds = capacity.node_slots[here].tolist(), capacity.node_kinds[here].tolist()
-    taken = [kind & scopes for kind in capacity.kinds]
-    return [
-        NodeSlots(node.name, count, node.free - count * gpus, taken[kind])
-        for node, count, kind in zip(inventory.nodes[here], slots, kinds, strict=True)
-        if count and taken[kind]
-    ]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gkm.packing.domains.capacity import Capacity
 from gkm.packing.inventory import Integers
 
 ANY_SCOPE = frozenset({0})
@@ -50,14 +51,6 @@ class GroupNodes(NamedTuple):
     spares: tuple[str, ...]
 
 
-class DomainLayout(NamedTuple):
-    """Where all groups of a domain are, how many spares share a node with their group, and (group, node) pairs."""
-
-    groups: tuple[GroupNodes, ...]
-    shared: int
-    pairs: int
-
-
 class Numbered(NamedTuple):
     """A layout by the numbers of nodes: of each group its pods by node, and the nodes of its spares."""
 
@@ -69,6 +62,19 @@ class Numbered(NamedTuple):
         """Return the spares that share a node with their group, and the (group, node) pairs."""
         both = zip(self.pods, self.spares, strict=True)
         return sum(at in own for own, nodes in both for at in nodes), sum(map(len, self.pods))
+
+
+def free_nodes(capacity: Capacity, domain: int, scopes: frozenset[int]) -> list[NodeSlots]:
+    """Return the nodes of a domain that have slots for some scopes, each with those of them that take it."""
+    members = capacity.inventory.in_domain(domain)
+    here = slice(members.start, members.stop)
+    slots, kinds = capacity.node_slots[here].tolist(), capacity.node_kinds[here].tolist()
+    taken = [kind & scopes for kind in capacity.kinds]
+    return [
+        NodeSlots(node.name, count, node.free % capacity.pod_gpus, taken[kind])
+        for node, count, kind in zip(capacity.inventory.nodes[here], slots, kinds, strict=True)
+        if count and taken[kind]
+    ]
 
 
 def slots_of(nodes: Sequence[NodeSlots], some: int) -> int:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 
-from gkm.packing.nodes.demands import DomainLayout, GroupDemand, GroupNodes, NodeSlots, Numbered, Slack
+from gkm.packing.nodes.demands import GroupDemand, GroupNodes, NodeSlots, Numbered, Slack
 from gkm.packing.nodes.search import MAX_NODES, Search, fewest_nodes, least_costs
 
 MAX_STEPS_OF_RUN = 150_000
 """Steps of searches in all domains of a run: less than half a second."""
 
 
-def lay_out(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
+def lay_out(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
     """Return where the groups of one domain go. The nodes must have slots enough for them and their spares."""
     return Layouts().lay_out(nodes, groups)
 
@@ -32,7 +32,7 @@ class Layouts:
     steps: int = MAX_STEPS_OF_RUN
     _known: dict[tuple[object, ...], Numbered] = field(default_factory=dict)
 
-    def lay_out(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
+    def lay_out(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
         """Return where the groups of one domain go; of each node only scopes that these groups have are named."""
         rows = sorted([(-node.slots, node.rest, node.name, node) for node in nodes if node.slots])
         ordered = [row[-1] for row in rows]
@@ -40,11 +40,14 @@ class Layouts:
             return _sequential(ordered, groups)
         found = self._cached(ordered, groups)
         names = [node.name for node in ordered]
-        placed = [
-            GroupNodes(tuple([(names[at], count) for at, count in own.items()]), tuple([names[at] for at in spares]))
-            for own, spares in zip(found.pods, found.spares, strict=True)
-        ]
-        return DomainLayout(tuple(placed), *found.costs)
+        return tuple(
+            [
+                GroupNodes(
+                    tuple([(names[at], count) for at, count in own.items()]), tuple([names[at] for at in spares])
+                )
+                for own, spares in zip(found.pods, found.spares, strict=True)
+            ]
+        )
 
     def _cached(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
         if len(nodes) > MAX_NODES:
@@ -70,14 +73,11 @@ def _bound(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[i
     return sum(shared for shared, _ in each), max(used, sum(pairs for _, pairs in each))
 
 
-def _sequential(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> DomainLayout:
+def _sequential(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
     """Return the layout where every node has one slot: no group has part of a node, no spare is beside its group."""
     names = iter([node.name for node in nodes])
     pods = [tuple([(name, 1) for name in islice(names, group.pods)]) for group in groups]
-    placed = tuple(
-        [GroupNodes(own, tuple(islice(names, group.spares))) for own, group in zip(pods, groups, strict=True)]
-    )
-    return DomainLayout(placed, 0, sum(group.pods for group in groups))
+    return tuple([GroupNodes(own, tuple(islice(names, group.spares))) for own, group in zip(pods, groups, strict=True)])
 
 
 def lay_out_greedily(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:

@@ -5,24 +5,25 @@ runs is worth more than one that stands ready. Pods that stand keep their slots,
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 import numpy as np
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.nodes.demands import GroupDemand, NodeSlots
-from gkm.packing.nodes.guests import Departure, assign_guests
+from gkm.packing.nodes.demands import GroupDemand, NodeSlots, free_nodes
+from gkm.packing.nodes.guests import Departure, Guests, assign_guests
 from gkm.packing.nodes.layout import lay_out
 from gkm.packing.replanning.model import Assignment
 from gkm.packing.replanning.surviving_groups import NewGroup, SurvivingPlan
 from gkm.packing.values import Distance, Location, Request, Spare
 
 
-def assign_nodes(offer: Capacity, request: Request, what: SurvivingPlan, chosen: Assignment) -> list[NewGroup]:
+def assign_nodes(offer: Capacity, request: Request, surviving: SurvivingPlan, chosen: Assignment) -> list[NewGroup]:
     """Return all groups in the order of their numbers, with the nodes of their pods and spares."""
-    groups = _assigned_groups(offer, request, what, chosen)
+    groups = _assigned_groups(offer, request, surviving, chosen)
     nodes = _NodeCapacity(offer, chosen, groups)
     cells = [nodes.cell(domain, scope) for domain, scope in sorted({(group.domain, group.scope) for group in groups})]
     for cell in cells:
@@ -31,20 +32,20 @@ def assign_nodes(offer: Capacity, request: Request, what: SurvivingPlan, chosen:
     limits = _spare_counts(request, groups, chosen.spares)
     for cell in cells:
         cell.colocate(request.pod_gpus, limits)
-    spares = SpareSlots(offer, groups, _in_area(offer, request, groups, nodes.left))
+    spares = _SpareSlots(offer, groups, _in_area(offer, request, groups, nodes.left))
     if request.may_spread:
-        spares.overflow(request.pod_gpus, limits)
+        spares.overflow(limits)
     spares.separate()
     return groups
 
 
-def _assigned_groups(offer: Capacity, request: Request, what: SurvivingPlan, chosen: Assignment) -> list[NewGroup]:
+def _assigned_groups(offer: Capacity, request: Request, surviving: SurvivingPlan, chosen: Assignment) -> list[NewGroup]:
     """Return the groups where the assignment has them, with the pods that keep their slots."""
     places = offer.inventory.places
     found = []
     counts = Counter(chosen.whole)
-    for member in (*what.untouched, *what.touched):
-        if member in what.untouched or member.index in chosen.stays:
+    for member in (*surviving.untouched, *surviving.touched):
+        if member in surviving.untouched or member.index in chosen.stays:
             nodes = Counter(dict(member.nodes))
             if member.index in chosen.stays:
                 nodes = _keeping(offer, nodes, chosen.stays[member.index])
@@ -52,15 +53,15 @@ def _assigned_groups(offer: Capacity, request: Request, what: SurvivingPlan, cho
             found.append(
                 NewGroup(member.index, member.pods, *key, places[member.domain], nodes, member, list(member.spares))
             )
-            counts[key] -= member.index != what.short
+            counts[key] -= member.index != surviving.short
     staying = {group.index for group in found}
-    waiting = iter([index for index in what.open_numbers if index not in staying and index != what.short])
+    waiting = iter([index for index in surviving.open_numbers if index not in staying and index != surviving.short])
     for (domain, scope), count in sorted(counts.items()):
         for _ in range(count):
             index = next(waiting)
             found.append(NewGroup(index, request.group_pods, domain, scope, places[domain], Counter()))
-    if chosen.short and what.short not in staying:
-        found.append(NewGroup(what.short, request.last_pods, *chosen.short, places[chosen.short[0]], Counter()))
+    if chosen.short and surviving.short not in staying:
+        found.append(NewGroup(surviving.short, request.last_pods, *chosen.short, places[chosen.short[0]], Counter()))
     return sorted(found, key=lambda group: group.index)
 
 
@@ -219,7 +220,7 @@ class _Cell:
         ]
         ready = spares if sum(seat.slots for seat in seats) >= wanted + len(coming) * spares else 0
         layout = lay_out(seats, [GroupDemand(group.need, ready) for group in coming])
-        for group, seated in zip(coming, layout.groups, strict=True):
+        for group, seated in zip(coming, layout, strict=True):
             for name, pods in seated.pods:
                 self._assign(group, name, pods)
 
@@ -286,68 +287,68 @@ class _Cell:
         self._nodes.take(name, pods)
 
 
-class SpareSlots:
+class _SpareSlots:
     """The slots that pods and colocated spares leave on every node, and the groups whose spares take them."""
 
     def __init__(self, offer: Capacity, groups: Sequence[NewGroup], left: dict[str, int]) -> None:
-        self.offer = offer
-        self.groups = groups
-        self.left = left
+        self.offer, self.groups, self.left = offer, groups, left
 
-    def overflow(self, pod_gpus: int, limits: Mapping[int, int]) -> None:
+    def overflow(self, limits: Mapping[int, int]) -> None:
         """Place the spares that find no slot beside their group, as near as slots are left; those that stand stay."""
-        standing = [(group, spare) for group in self.groups for spare in group.ready if spare.place != group.place]
+        current = [(group, spare) for group in self.groups for spare in group.ready if spare.place != group.place]
         lacking = {group.index: limits[group.index] - len(group.spares) for group in self.groups}
-        if not any(lacking.values()):
-            return
         # Where scopes overlap one that stands may have the only slot of another: then all are placed anew.
-        if not self._assigned_around(standing, lacking, pod_gpus):
-            self._assigned_around([], lacking, pod_gpus)
+        if any(lacking.values()) and not self._placed_around(current, lacking):
+            self._placed_around([], lacking)
 
-    def _assigned_around(
-        self, standing: Sequence[tuple[NewGroup, Spare]], lacking: Mapping[int, int], pod_gpus: int
-    ) -> bool:
+    def _placed_around(self, current: Sequence[tuple[NewGroup, Spare]], lacking: Mapping[int, int]) -> bool:
         """Place the spares beside some that stay; return whether all found a slot, and change nothing else."""
+        # 1. Spares that stand stay on their nodes, as many as each group lacks.
         left, rest = Counter(self.left), Counter(lacking)
         stays: list[tuple[NewGroup, Spare]] = []
-        for group, spare in standing:
+        for group, spare in current:
             if rest[group.index] > 0 and left[spare.node] > 0:
                 left[spare.node] -= 1
                 rest[group.index] -= 1
                 stays.append((group, spare))
+        # 2. The others get domains, as near to their groups as slots are left.
         leaving = [group for group in self.groups for _ in range(rest[group.index])]
         departures = [Departure(*home, count) for home, count in Counter((g.domain, g.scope) for g in leaving).items()]
         offer = self._offer_of(left)
         placed = assign_guests(offer, {group.domain: {} for group in self.groups}, departures)
         if sum(guests.spares for some in placed for guests in some) < len(leaving):
             return False
-        hosted: dict[int, Counter[int]] = {}
-        for departure, some in zip(departures, placed, strict=True):
-            for guests in some:
-                hosted.setdefault(guests.domain, Counter())[departure.scope] += guests.spares
-        nodes = {
-            (domain, demand.scope): iter(found.spares)
-            for domain, by_scope in hosted.items()
-            for demands in ([GroupDemand(0, count, scope) for scope, count in sorted(by_scope.items())],)
-            for demand, found in zip(
-                demands, lay_out(_free_nodes(offer, domain, frozenset(by_scope)), demands).groups, strict=True
-            )
-        }
-        places = self.offer.inventory.places
-        found = {
-            (departure.domain, departure.scope): iter(
-                [
-                    Spare(next(nodes[guests.domain, departure.scope]), pod_gpus, places[guests.domain], guests.distance)
-                    for guests in some
-                    for _ in range(guests.spares)
-                ]
-            )
-            for departure, some in zip(departures, placed, strict=True)
-        }
+        # 3. Each domain lays out the spares that it hosts, and every group takes its own.
+        found = self._hosted(offer, departures, placed)
         for group, spare in (*stays, *((group, next(found[group.domain, group.scope])) for group in leaving)):
             group.spares.append(spare)
             self.left[spare.node] -= 1
         return True
+
+    def _hosted(
+        self, offer: Capacity, departures: Sequence[Departure], placed: Sequence[Sequence[Guests]]
+    ) -> dict[tuple[int, int], Iterator[Spare]]:
+        """Return the spares of each domain and scope that they leave, on their nodes."""
+        hosted: dict[int, Counter[int]] = {}
+        for departure, some in zip(departures, placed, strict=True):
+            for guests in some:
+                hosted.setdefault(guests.domain, Counter())[departure.scope] += guests.spares
+        nodes: dict[tuple[int, int], Iterator[str]] = {}
+        for domain, by_scope in hosted.items():
+            demands = [GroupDemand(0, count, scope) for scope, count in sorted(by_scope.items())]
+            layout = lay_out(free_nodes(offer, domain, frozenset(by_scope)), demands)
+            nodes |= {(domain, each.scope): iter(found.spares) for each, found in zip(demands, layout, strict=True)}
+        places, gpus = offer.inventory.places, offer.pod_gpus
+        return {
+            (home, scope): iter(
+                [
+                    Spare(name, gpus, places[guests.domain], guests.distance)
+                    for guests in some
+                    for name in islice(nodes[guests.domain, scope], guests.spares)
+                ]
+            )
+            for (home, scope, _), some in zip(departures, placed, strict=True)
+        }
 
     def separate(self) -> None:
         """Move spares of changed groups off the nodes of their pods: to a free slot, or to that of another spare."""
@@ -356,30 +357,29 @@ class SpareSlots:
             pass
 
     def _separated_some(self) -> bool:
-        inventory = self.offer.inventory
         by_place: dict[Location, list[tuple[NewGroup, int]]] = {}
         for group in self.groups:
             for at, spare in enumerate(group.spares):
                 by_place.setdefault(spare.place, []).append((group, at))
         changed = False
         for group in self.groups:
+            unmoved = group.member.spares if group.member and not group.changed else ()
             for at, spare in enumerate(group.spares):
-                stood = not group.changed and group.member is not None and spare in group.member.spares
-                if spare.node in group.nodes and not stood:
-                    here = [inventory.nodes[number].name for number in inventory.in_domain(group.domain)]
-                    free = [
-                        name
-                        for name in here
-                        if self.left[name] > 0 and name not in group.nodes and self._in_scope(group, name)
-                    ]
-                    if free:
-                        self.left[spare.node] += 1
-                        self.left[free[0]] -= 1
-                        group.spares[at] = replace(spare, node=free[0])
-                        changed = True
-                    elif self._swapped(group, at, by_place[spare.place]):
-                        changed = True
+                if spare.node in group.nodes and spare not in unmoved:
+                    changed |= self._moved(group, at) or self._swapped(group, at, by_place[spare.place])
         return changed
+
+    def _moved(self, group: NewGroup, at: int) -> bool:
+        """Move a spare to a free slot of the domain that none of the group's pods shares, if there is one."""
+        inventory = self.offer.inventory
+        for number in inventory.in_domain(group.domain):
+            name = inventory.nodes[number].name
+            if self.left[name] > 0 and name not in group.nodes and self._in_scope(group, name):
+                self.left[group.spares[at].node] += 1
+                self.left[name] -= 1
+                group.spares[at] = replace(group.spares[at], node=name)
+                return True
+        return False
 
     def _swapped(self, group: NewGroup, at: int, others: Sequence[tuple[NewGroup, int]]) -> bool:
         """Exchange a spare's node with that of another spare, if fewer share a node with their group then."""
@@ -406,12 +406,3 @@ class SpareSlots:
         table = np.zeros_like(offer.slots)
         np.add.at(table, (offer.inventory.domain_of, np.maximum(offer.node_kinds, 0)), slots)
         return replace(offer, node_slots=slots, slots=table)
-
-
-def _free_nodes(offer: Capacity, domain: int, scopes: frozenset[int]) -> list[NodeSlots]:
-    """Return the nodes of a domain that have slots for some scopes."""
-    return [
-        NodeSlots(offer.inventory.nodes[number].name, int(offer.node_slots[number]), 0, taken)
-        for number in offer.inventory.in_domain(domain)
-        if offer.node_slots[number] and (taken := offer.kinds[int(offer.node_kinds[number])] & scopes)
-    ]
