@@ -5,7 +5,7 @@ The smallest change of each kind is an objective of one program (`pools`).
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate
 from time import monotonic
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
-from gkm.packing.domains.capacity import Capacity, capacity
+from gkm.packing.domains.capacity import capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import first_that, plan
@@ -25,65 +25,169 @@ SECONDS = 2.0
 MAX_PARTS = 200
 """Areas that are tried one after another for a run that stays within one."""
 _NODES = 2_000
+MAX_FIXES = 8
+MAX_NAMED, MAX_NAME = 6, 63
+"""Nodes that a sentence names, of which `changes` has all, and characters of a name in a sentence."""
+MAX_WORK = 120_000
+"""Groups and spares of all plans together, some 60,000 a second: counted, so that every machine reports the same."""
 
 
-class Found(NamedTuple):
-    """What an objective reached, and whether nothing less is possible."""
+class Changes(NamedTuple):
+    """Changes that would make a run fit; and a sentence for each reason why other changes are not among them."""
+
+    fixes: tuple[Fix, ...]
+    notes: tuple[str, ...]
+
+
+class _Proposal(NamedTuple):
+    """A changed run, the nodes that it is planned on, and its fix."""
+
+    request: Request
+    inventory: Inventory
+    fix: Fix
+
+
+class _Least(NamedTuple):
+    """The least values of the objectives, whether nothing less is possible, and the nodes that are freed for them."""
 
     reached: tuple[int, ...]
     proven: bool
     nodes: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
 class RefusalSearch:
-    """A run that does not fit, in its smallest size, and what is left of the time for all searches together."""
+    """A run that does not fit, what makes it fit in its smallest size, and the time left for all searches together.
 
-    inventory: Inventory
-    request: Request
-    offer: Capacity = field(init=False)
-    until: float = field(init=False)
+    Methods that yield proposals look for the smallest change of one kind.
+    """
 
-    def __post_init__(self) -> None:
-        self.request = self.request.smallest
-        self.offer = capacity(self.inventory, self.request)
+    def __init__(self, inventory: Inventory, request: Request) -> None:
+        self.inventory, self.request, self.smallest = inventory, request, request.smallest
+        self.offer = capacity(inventory, self.smallest)
         self.until = monotonic() + SECONDS
 
     def fits(self, request: Request) -> bool:
         """Return whether a run of the same pods and scopes fits."""
         return self._least(request, Sizes.of(request), lambda _: [{}]) is not None
 
-    def fewer_spares(self, request: Request) -> int | None:
+    def spread(self) -> Iterator[_Proposal]:
+        """Yield the run in several domains."""
+        if not self.request.may_spread and self.fits(replace(self.smallest, may_spread=True)):
+            fix = Fix(FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
+            yield _Proposal(replace(self.request, may_spread=True), self.inventory, fix)
+
+    def wider_area(self) -> Iterator[_Proposal]:
+        """Yield the run within the closest wider area that holds it."""
+        if self.request.within is None or not self.request.may_spread:
+            return
+        levels = [*Within]
+        for level in (*levels[levels.index(self.request.within) + 1 :], None):
+            if self.fits(replace(self.smallest, within=level)):
+                stays = f", and stay within one {level.value}" if level else ""
+                sentence = f"let the run leave its {self.request.within.value}{stays}"
+                fix = Fix(FixKind.LEAVE_AREA, sentence, {level.value if level else "anywhere": 1})
+                yield _Proposal(replace(self.request, within=level), self.inventory, fix)
+                return
+
+    def unbalanced(self) -> Iterator[_Proposal]:
+        """Yield the run with any number of groups in each domain."""
+        if self.request.balanced and self.fits(self.smallest):
+            fix = Fix(FixKind.UNBALANCED, "let domains have different numbers of groups", {"balanced": 0})
+            yield _Proposal(replace(self.request, balanced=False), self.inventory, fix)
+
+    def smaller_pods(self) -> Iterator[_Proposal]:
+        """Yield the run in the largest smaller pods that divide its own, where no node is as large as one of these."""
+        pod = self.request.pod_gpus
+        if max((node.total for node in self.inventory.nodes), default=0) >= pod:
+            return
+        for gpus in (gpus for gpus in range(pod - 1, 0, -1) if pod % gpus == 0):
+            smaller = replace(self.smallest, pod_gpus=gpus)
+            if RefusalSearch(self.inventory, smaller).fits(smaller):
+                sentence = f"ask for pods of {count_of(gpus, 'GPU')} instead of {pod}"
+                fix = Fix(FixKind.SMALLER_PODS, sentence, {"pod": gpus})
+                yield _Proposal(replace(self.request, pod_gpus=gpus), self.inventory, fix)
+                return
+
+    def fewer_spares(self) -> Iterator[_Proposal]:
+        """Yield the run with the most spares that are fewer than its own."""
+        spares = self._most_spares(self.smallest)
+        if spares is not None:
+            fix = Fix(FixKind.FEWER_SPARES, f"ask for {_spares(spares, self.request)}", {"spares": spares})
+            yield _Proposal(replace(self.request, spares=spares), self.inventory, fix)
+
+    def spread_and_fewer_spares(self) -> Iterator[_Proposal]:
+        """Yield the run with both changed, where neither alone is enough."""
+        wider = replace(self.smallest, may_spread=True)
+        if self.request.may_spread or not self.request.spares or self.fits(wider):
+            return
+        spares = None if self._most_spares(self.smallest) is not None else self._most_spares(wider)
+        if spares is not None:
+            sentence = f"let the run spread over several domains and ask for {_spares(spares, self.request)}"
+            fix = Fix(FixKind.SPREAD_AND_FEWER_SPARES, sentence, {"spread": 1, "spares": spares})
+            yield _Proposal(replace(self.request, may_spread=True, spares=spares), self.inventory, fix)
+
+    def smaller(self) -> Iterator[_Proposal]:
+        """Yield the largest run of whole groups that fits, and the one with the largest short last group besides."""
+        found = self._least(
+            self.smallest, Sizes.below(self.smallest), lambda model: [total(model.whole) * -1, total(model.pods) * -1]
+        )
+        if found is None:
+            return
+        groups, pods = (-reached for reached in found.reached)
+        wanted, group = self.smallest.gpus, self.request.group_gpus
+        # A malleable run has other smallest sizes than those a step below: a smaller `minGPUs` alone is not enough.
+        only, least = ("", "") if self.request.malleability is None else (", in this size only,", " at least")
+        sizes = [(groups * group, count_of(groups, "group"))] if groups else []
+        if pods:
+            last = pods * self.request.pod_gpus
+            whole = f"{count_of(groups, 'group')} and a last one of {last}" if groups else "one short group"
+            sizes.append((groups * group + last, whole))
+        for gpus, what in sizes:
+            sentence = f"ask for {count_of(gpus, 'GPU')}{only} instead of {wanted}{least}: {what}"
+            fix = Fix(FixKind.SMALLER, sentence, {"gpus": gpus}, found.proven)
+            yield _Proposal(replace(self.request, gpus=gpus, malleability=None), self.inventory, fix)
+
+    def raised_ceilings(self) -> Iterator[_Proposal]:
+        """Yield the run with the least ceiling of each scope that alone is enough."""
+        ceilings = self.request.ceilings
+        for number, ceiling in enumerate(ceilings):
+            found = self._least_ceiling(number)
+            gpus = found.reached[0] * self.request.pod_gpus if found else 0
+            if found and ceiling.gpus < gpus <= MAX_GPUS:
+                raised = (*ceilings[:number], Ceiling(ceiling.scope, gpus), *ceilings[number + 1 :])
+                by = f"from {ceiling.gpus} to {count_of(gpus, 'GPU')}"
+                sentence = f"raise the ceiling of scope {_short(ceiling.scope)} {by}"
+                fix = Fix(FixKind.RAISE_CEILING, sentence, {ceiling.scope: gpus}, found.proven)
+                yield _Proposal(replace(self.request, ceilings=raised), self.inventory, fix)
+
+    def freed_nodes(self) -> Iterator[_Proposal]:
+        """Yield the run on the nodes with the fewest of them freed: all GPUs of a node are free then."""
+        gains = self._gains()
+        found = self._least(self.smallest, Sizes.of(self.smallest), lambda model: [model.freed], gains=gains)
+        if found is None or not found.nodes:
+            return
+        nodes, busy = list(self.inventory.nodes), dict[str, int]()
+        for number in found.nodes:
+            node = nodes[number]
+            busy[node.name] = node.total - node.free
+            nodes[number] = replace(node, free=node.total)
+        free = np.array([node.free for node in nodes], dtype=np.int64)
+        fix = Fix(FixKind.FREE_NODES, _free(busy, fewest=found.proven), busy, found.proven)
+        yield _Proposal(self.request, replace(self.inventory, nodes=tuple(nodes), free=free), fix)
+
+    def _least_ceiling(self, scope: int) -> _Least | None:
+        """Return the fewest pods that a scope has to give, the others as they are."""
+        given = [None if number == scope else pods for number, pods in enumerate(self.smallest.scope_pods)]
+        sizes = Sizes.of(self.smallest)
+        return self._least(self.smallest, sizes, lambda model: [model.pods_of(scope)], ceilings=given)
+
+    def _most_spares(self, request: Request) -> int | None:
         """Return the most spares a group, fewer than the request's, with which it fits: fewer fit where more do."""
         return first_that(range(request.spares - 1, -1, -1), lambda spares: self.fits(replace(request, spares=spares)))
 
-    def largest(self) -> Found | None:
-        """Return whole groups and the pods of a short last group of the largest smaller run, each less than 0."""
-
-        def objectives(model: Pools) -> list[Terms]:
-            return [total(model.whole) * -1, total(model.pods) * -1]
-
-        return self._least(self.request, Sizes.below(self.request), objectives)
-
-    def least_ceiling(self, scope: int) -> Found | None:
-        """Return the fewest pods that a scope has to give, the others as they are."""
-        given: list[int | None] = list(self.request.scope_pods)
-        given[scope] = None
-        return self._least(
-            self.request,
-            Sizes.of(self.request),
-            lambda model: [model.pods_of(scope)],
-            ceilings=given,
-        )
-
-    def fewest_nodes(self) -> Found | None:
-        """Return the fewest nodes that, wholly freed, make the run fit."""
-        gains = self._gains()
-        return self._least(self.request, Sizes.of(self.request), lambda model: [model.freed], gains=gains)
-
     def _gains(self) -> Gains:
         """Return the nodes of which freeing makes slots; of equal ones those with fewest GPUs in use come first."""
-        pod, found = self.request.pod_gpus, Gains()
+        pod, found = self.smallest.pod_gpus, Gains()
         nodes, kinds = self.inventory.nodes, self.offer.node_kinds.tolist()
         domains = self.inventory.domain_of.tolist()
         for number, (node, kind, domain) in enumerate(zip(nodes, kinds, domains, strict=True)):
@@ -102,15 +206,15 @@ class RefusalSearch:
         *,
         ceilings: Sequence[int | None] | None = None,
         gains: Gains | None = None,
-    ) -> Found | None:
+    ) -> _Least | None:
         """Return the least objectives in any part of the cluster that can hold the run, None where there is none.
 
         Raises:
             TooLargeError: the time or the number of domains that are tried does not suffice.
         """
-        best: Found | None = None
+        best: _Least | None = None
         proven = True
-        given = self.request.scope_pods if ceilings is None else ceilings
+        given = self.smallest.scope_pods if ceilings is None else ceilings
         for tried, (bound, domains) in enumerate(self._parts(request, sizes, gains or {})):
             if best and gains and bound >= best.reached[0]:
                 break
@@ -123,7 +227,7 @@ class RefusalSearch:
             if solved is not None:
                 proven = proven and solved.proven
                 if best is None or solved.reached < best.reached:
-                    best = Found(solved.reached, proven, _chosen(model, solved, gains or {}))
+                    best = _Least(solved.reached, proven, _chosen(model, solved, gains or {}))
         return best and best._replace(proven=proven)
 
     def _parts(self, request: Request, sizes: Sizes, gains: Gains) -> list[tuple[int, list[int]]]:
@@ -169,26 +273,18 @@ def _chosen(model: Pools, solved: Solution, gains: Gains) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-MAX_FIXES = 8
-MAX_NAMED, MAX_NAME = 6, 63
-"""Nodes that a sentence names, of which `changes` has all, and characters of a name in a sentence."""
-MAX_WORK = 120_000
-"""Groups and spares of all plans together, some 60,000 a second: counted, so that every machine reports the same."""
-
-
-class Changes(NamedTuple):
-    """Changes that would make a run fit; and a sentence for each reason why other changes are not among them."""
-
-    fixes: tuple[Fix, ...]
-    notes: tuple[str, ...]
-
-
-class _Proposal(NamedTuple):
-    """A changed run, the nodes that it is planned on, and its fix."""
-
-    request: Request
-    inventory: Inventory
-    fix: Fix
+_FINDERS: Mapping[str, Callable[[RefusalSearch], Iterator[_Proposal]]] = {
+    "spreading": RefusalSearch.spread,
+    "leaving the area": RefusalSearch.wider_area,
+    "unequal shares": RefusalSearch.unbalanced,
+    "smaller pods": RefusalSearch.smaller_pods,
+    "fewer spares": RefusalSearch.fewer_spares,
+    "spreading with fewer spares": RefusalSearch.spread_and_fewer_spares,
+    "a smaller run": RefusalSearch.smaller,
+    "higher ceilings": RefusalSearch.raised_ceilings,
+    "freeing nodes": RefusalSearch.freed_nodes,
+}
+"""Kinds of changes, as a sentence names them, and what finds them: what takes longest comes last."""
 
 
 def fixes(inventory: Inventory, request: Request) -> tuple[Fix, ...]:
@@ -206,12 +302,13 @@ def changes(inventory: Inventory, request: Request) -> Changes:
     search = RefusalSearch(inventory, request)
     missing: dict[str, list[str]] = {}
     proposals: list[tuple[str, _Proposal]] = []
+    # 1. Each kind of change is searched; what a search proposed before it failed stays.
     for what, find in _FINDERS.items():
         try:
-            # One by one: what a finder proposed before it failed stays.
-            proposals.extend((what, proposal) for proposal in find(search, inventory, request))
+            proposals.extend((what, proposal) for proposal in find(search))
         except TooLargeError as error:
             missing.setdefault(str(error), []).append(what)
+    # 2. Each proposal is planned, and those that can be carried out are reported, the smallest of their kind first.
     proposals.sort(key=lambda one: _rank(one[1].fix, request))
     found = sorted(_planned(search, proposals, missing), key=lambda fix: _rank(fix, request))
     notes = [f"left out: {', '.join(dict.fromkeys(kinds))}; {reason}" for reason, kinds in missing.items()]
@@ -252,137 +349,8 @@ def _planned(
 
 
 def _work(search: RefusalSearch, request: Request) -> int:
-    groups = request.groups if request.malleability is None else search.request.groups
+    groups = request.groups if request.malleability is None else search.smallest.groups
     return groups * (1 + request.spares)
-
-
-def _spread(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    if not request.may_spread and search.fits(replace(search.request, may_spread=True)):
-        fix = Fix(FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
-        yield _Proposal(replace(request, may_spread=True), inventory, fix)
-
-
-def _wider_area(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    """Yield the run within the closest wider area that holds it."""
-    if request.within is None or not request.may_spread:
-        return
-    levels = [*Within]
-    for level in (*levels[levels.index(request.within) + 1 :], None):
-        if search.fits(replace(search.request, within=level)):
-            stays = f", and stay within one {level.value}" if level else ""
-            sentence = f"let the run leave its {request.within.value}{stays}"
-            fix = Fix(FixKind.LEAVE_AREA, sentence, {level.value if level else "anywhere": 1})
-            yield _Proposal(replace(request, within=level), inventory, fix)
-            return
-
-
-def _unbalanced(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    if request.balanced and search.fits(search.request):
-        fix = Fix(FixKind.UNBALANCED, "let domains have different numbers of groups", {"balanced": 0})
-        yield _Proposal(replace(request, balanced=False), inventory, fix)
-
-
-def _smaller_pods(_search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    """Yield the run in the largest smaller pods that divide its own, where no node is as large as one of these."""
-    if max((node.total for node in inventory.nodes), default=0) >= request.pod_gpus:
-        return
-    for gpus in range(request.pod_gpus - 1, 0, -1):
-        if request.pod_gpus % gpus:
-            continue
-        # Smaller pods also allow a malleable run smaller sizes.
-        search = RefusalSearch(inventory, replace(request, pod_gpus=gpus))
-        if search.fits(search.request):
-            sentence = f"ask for pods of {count_of(gpus, 'GPU')} instead of {request.pod_gpus}"
-            fix = Fix(FixKind.SMALLER_PODS, sentence, {"pod": gpus})
-            yield _Proposal(replace(request, pod_gpus=gpus), inventory, fix)
-            return
-
-
-def _fewer_spares(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    spares = search.fewer_spares(search.request)
-    if spares is not None:
-        fix = Fix(FixKind.FEWER_SPARES, f"ask for {_spares(spares, request)}", {"spares": spares})
-        yield _Proposal(replace(request, spares=spares), inventory, fix)
-
-
-def _spread_and_fewer_spares(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    """Yield the run with both changed, where neither alone is enough."""
-    wider = replace(search.request, may_spread=True)
-    if (
-        request.may_spread
-        or not request.spares
-        or search.fits(wider)
-        or search.fewer_spares(search.request) is not None
-    ):
-        return
-    spares = search.fewer_spares(wider)
-    if spares is not None:
-        sentence = f"let the run spread over several domains and ask for {_spares(spares, request)}"
-        fix = Fix(FixKind.SPREAD_AND_FEWER_SPARES, sentence, {"spread": 1, "spares": spares})
-        yield _Proposal(replace(request, may_spread=True, spares=spares), inventory, fix)
-
-
-def _smaller(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    """Yield the largest run of whole groups that fits, and the one with the largest short last group besides."""
-    found = search.largest()
-    if found is None:
-        return
-    groups, pods = (-reached for reached in found.reached)
-    asked, group = search.request.gpus, request.group_gpus
-    # A malleable run has other smallest sizes than those a step below, so that a smaller `minGPUs` alone is not enough.
-    only, least = ("", "") if request.malleability is None else (", in this size only,", " at least")
-    sizes = [(groups * group, count_of(groups, "group"))] if groups else []
-    if pods:
-        last = pods * request.pod_gpus
-        whole = f"{count_of(groups, 'group')} and a last one of {last}" if groups else "one short group"
-        sizes.append((groups * group + last, whole))
-    for gpus, what in sizes:
-        sentence = f"ask for {count_of(gpus, 'GPU')}{only} instead of {asked}{least}: {what}"
-        fix = Fix(FixKind.SMALLER, sentence, {"gpus": gpus}, found.proven)
-        yield _Proposal(replace(request, gpus=gpus, malleability=None), inventory, fix)
-
-
-def _raised_ceilings(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    """Yield the run with the least ceiling of each scope that alone is enough."""
-    for number, ceiling in enumerate(request.ceilings):
-        found = search.least_ceiling(number)
-        gpus = found.reached[0] * request.pod_gpus if found else 0
-        if found and ceiling.gpus < gpus <= MAX_GPUS:
-            raised = (*request.ceilings[:number], Ceiling(ceiling.scope, gpus), *request.ceilings[number + 1 :])
-            by = f"from {ceiling.gpus} to {count_of(gpus, 'GPU')}"
-            sentence = f"raise the ceiling of scope {_short(ceiling.scope)} {by}"
-            fix = Fix(FixKind.RAISE_CEILING, sentence, {ceiling.scope: gpus}, found.proven)
-            yield _Proposal(replace(request, ceilings=raised), inventory, fix)
-
-
-def _freed_nodes(search: RefusalSearch, inventory: Inventory, request: Request) -> Iterator[_Proposal]:
-    """Yield the run on the nodes with the fewest of them freed: all GPUs of a node are free then."""
-    found = search.fewest_nodes()
-    if found is None or not found.nodes:
-        return
-    nodes = list(inventory.nodes)
-    busy: dict[str, int] = {}
-    for number in found.nodes:
-        node = nodes[number]
-        busy[node.name] = node.total - node.free
-        nodes[number] = replace(node, free=node.total)
-    free = np.array([node.free for node in nodes], dtype=np.int64)
-    fix = Fix(FixKind.FREE_NODES, _free(busy, fewest=found.proven), busy, found.proven)
-    yield _Proposal(request, replace(inventory, nodes=tuple(nodes), free=free), fix)
-
-
-_FINDERS: Mapping[str, Callable[[RefusalSearch, Inventory, Request], Iterator[_Proposal]]] = {
-    "spreading": _spread,
-    "leaving the area": _wider_area,
-    "unequal shares": _unbalanced,
-    "smaller pods": _smaller_pods,
-    "fewer spares": _fewer_spares,
-    "spreading with fewer spares": _spread_and_fewer_spares,
-    "a smaller run": _smaller,
-    "higher ceilings": _raised_ceilings,
-    "freeing nodes": _freed_nodes,
-}
-"""Kinds of changes, as a sentence names them, and what finds them: what takes longest comes last."""
 
 
 def _short(name: str) -> str:
