@@ -101,8 +101,9 @@ class RefusalSearch:
         if max((node.total for node in self.inventory.nodes), default=0) >= pod:
             return
         for gpus in (gpus for gpus in range(pod - 1, 0, -1) if pod % gpus == 0):
-            smaller = replace(self.smallest, pod_gpus=gpus)
-            if RefusalSearch(self.inventory, smaller).fits(smaller):
+            # Smaller pods also allow a malleable run smaller sizes.
+            search = RefusalSearch(self.inventory, replace(self.request, pod_gpus=gpus))
+            if search.fits(search.smallest):
                 sentence = f"ask for pods of {count_of(gpus, 'GPU')} instead of {pod}"
                 fix = Fix(FixKind.SMALLER_PODS, sentence, {"pod": gpus})
                 yield _Proposal(replace(self.request, pod_gpus=gpus), self.inventory, fix)
