@@ -1,7 +1,7 @@
 """The planner and its peers: cost and time of plans, on the inventories of the tests.
 
-In this order: the cases side by side; p50 and p99 of one run; from lists to a plan; batches of runs; a stream of runs.
-With PARTS (comma-separated: cases, times, snapshot, batches, stream) only some; GKM_CPSAT_PYTHON names a Python with
+In this order: the cases side by side; p50 and p99 of one run; from lists to a plan; a stream of runs.
+With PARTS (comma-separated: cases, times, snapshot, stream) only some; GKM_CPSAT_PYTHON names a Python with
 OR-Tools (packing_solvers). It ends with an error if any peer does better, any plan is not valid, any gap is left, or
 p99, the snapshot or its memory are above what the planner promises for the full size.
 """
@@ -14,18 +14,16 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
-import packing_batches
 import packing_side_by_side
 import packing_snapshot
 import packing_stream
 import packing_times
-from packing_batches import BatchesSize
 from packing_report import Report, Table
 from packing_side_by_side import CasesSize
 from packing_snapshot import SnapshotSize
 from packing_stream import StreamSize
 from packing_times import TimesSize
-from support.packing.inventories import RUNS, SHAPES, Run
+from support.packing.inventories import RUNS, Run
 
 
 class Part(Protocol):
@@ -45,7 +43,6 @@ class PackingSize:
     cases: CasesSize
     times: TimesSize
     snapshot: SnapshotSize
-    batches: BatchesSize
     stream: StreamSize
 
     def parts(self) -> Mapping[str, Callable[[], Part]]:
@@ -54,7 +51,6 @@ class PackingSize:
             "cases": partial(packing_side_by_side.measured, self.cases),
             "times": partial(packing_times.measured, self.times),
             "snapshot": partial(packing_snapshot.measured, self.snapshot),
-            "batches": partial(packing_batches.measured, self.batches),
             "stream": partial(packing_stream.measured, self.stream),
         }
 
@@ -63,7 +59,6 @@ FULL = PackingSize(
     cases=CasesSize(runs=RUNS, times=5, solver_seconds=10.0),
     times=TimesSize(runs=tuple(run for run in RUNS if run.inventory.endswith("_100k")), samples=100, slow_ms=100.0),
     snapshot=SnapshotSize("nvl72_100k", groups=1024, runs=5, warm_ups=1, slow_ms=1000.0, large_mib=300.0),
-    batches=BatchesSize(inventories=tuple(SHAPES), runs=64, seconds=5.0),
     stream=StreamSize(loads=(0.80, 0.80, 0.80, 0.95), count=5000),
 )
 _CASE = Run("h100_10k", 8, 64)
@@ -71,10 +66,9 @@ SMALLEST = PackingSize(
     cases=CasesSize(runs=(_CASE,), times=1, solver_seconds=1.0),
     times=TimesSize(runs=(_CASE,), samples=1, slow_ms=inf),
     snapshot=SnapshotSize("nvl72_10k", groups=8, runs=1, warm_ups=0, slow_ms=inf, large_mib=inf),
-    batches=BatchesSize(inventories=(_CASE.inventory,), runs=2, seconds=60.0),
     stream=StreamSize(loads=(0.80, 0.95), count=50),
 )
-PARTS = os.environ.get("PARTS", "cases,times,snapshot,batches,stream").split(",")
+PARTS = os.environ.get("PARTS", "cases,times,snapshot,stream").split(",")
 
 
 def run(size: PackingSize) -> Report:

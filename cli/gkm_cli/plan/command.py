@@ -9,7 +9,7 @@ from gkm_cli.option_groups import with_groups
 from gkm_cli.output import PROGRAM, CommandFailed, UsageError
 from gkm_cli.plan.options import PlanOptions, RunFlags, UnfoldOutput
 
-HELP = """Plan where the groups of runs go, and explain it; exit 3 if a run does not fit.
+HELP = """Plan where the groups of a run go, and explain it; exit 3 if it does not fit.
 
 The policy decides which plan is the best; of equal plans, the later criteria decide.
 
@@ -38,7 +38,7 @@ PlanArgument = Annotated[
 @app.callback()
 @with_groups
 def plan(invocation: typer.Context, options: PlanOptions, flags: RunFlags, cluster: ClusterOptions) -> None:
-    """Plan where the groups of runs go, and explain it; exit 3 if a run does not fit."""
+    """Plan where the groups of a run go, and explain it; exit 3 if it does not fit."""
     if invocation.invoked_subcommand is not None:
         if (options, flags, cluster) != (PlanOptions(), RunFlags(), ClusterOptions()):
             raise UsageError(

@@ -12,7 +12,6 @@ from gkm.packing.usable_nodes import UsableNodes
 from gkm.packing.values import Fix, Level, Location, Metrics, Plan, Refusal, Replanned
 from gkm.topology.quarantine import Quarantined
 
-from gkm_cli.plan.run_batch import BatchDecision, RefusedRun
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.single_run import RunDecision
 
@@ -20,7 +19,7 @@ Json = dict[str, Any]
 
 
 def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
-    """Return the result for one run: the spec of its PlacementPlan or the refusal, and the unused nodes."""
+    """Return the result: the spec of its PlacementPlan or the refusal, and the unused nodes."""
     outcome, explanation = decision.outcome, decision.explanation
     if isinstance(outcome, Refusal):
         result = {"feasible": False, **_refusal(outcome), "fixes": _fixes(decision.fixes)}
@@ -33,37 +32,6 @@ def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
         if decision.fragmentation:
             result["remaining"] = _remaining(decision.fragmentation)
     return result | _unused(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
-
-
-def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
-    """Return the result for several runs."""
-    batch = queue.batch
-    result: Json = {
-        "admitted": [{"run": run.qualified_name, **_spec(run, plan)} for run, plan in queue.admitted],
-        "rejected": [_rejected(refused, queue.usable[refused.run.qualified_name]) for refused in queue.refused],
-        "objective": batch.objective,
-        "bound": batch.bound,
-        "gap": batch.gap,
-        "domains": batch.domains,
-        "cutShort": batch.cut_short,
-        "priorities": [
-            {"priority": one.priority, "asked": one.asked, "admitted": one.admitted, "bound": one.bound}
-            for one in batch.reached
-        ],
-        "fragmentation": msgspec.to_builtins(plan_fragmentation(queue.fragmentation)),
-        "remaining": _remaining(queue.fragmentation),
-    }
-    if queue.what_if:
-        changed = queue.what_if
-        result["whatIf"] = {
-            "run": queue.extra,
-            "admitted": changed.plan is not None,
-            "displaced": list(changed.displaced),
-            "gained": list(changed.gained),
-            "moved": list(changed.moved),
-            "objectiveBefore": changed.before.objective,
-        }
-    return result | {"quarantined": _quarantined(queue.quarantined), "notes": list(notes)}
 
 
 def _unused(usable: UsableNodes) -> Json:
@@ -120,11 +88,6 @@ def _refusal(refusal: Refusal) -> Json:
         "largestFeasibleGroups": refusal.largest_groups,
         "message": refusal.message,
     }
-
-
-def _rejected(refused: RefusedRun, usable: UsableNodes) -> Json:
-    details = _refusal(refused.refusal) | {"fitsAlone": refused.fits_alone, "fixes": _fixes(refused.fixes)}
-    return {"run": refused.run.qualified_name, **details, "unusedNodes": _counts(usable)}
 
 
 def _fixes(fixes: Iterable[Fix]) -> list[Json]:

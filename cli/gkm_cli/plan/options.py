@@ -57,7 +57,7 @@ class PlanOptions:
         typer.Option(
             "--run",
             metavar="FILE",
-            help="Manifests of Runs, or the output of `kubectl get runs -o json`. Without it, --gpus describes a run.",
+            help="A Run, such as the output of `kubectl get run NAME -o json`. Without it, --gpus describes one.",
         ),
     ] = None
     pods: Annotated[
@@ -91,13 +91,6 @@ class PlanOptions:
         bool,
         typer.Option("--standing-waits", help="The pods of that plan do not run yet, so --pods does not list them."),
     ] = False
-    what_if: Annotated[
-        Path | None, typer.Option("--what-if", metavar="FILE", help="One more Run: show what it would change.")
-    ] = None
-    seconds: Annotated[
-        float,
-        typer.Option("--seconds", min=0.1, max=600, help="The time to search for a better batch of several runs."),
-    ] = 5.0
     image: Annotated[str, typer.Option("--image", help="The image in the Jobs of -o manifests.")] = "replace-me"
     output: Annotated[
         PlanOutput,
@@ -110,7 +103,7 @@ class PlanOptions:
     def files(self) -> list[Path | None]:
         """Return the files of all options."""
         several = (self.nodes, self.pods, self.runs)
-        return [*(path for paths in several for path in paths or ()), self.config, self.previous_plan, self.what_if]
+        return [*(path for paths in several for path in paths or ()), self.config, self.previous_plan]
 
 
 _flag = partial(typer.Option, rich_help_panel="A run from flags, without a file")

@@ -31,7 +31,7 @@ svg{max-width:max(100%,1400px);height:auto}.bold{font-weight:600}.red{color:#b71
 
 
 class PlanPage:
-    """Collects the parts of a page; a sheet for `render_run` and `render_batch`."""
+    """Collects the parts of a page; a sheet for `render_run`."""
 
     width = 160
 

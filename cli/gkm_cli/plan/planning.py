@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
 from gkm.hoststate.escaping import escape
 from gkm.packing.conversion import group_kinds
@@ -19,8 +18,6 @@ from gkm_cli.plan import (
     manifests,
     plan_files,
     render,
-    render_batch,
-    run_batch,
     runs,
     single_run,
     snapshot,
@@ -39,13 +36,13 @@ _DRAWN = (PlanOutput.SVG, PlanOutput.HTML)
 
 
 def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions) -> None:
-    """Print the plans of the runs.
+    """Print the plan of the run.
 
     Raises:
         ConfigInvalid: the configuration cannot be used.
-        NegativeResult: a run does not fit.
+        NegativeResult: the run does not fit.
         OSError: a file cannot be read.
-        CommandFailed: a run and the nodes together are too large for an exact solution.
+        CommandFailed: the run and the nodes together are too large for an exact solution.
         UsageError: a file does not hold what its option needs.
     """
     files.check_stdin_once(options.files)
@@ -55,30 +52,21 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
     if not options.image.strip() or options.image != options.image.strip():
         raise UsageError("--image is empty, or has spaces around it", "name an image")
     configured = files.configured(options.config)
-    parsed_runs = runs.read(options.runs or [], configured.packing.policy, options.policy)
-    extra = _extra(options, configured.packing.policy, parsed_runs)
+    default = configured.packing.policy
+    run = runs.read(options.runs, default, options.policy) if options.runs else None
     previous = plan_files.read(options.previous_plan) if options.previous_plan else None
-    if previous and (len(parsed_runs) > 1 or extra):
-        raise UsageError("--standing is the plan of one run", "give that run alone")
-    cluster = _snapshot(options, where, [*parsed_runs, *([extra] if extra else [])], configured.topology)
-    if run_flags.gpus is not None:
-        described = flags.manifest(run_flags, cluster.node_gpus)
-        parsed_runs = (runs.parse(described, configured.packing.policy, options.policy),)
-    cluster = cluster.with_request_note(run.demand.pod for run in [*parsed_runs, *([extra] if extra else [])])
-    mix = group_kinds(configured.packing.mix)
-    if len(parsed_runs) == 1 and extra is None:
-        if previous and not options.pods_pending and not cluster.own_is_free:
-            cluster = cluster.with_freed_gpus(previous.groups)
-        decision = single_run.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains)
-        _print_run(decision, cluster, options)
-    else:
-        with waiting("planning"):
-            batch = run_batch.decide(parsed_runs, extra, cluster, mix, options)
-        _print_batch(batch, cluster, options)
+    cluster = _snapshot(options, where, run, configured.topology)
+    if run is None:
+        run = runs.parse(flags.manifest(run_flags, cluster.node_gpus), default, options.policy)
+    cluster = cluster.with_request_note([run.demand.pod])
+    if previous and not options.pods_pending and not cluster.own_is_free:
+        cluster = cluster.with_freed_gpus(previous.groups)
+    decision = single_run.decide(run, cluster, group_kinds(configured.packing.mix), previous, explains=options.explains)
+    _print_run(decision, cluster, options)
 
 
 def _snapshot(
-    options: PlanOptions, where: ClusterOptions, own: Iterable[ParsedRun], settings: Topology
+    options: PlanOptions, where: ClusterOptions, own: ParsedRun | None, settings: Topology
 ) -> SurveyedCluster:
     """Return the snapshot of the lists, or of the cluster without any."""
     if options.nodes:
@@ -91,22 +79,8 @@ def _snapshot(
             cluster = connected(where)
         except CommandFailed as error:
             raise CommandFailed(f"{error}; or give lists with --nodes and --pods") from error
-        names = {live.RunName(run.namespace or cluster.namespace, run.name) for run in own}
+        names = {live.RunName(own.namespace or cluster.namespace, own.name)} if own else set[live.RunName]()
         return live.read(cluster, names, settings)
-
-
-def _extra(options: PlanOptions, default: str, parsed_runs: Iterable[ParsedRun]) -> ParsedRun | None:
-    if options.what_if is None:
-        return None
-    extra = runs.read([options.what_if], default, options.policy)
-    if len(extra) > 1:
-        raise UsageError(
-            f"--what-if {files.name(options.what_if)} holds {count_of(len(extra), 'run')}",
-            "give one run; add others with --run",
-        )
-    if extra[0].qualified_name in {run.qualified_name for run in parsed_runs}:
-        raise UsageError(f"--what-if is {extra[0].qualified_name}, which --run has already", "give another run")
-    return extra[0]
 
 
 def _print_run(decision: single_run.RunDecision, cluster: SurveyedCluster, options: PlanOptions) -> None:
@@ -128,29 +102,6 @@ def _print_run(decision: single_run.RunDecision, cluster: SurveyedCluster, optio
     else:
         _print_refusal(decision.run, outcome)
     if isinstance(outcome, Refusal):
-        raise NegativeResult
-
-
-def _print_batch(batch: run_batch.BatchDecision, cluster: SurveyedCluster, options: PlanOptions) -> None:
-    if options.output in _DRAWN:
-        groups = [group for _, plan in batch.admitted for group in plan.groups]
-        title = f"Plans of {count_of(len(batch.admitted), 'run')}"
-        drawn = drawing(title, cluster.survey, batch.inventory, groups)
-        _print_drawn(
-            drawn,
-            options.output,
-            render_batch.captions(batch),
-            partial(render_batch.render_batch, queue=batch, notes=cluster.notes),
-        )
-    elif options.output is PlanOutput.MANIFESTS:
-        for run, plan in batch.admitted:
-            print_manifests(manifests.jobs(run, plan, batch.inventory, options.image))
-        for refused in batch.refused:
-            _print_refusal(refused.run, refused.refusal)
-    else:
-        result = json_output.batch_result(batch, cluster.notes)
-        show(result, Output(options.output.value), lambda: render_batch.render_batch(Terminal(), batch, cluster.notes))
-    if batch.refused:
         raise NegativeResult
 
 

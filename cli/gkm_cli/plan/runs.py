@@ -1,4 +1,4 @@
-"""Runs from files, validated as by the API server: misspelt fields, values out of bounds and duplicates are errors."""
+"""Runs from files, validated as by the API server: misspelt fields and values out of bounds are errors."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 from gkm.api.runs import MAX_NAME, Run, RunSpec
 from gkm.packing import conversion
-from gkm.packing.batches.values import MAX_RUNS
 from gkm.packing.values import Policy, Request
 from gkm.topology.eligibility import NodeDemand
 
@@ -34,28 +33,18 @@ class ParsedRun:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def read(paths: Iterable[Path], default: str, override: Policy | None) -> tuple[ParsedRun, ...]:
-    """Return the runs in files. The policy `default` applies to runs that name none, `override` to all.
+def read(paths: Iterable[Path], default: str, override: Policy | None) -> ParsedRun:
+    """Return the run in files. The policy `default` applies if it names none, `override` whatever it names.
 
     Raises:
         OSError: a file cannot be read.
-        UsageError: an object is invalid; the message names file, object and problem.
+        UsageError: an object is invalid, or there are several; the message names file, object and problem.
     """
-    runs: list[ParsedRun] = []
-    for path in paths:
-        runs += [parse(found, default, override) for found in found_in(path, "Run", MAX_BYTES)]
-    if len(runs) > MAX_RUNS:
-        raise UsageError(f"these are {len(runs)} runs", f"give at most {MAX_RUNS} at once")
-    _check_distinct(runs)
-    return tuple(runs)
-
-
-def _check_distinct(runs: Iterable[ParsedRun]) -> None:
-    names: set[str] = set()
-    for run in runs:
-        if run.qualified_name in names:
-            raise UsageError(f"two runs have the name {run.qualified_name}", "give every run once")
-        names.add(run.qualified_name)
+    run, *others = [parse(found, default, override) for path in paths for found in found_in(path, "Run", MAX_BYTES)]
+    if others:
+        names = f"{run.qualified_name}, {others[0].qualified_name}"
+        raise UsageError(f"--run gives {1 + len(others)} runs ({names}), and a plan is of one run", "give one of them")
+    return run
 
 
 def parse(found: ParsedObject, default: str, override: Policy | None) -> ParsedRun:

@@ -81,7 +81,7 @@ CITED: Mapping[str, tuple[str, ...]] = {
     ),
     # docs/differences.md, docs/decisions/0009-planning.md
     "packing": (
-        *("plan_p99_ms", "optimal_percent", "batch_gap_percent", "online_rejected_percent", "rss_mib", "cases"),
+        *("plan_p99_ms", "optimal_percent", "online_rejected_percent", "rss_mib", "cases"),
         *("better_than_peers", "equal_to_peers", "worse_than_peers"),
         *_each("load_0.80_{}_rejected_percent", "m2-rules", "fewest-domains", "fewest-blocks", "least-waste"),
         *_each("load_0.80_{}_domains_a_run", "fewest-domains", "least-waste"),

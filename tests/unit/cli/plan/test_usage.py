@@ -110,17 +110,13 @@ def test_a_file_without_a_plan_is_refused(workspace: PlanWorkspace, previous: ob
     assert (done.returncode, words in done.stderr) == (2, True)
 
 
-def test_a_previous_plan_belongs_to_one_run(workspace: PlanWorkspace) -> None:
-    _, plan = workspace.plan()
-    previous, other = workspace.write("standing.json", plan), workspace.write("other.json", run("other"))
-    done = workspace.run_plan("--standing", previous, "--run", other)
-    assert (done.returncode, "give that run alone" in done.stderr) == (2, True)
-
-
-def test_what_if_needs_exactly_one_new_run(workspace: PlanWorkspace) -> None:
+def test_a_plan_is_of_one_run(workspace: PlanWorkspace) -> None:
+    other = workspace.write("other.json", run("other"))
     several = workspace.write("several.json", listed(run("a"), run("b")))
-    assert "holds 2 runs" in workspace.run_plan("--what-if", several).stderr
-    assert "which --run has already" in workspace.run_plan("--what-if", workspace.run).stderr
+    for done in (workspace.run_plan("--run", other), workspace.run_plan(run=several)):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--run gives 2 runs (ml/" in done.stderr
+        assert "a plan is of one run; give one of them" in done.stderr
 
 
 def test_an_invalid_configuration_is_an_error_with_the_key(workspace: PlanWorkspace) -> None:
