@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from gkm.packing.errors import TooLargeError
 from gkm.packing.explanation import Explanation, explain
-from gkm.packing.fragmentation import Fragmentation, GroupKind, fragmentation
+from gkm.packing.fragmentation import Fragmentation, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.usable_nodes import UsableNodes, no_usable_node, with_holders
-from gkm.packing.values import Fix, FormerPlan, Plan, Refusal, Replanned
+from gkm.packing.values import Fix, FormerPlan, GroupKind, Plan, Refusal, Replanned
 
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan.runs import ParsedRun

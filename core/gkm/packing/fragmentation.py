@@ -11,9 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gkm.packing.inventory import Integers, Inventory
-from gkm.packing.values import GroupKind, InvalidMixError, Plan, checked
-
-__all__ = ("DECIMALS", "Fragmentation", "GroupKind", "InvalidMixError", "Row", "fragmentation")
+from gkm.packing.values import MAX_KINDS, GroupKind, InvalidMixError, Plan
 
 DECIMALS = 3
 _SCALE = 10**DECIMALS
@@ -71,12 +69,13 @@ def fragmentation(inventory: Inventory, mix: Sequence[GroupKind], plan: Plan | N
         InvalidMixError: the mix has no kinds, or too many.
         InvalidInventoryError: the plan takes what the inventory does not have: it was made for another one.
     """
-    kinds = checked(mix)
+    if not 1 <= len(mix) <= MAX_KINDS:
+        raise InvalidMixError(f"a mix has 1 to {MAX_KINDS} kinds of groups, and this one has {len(mix)}")
     left = inventory if plan is None else inventory.taking(share for group in plan.groups for share in group.shares)
     if not left.nodes:
         return Fragmentation(0.0, 0, 0, (), (), (), ())
-    weight = sum(kind.weight for kind in kinds)
-    sums = _by_domain(left, kinds)
+    weight = sum(kind.weight for kind in mix)
+    sums = _by_domain(left, mix)
     places: list[tuple[str, ...]] = list(left.places)
     levels = [_rows(places, sums, weight)]
     for names in (3, 2, 1):

@@ -56,9 +56,11 @@ def best_placement(capacity: Capacity, request: Request, deadline: float | None 
     Raises:
         TooLargeError: neither the tables nor the model finds a placement within their limits.
     """
+    # 1. Where each domain lies in one scope, tables place the run; what is too large for them the model places.
+    # 2. Where scopes overlap, only the model does; without scopes more fits, and what does not fit so needs no model.
+    # 3. Each way is tried: spares with their groups, then elsewhere; each area; each share of a balanced run.
     scope = scope_of_domains(capacity)
     if scope is None:
-        # Without scopes more fits: what does not fit so needs no model.
         return _by_model(capacity, request, deadline) if _fits_without_scopes(capacity, request) else None
     try:
         return _by_tables(capacity, request, scope)

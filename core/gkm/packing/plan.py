@@ -48,11 +48,14 @@ def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version:
         TooLargeError: the run and the inventory are together too large: not even one plan was found within the limits.
         InvalidPlanError: the planner broke its own rules.
     """
+    # 1. Domains offer slots; the largest size that fits is found, in half of the time.
+    # 2. The best placement of this size is found: how many groups each domain takes.
+    # 3. Pods and spares get nodes, and the plan is checked against nodes and request.
+    # 4. Where no size fits, the refusal says what keeps the run from fitting.
     with uncollected():
         inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
         start = monotonic()
         offer = capacity(inventory, request)
-        # A size that was found in half of the time leaves as much for its placement.
         sized = _largest_size(offer, request, start + SECONDS / 2)
         planned = None if sized is None else _planned(offer, request, sized, inventory_version, start + SECONDS)
         if planned is not None:

@@ -1,6 +1,6 @@
 """Inputs and results of the planner: frozen values, no behaviour that decides anything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import lcm
@@ -95,11 +95,7 @@ class Request:
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse sizes that do not divide.
-
-        Raises:
-            ValueError: what does not, in one sentence.
-        """
+        """Raise ValueError where sizes do not divide, in one sentence."""
         if min(self.gpus, self.pod_gpus, self.group_gpus) < 1 or self.spares < 0:
             raise ValueError("a run has one GPU at least, in pods and groups of one GPU at least")
         if max(self.gpus, self.pod_gpus, self.group_gpus, self.spares) > MAX_GPUS:
@@ -298,9 +294,8 @@ class Refusal:
     fixes: tuple[Fix, ...] = ()
 
 
-MAX_KINDS = 32
-MAX_WEIGHT = 10**6
-"""With as many kinds as that, sums of weighted GPUs stay far below 2^63 in the largest inventory there can be."""
+MAX_KINDS, MAX_WEIGHT = 32, 10**6
+"""Of a mix: sums of weighted GPUs stay far below 2^63 in the largest inventory there can be."""
 
 
 class InvalidMixError(ValueError):
@@ -316,11 +311,7 @@ class GroupKind:
     weight: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse groups that cannot be.
-
-        Raises:
-            InvalidMixError: which kind, and what is wrong with it.
-        """
+        """Raise InvalidMixError where there are no such groups."""
         kind = f"groups of {self.gpus!r} GPUs in pods of {self.pod_gpus!r}, weight {self.weight!r}"
         # bool is an int to Python, and NaN compares with nothing.
         if not all(type(number) is int for number in (self.gpus, self.pod_gpus, self.weight)):
@@ -338,17 +329,6 @@ class GroupKind:
         return self.gpus // self.pod_gpus
 
 
-def checked(mix: Sequence[GroupKind]) -> tuple[GroupKind, ...]:
-    """Return the kinds of a mix.
-
-    Raises:
-        InvalidMixError: there are none, or too many.
-    """
-    if not 1 <= len(mix) <= MAX_KINDS:
-        raise InvalidMixError(f"a mix has 1 to {MAX_KINDS} kinds of groups, and this one has {len(mix)}")
-    return tuple(mix)
-
-
 @dataclass(frozen=True, slots=True)
 class FormerPlan:
     """The groups of the former plan, in the order of their numbers. Numbers may be missing."""
@@ -356,11 +336,7 @@ class FormerPlan:
     groups: tuple[Group, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what no plan can be.
-
-        Raises:
-            ValueError: which group, and why.
-        """
+        """Raise ValueError where groups are none that a plan can have."""
         for before, group in zip((None, *self.groups), self.groups, strict=False):
             if group.index < 0 or (before is not None and before.index >= group.index):
                 raise ValueError(f"group {group.index} of the former plan is out of order, or there twice")

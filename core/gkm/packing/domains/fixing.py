@@ -250,13 +250,15 @@ def _pairs(priced: Prices, cost: int) -> list[tuple[Steps, Allowed]]:
 
 def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int | None]) -> Fixing:
     """Return what domains can take, and prices for it where there are any. `limits` are those of each axis."""
+    # 1. Domains of equal slots and axis are of one kind, with the same steps.
+    # 2. Areas of the prices are blocks where these are compared first, else domains of one kind and one cost.
+    # 3. Each area has a table of steps without the short group and one with it, and what each step costs.
     kind, steps_of, axis_of = _kinds(offer, domains, axis)
     policy = offer.request.policy
     if policy is Policy.FEWEST_BLOCKS and not offer.overflow:
         area = np.unique(offer.capacity.inventory.blocks[domains], return_inverse=True)[1]
-        return Fixing(
-            offer, domains, axis, kind, steps_of, area, prices(_of_blocks(offer, domains, axis, area, limits)), None
-        )
+        priced = prices(_of_blocks(offer, domains, axis, area, limits))
+        return Fixing(offer, domains, axis, kind, steps_of, area, priced, None)
     waste = policy is Policy.LEAST_WASTE and not offer.overflow
     free = offer.capacity.free[domains] if waste else np.ones_like(domains)
     _, first, area, count = np.unique(

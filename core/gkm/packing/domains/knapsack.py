@@ -13,8 +13,7 @@ that are alike: so enough of each kind are in the tree, and a million domains of
 
 Of two plans that cost the same, the traceback takes the one that uses the first domain in which they differ. Of those
 that use the same domains, it takes the one that has more groups in the first domain in which they differ, then the one
-whose last, short group comes later. So all cells that plans of least cost pass are followed: forward to the domains
-that are used, then backward to drop what leads to none of these plans, and forward again to choose among the rest.
+whose last, short group comes later.
 """
 
 from collections import Counter
@@ -272,7 +271,10 @@ class _Steps(NamedTuple):
 
 def read(tables: Tables, starts: Iterable[Cell]) -> list[DomainChoice]:
     """Return what each used domain takes, in order, from one of some cells that cost equally little."""
-    # Cells are numbered as they lie in memory; there are often hundreds from which a domain can go on.
+    # 1. All cells that plans of least cost pass are followed, forward to the domains that are used. Cells are numbered
+    #    as they lie in memory; there are often hundreds from which a domain can go on.
+    # 2. Backward, steps are dropped that lead to none of these plans.
+    # 3. Forward again, each domain takes the step that is preferred.
     cells = np.unique(np.ravel_multi_index(tuple(np.array(list(starts)).T), tables.problem.shape)).astype(np.int64)
     found: list[_Steps] = []
     ends = _forward(tables, tables.filled, cells, found)

@@ -1,8 +1,7 @@
 """Which domains a run uses and what each takes, by tables, where each domain is in one scope (calculus.md, Method).
 
-Ceilings are left aside first: a plan that is the best without them, and within them, is the best. A ceiling that this
-plan exceeds becomes an axis of the tables, and so on. Only what plans close to the bound can have is put into tables;
-where these show that the bound is not reached, they are made again for the cost that they found.
+A plan that is the best without ceilings, and within them, is the best. Only what plans close to the bound can have is
+put into tables; where these show that the bound is not reached, they are made again for the cost that they found.
 """
 
 from collections.abc import Sequence
@@ -70,6 +69,10 @@ def choose(offer: Offer, costs: Objective, most: int | None = None) -> Choice | 
     Raises:
         TooLargeError: the run has too many groups, or could use too many domains, to be solved exactly.
     """
+    # 1. By counting, the run fits; ceilings are left aside.
+    # 2. Prices bound the cost, and fix which steps a plan close to the bound can have (`fixing`).
+    # 3. Tables hold the least cost of these steps, and the plan of the smallest keys is read back (`knapsack`).
+    # 4. A ceiling that this plan exceeds becomes an axis, and 2 and 3 are done again.
     if not offer.fits():
         return None
     binding: list[int] = []

@@ -1,8 +1,7 @@
 """From how many groups each domain takes to the nodes of every pod and spare.
 
-First spares are placed in domains (`guests`), then every domain is laid out for itself (`layout`). Groups are numbered
-by place, then by scope; the short last group is the last, wherever it is. Where spares leave, they are those of the
-groups with the highest numbers in their domain.
+Groups are numbered by place, then by scope; the short last group is the last, wherever it is. Where spares leave, they
+are those of the groups with the highest numbers in their domain.
 """
 
 from collections import Counter
@@ -31,6 +30,10 @@ class _Part(NamedTuple):
 
 def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> tuple[Group, ...]:
     """Return the groups in the order of their index. What is chosen must fit."""
+    # 1. The groups of each scope in each domain are a part, with the spares that must stay or may leave.
+    # 2. Spares that leave get domains (`guests`); those of the last groups of a part leave.
+    # 3. Each domain is laid out with its groups and guests (`layout`).
+    # 4. Groups take their nodes and spares, in the order of their index.
     parts = list(_parts(capacity, request, chosen))
     guests = _guests(capacity, parts)
     home = [

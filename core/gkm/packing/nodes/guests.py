@@ -44,6 +44,8 @@ def assign_guests(
     are as many spares as can be, where no node is in several scopes. Else no spare can be nearer unless another one
     leaves a level for it.
     """
+    # 1. From the domain on, each level groups the domains with free slots by area, those that the run uses first.
+    # 2. Each departure takes slots of its area in order; a level is left only when it is full.
     free = _free_slots(capacity, stays, departures)
     placed: list[list[Guests]] = [[] for _ in departures]
     left = [departure.spares for departure in departures]

@@ -1,9 +1,8 @@
 """Which nodes of a domain the pods of its groups and their spares take (calculus.md, Inside a domain).
 
-The quick layout serves domains of any size, also of a hundred thousand nodes: one group after another, then the spares.
-A group takes the largest node until one has slots for the rest of it; of those it takes the tightest. That is the
-fewest nodes for a group alone. Spares go to the tightest node that their group is not on; those that find none then
-change places with spares of other groups. A small domain is searched for a better layout (`search`).
+The quick layout serves domains of any size, also of a hundred thousand nodes: a group takes the largest node until one
+has slots for the rest of it, which is the fewest nodes for a group alone. A small domain is searched for a better
+layout (`search`).
 """
 
 from bisect import bisect_left, insort
@@ -82,6 +81,9 @@ def _sequential(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tu
 
 def lay_out_greedily(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
     """Return a layout. Nodes come in their order of preference; they must have slots enough."""
+    # 1. Pods of one group after another take the largest node, and for the rest the tightest.
+    # 2. Spares take the tightest node that their group is not on, then any node.
+    # 3. Spares beside their group change places with others.
     free = _FreeSlots(nodes, groups)
     pods: list[dict[int, int]] = []
     for group in groups:

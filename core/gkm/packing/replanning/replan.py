@@ -1,8 +1,6 @@
 """A run that has a plan is planned again: the fewest groups move, and none that can stay as it is (calculus.md). Pure.
 
-Untouched groups stay where they are, and the placement model places the others beside them. Only where that has no
-solution the untouched have the price of a move as well. What has no solution then does not fit at all: a malleable run
-becomes smaller, any other is refused. Each result says in sentences what stays, what moves, and why.
+Each result says in sentences what stays, what moves, and why.
 """
 
 from collections import Counter
@@ -51,6 +49,9 @@ def replan(
         TooLargeError: the run and the inventory are together too large to be planned.
         InvalidPlanError: the planner broke its own rules.
     """
+    # 1. The others are placed beside the untouched groups; where they do not fit, some of the untouched may move.
+    # 2. Else a malleable run keeps what stands and becomes smaller.
+    # 3. Else the plan from scratch is taken, in which groups stay that find their domain and scope; or its refusal.
     inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
     task = _Task(capacity(inventory, request), request, previous, inventory_version, monotonic() + SECONDS)
     proven = True
@@ -80,22 +81,26 @@ class _Task:
 
     def beside_untouched(self, sized: Request) -> Replanned | None:
         """Return the plan in which untouched groups stay as they are; None where the others do not fit beside them."""
-        what = self._remains(sized)
-        chosen = None if what is None else assign(self.offer, sized, what, self.deadline)
-        return None if what is None or chosen is None else self._result(sized, what, chosen)
+        surviving = self._remains(sized)
+        chosen = None if surviving is None else assign(self.offer, sized, surviving, self.deadline)
+        return None if surviving is None or chosen is None else self._result(sized, surviving, chosen)
 
     def with_untouched_released(self) -> Replanned | None:
         """Return the plan with the fewest moves where untouched groups may move as well; None where nothing fits."""
-        what = self._remains(self.request)
+        surviving = self._remains(self.request)
         # In one scope groups of one size are interchangeable: a touched one can move wherever an untouched one can, so
         # that only the short one, which fits where no whole one does, may have to make way.
         alike = len(self.request.ceilings) <= 1 and not self.request.depth and not self.request.balanced
-        freed = [] if what is None else [one for one in what.untouched if not alike or one.index == what.short]
-        if what is None or not freed:
+        freed = (
+            []
+            if surviving is None
+            else [one for one in surviving.untouched if not alike or one.index == surviving.short]
+        )
+        if surviving is None or not freed:
             return None
-        what = with_released(what, freed)
-        chosen = assign(self.offer, self.request, what, self.deadline)
-        return None if chosen is None else self._result(self.request, what, chosen, freed=True)
+        surviving = with_released(surviving, freed)
+        chosen = assign(self.offer, self.request, surviving, self.deadline)
+        return None if chosen is None else self._result(self.request, surviving, chosen, freed=True)
 
     def smaller(self) -> Replanned | None:
         """Return the largest smaller size of a malleable run that keeps what stands; None if there is none."""
@@ -107,8 +112,10 @@ class _Task:
 
         def fits(gpus: int, *, balanced: bool = False) -> bool:
             sized = replace(self.request, gpus=gpus, balanced=balanced)
-            what = self._remains(sized)
-            return what is not None and assign(self.offer, sized, what, self.deadline, any_way=True) is not None
+            surviving = self._remains(sized)
+            return (
+                surviving is not None and assign(self.offer, sized, surviving, self.deadline, any_way=True) is not None
+            )
 
         # A smaller run fits wherever a larger does: False and then True. With equal shares some sizes fit.
         size = first_that(sizes, fits)
@@ -119,10 +126,10 @@ class _Task:
     def from_scratch(self, fresh: Plan, *, proven: bool) -> Replanned:
         """Return a plan from scratch in which groups that find their domain and scope in it stay there."""
         sized = replace(self.request, gpus=fresh.gpus)
-        what = self._remains(sized)
-        if what is not None:
-            what = with_released(what, what.untouched)
-            found = self._result(sized, what, matched(self.offer, sized, what, fresh.groups, proven=proven))
+        surviving = self._remains(sized)
+        if surviving is not None:
+            surviving = with_released(surviving, surviving.untouched)
+            found = self._result(sized, surviving, matched(self.offer, sized, surviving, fresh.groups, proven=proven))
             if found is not None:
                 return found
         return replanned(self.previous, fresh, sized.spares, {}, proven=proven, freed=False)
@@ -131,15 +138,15 @@ class _Task:
         """Return what remains for a run of a size; None where that is nothing, or the slots are too few."""
         if sized.gpus // sized.pod_gpus > int(self.offer.domain_slots.sum()):
             return None
-        what = surviving_plan(self.offer, sized, self.previous.groups, self.request.groups)
-        return what if what.untouched or what.touched else None
+        surviving = surviving_plan(self.offer, sized, self.previous.groups, self.request.groups)
+        return surviving if surviving.untouched or surviving.touched else None
 
     def _result(
-        self, sized: Request, what: SurvivingPlan, chosen: Assignment, *, freed: bool = False
+        self, sized: Request, surviving: SurvivingPlan, chosen: Assignment, *, freed: bool = False
     ) -> Replanned | None:
         """Return the plan of an assignment; None where its spares find no slots, and may not be lacking."""
-        placed = assign_nodes(self.offer, sized, what, chosen)
-        if not what.lenient and any(len(group.spares) < sized.spares for group in placed):
+        placed = assign_nodes(self.offer, sized, surviving, chosen)
+        if not surviving.lenient and any(len(group.spares) < sized.spares for group in placed):
             return None
         groups = tuple(_group(sized, group) for group in placed)
         verify(self.offer.inventory, sized, groups)

@@ -50,14 +50,14 @@ class SurvivingPlan:
     lenient: bool
 
 
-def with_released(what: SurvivingPlan, members: Sequence[SurvivingGroup]) -> SurvivingPlan:
+def with_released(surviving: SurvivingPlan, members: Sequence[SurvivingGroup]) -> SurvivingPlan:
     """Return what remains where some untouched groups may move as well."""
     indexes = {member.index for member in members}
     return replace(
-        what,
-        untouched=tuple(member for member in what.untouched if member.index not in indexes),
-        touched=tuple(sorted((*what.touched, *members), key=lambda member: member.index)),
-        open_numbers=tuple(sorted({*what.open_numbers, *indexes})),
+        surviving,
+        untouched=tuple(member for member in surviving.untouched if member.index not in indexes),
+        touched=tuple(sorted((*surviving.touched, *members), key=lambda member: member.index)),
+        open_numbers=tuple(sorted({*surviving.open_numbers, *indexes})),
     )
 
 
@@ -66,6 +66,10 @@ def surviving_plan(offer: Capacity, request: Request, former: Sequence[Group], n
 
     `numbers` is how many groups the run has at its full size: one that is smaller has some of these numbers only.
     """
+    # 1. Groups claim the slots that they had, whole ones first; a smaller run drops the highest numbers.
+    # 2. The short group is the last, one that has the size already, or one that is dropped.
+    # 3. Groups that lost nothing are untouched, unless their scope gives too little for them all.
+    # 4. Spares claim what pods leave.
     existing = [group for group in former if group.index < numbers]
     # The lowest numbers are placed first: more than so many are never considered.
     possible = {group.index for group in existing} | set(range(min(numbers, request.groups + len(existing))))

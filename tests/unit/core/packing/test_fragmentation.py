@@ -6,10 +6,10 @@ from functools import cache
 from random import Random
 
 import pytest
-from gkm.packing.fragmentation import DECIMALS, Fragmentation, GroupKind, InvalidMixError, Row, fragmentation
+from gkm.packing.fragmentation import DECIMALS, Fragmentation, Row, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Location, Node, Plan, Request
+from gkm.packing.values import GroupKind, InvalidMixError, Location, Node, Plan, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
