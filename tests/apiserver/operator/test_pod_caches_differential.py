@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from random import Random
 
@@ -14,14 +13,12 @@ from support.cluster.gkm_objects import cache, namespace
 from support.examples import examples
 from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import called_here, component
-from support.operator.random_pods import Json, PodTries, Tried, lost, random_pod
+from support.operator.random_pods import Json, PodTries, Tried, random_pod
 
 WITH, WITHOUT = "pods-with", "pods-without"
 NUMBER = examples(2000)
 SEED = 34
 UNCALLED = {"name": "not-compared", "expression": f"request.namespace != '{WITHOUT}'"}
-OF_A_TRY = ("uid", "creationTimestamp", "managedFields", "namespace")
-"""Metadata that is another one in each try."""
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +52,7 @@ def is_called(tries: PodTries) -> bool:
 def test_no_pod_that_was_valid_is_refused_and_no_field_of_it_changes(tries: PodTries) -> None:
     random = Random(SEED)
     pods = [random_pod(random) for _ in range(NUMBER)]
-    with ThreadPoolExecutor(2) as threads:
-        before = list(threads.map(lambda pod: tries.create(pod, WITHOUT), pods))
-        after = list(threads.map(lambda pod: tries.create(pod, WITH), pods))
-    valid = [(old, new) for old, new in zip(before, after, strict=True) if not old.refusal]
-    assert [new.refusal[:300] for _, new in valid if new.refusal] == []
-    assert [found for old, new in valid if (found := lost(kept(old), kept(new)))] == []
-    assert_the_pods_are_of_many_shapes(pods, valid)
-
-
-def kept(tried: Tried) -> Json:
-    """Return the pod without what is another in each try."""
-    metadata = {key: value for key, value in tried.pod["metadata"].items() if key not in OF_A_TRY}
-    return {"metadata": metadata, "spec": tried.pod["spec"]}
+    assert_the_pods_are_of_many_shapes(pods, tries.compared(pods, WITHOUT, WITH))
 
 
 def assert_the_pods_are_of_many_shapes(pods: list[Json], valid: list[tuple[Tried, Tried]]) -> None:

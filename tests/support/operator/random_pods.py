@@ -1,12 +1,14 @@
 """Pods of many shapes, also odd and invalid ones, and whether an API server takes them: it tries without storing."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import urllib3
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, CONTAINER, IF_UNAVAILABLE, MODE, NODES, PATH
+from gkm.api.task_groups import GROUP_LABEL, USER_CONTAINER_LABEL
 from support.cluster.cluster import Cluster
 from support.host.waiting import scaled
 
@@ -59,6 +61,46 @@ def random_pod(random: Random) -> Json:
         )
     )
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(random), "spec": spec}
+
+
+def random_task_pod(random: Random, group: str) -> Json:
+    """Return a pod of a TaskGroup, with claims and affinities of its own that GKM must leave as they are."""
+    pod = random_pod(random)
+    metadata, spec = pod["metadata"], pod["spec"]
+    labels = {**metadata["labels"], GROUP_LABEL: group}
+    if random.random() < 0.4:
+        labels[USER_CONTAINER_LABEL] = random.choice(("c0", "c1", "init", "none", ""))
+    if random.random() < 0.5:
+        spec["resourceClaims"] = random.choice(_CLAIMS)
+        for each in spec["containers"]:
+            each["resources"] = random.choice(({}, GPU, {"claims": []}, GPU | {"claims": [{"name": "gpu"}]}))
+    if random.random() < 0.6:
+        terms = [random.choice(_POD_TERMS) for _ in range(random.choice((0, 1, 2)))]
+        weighted = [{"weight": 7, "podAffinityTerm": term} for term in terms]
+        spec.setdefault("affinity", {})[random.choice(("podAffinity", "podAffinity", "podAntiAffinity"))] = (
+            random.choice(({}, {_REQUIRED: terms}, {_PREFERRED: weighted}, {_REQUIRED: terms, _PREFERRED: weighted}))
+        )
+    return pod | {"metadata": metadata | {"labels": labels}}
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_POD_TERMS: tuple[Json, ...] = (
+    {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}},
+    {"topologyKey": "gkm.io/fabric-domain", "labelSelector": {"matchLabels": {"app": "x"}}},
+    {"topologyKey": "zone", "namespaces": ["other"]},
+    {"topologyKey": "rack", "labelSelector": {}},
+    {"topologyKey": "", "labelSelector": {}},
+)
+_CLAIMS: tuple[list[Json], ...] = (
+    [],
+    [{"name": "gpu", "resourceClaimName": "gpu"}],
+    [{"name": "gpu", "resourceClaimTemplateName": "gpu"}, {"name": "nic", "resourceClaimName": "nic"}],
+    [{"name": "gpu", "resourceClaimName": "gpu"}, {"name": "compute-domain-channel", "resourceClaimName": "own"}],
+    [{"name": "gpu", "resourceClaimName": "gpu"}, {"name": "mnnvl-claim", "resourceClaimTemplateName": "own"}],
+    [{"name": "gpu"}],
+    [{"name": "gpu", "resourceClaimName": "gpu"}] * 2,
+)
 
 
 def _metadata(random: Random) -> Json:
@@ -151,6 +193,8 @@ def _volume(random: Random, name: str) -> Json:
 
 
 _OK = (200, 201)
+OF_A_TRY = ("uid", "creationTimestamp", "managedFields", "namespace")
+"""Metadata that is another one in each try."""
 _CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 _ITEM = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
 
@@ -187,6 +231,12 @@ class Tried:
     pod: Json
     refusal: str = ""
 
+    @property
+    def kept(self) -> Json:
+        """Return the pod without what is another in each try."""
+        metadata = {key: value for key, value in self.pod["metadata"].items() if key not in OF_A_TRY}
+        return {"metadata": metadata, "spec": self.pod["spec"]}
+
 
 class PodTries:
     """Dry runs on connections that stay open: kubectl would take 70 ms of a core for each."""
@@ -197,6 +247,22 @@ class PodTries:
 
     def create(self, pod: Json, namespace: str) -> Tried:
         return self._request("POST", f"{namespace}/pods?dryRun=All&fieldValidation=Strict", pod, namespace)
+
+    def compared(self, pods: list[Json], without: str, called: str) -> list[tuple[Tried, Tried]]:
+        """Return what the API server stores of each valid pod in a namespace without the webhook, and in one with it.
+
+        Raises:
+            AssertionError: it refuses a valid pod with the webhook, or a field of a pod changes.
+        """
+        with ThreadPoolExecutor(2) as threads:
+            before = list(threads.map(lambda pod: self.create(pod, without), pods))
+            after = list(threads.map(lambda pod: self.create(pod, called), pods))
+        valid = [(old, new) for old, new in zip(before, after, strict=True) if not old.refusal]
+        refused = [new.refusal[:300] for _, new in valid if new.refusal]
+        assert not refused, f"{len(refused)} valid pods are refused: {refused[:5]}"
+        changed = [found for old, new in valid if (found := lost(old.kept, new.kept))]
+        assert not changed, f"{len(changed)} pods lose fields: {changed[:5]}"
+        return valid
 
     def store(self, pod: Json, namespace: str) -> str:
         """Create a pod, and delete it if etcd takes so much once more; return the refusal."""
