@@ -1,19 +1,28 @@
 """The order of writes from the HyperNodes on the server to the wanted ones: docs/design/hypernodes.md. Pure.
 
-After each write the HyperNodes are a forest with one parent each, rising tiers, existing children and at least one
-member, if they were one before. And a domain never mixes nodes that neither the old nor the new tree has together: it
-has nodes of its old content only, or of its new content only. A node that moves is out of the tree only until the next
-writes put it into its new domain, and domains that lose nothing stay whole.
+A step leads from one valid tree to the next. Domains shrink to what both trees have, the widest first; then they grow
+to what the next tree has, the closest first. So after each write the HyperNodes are a forest with one parent each,
+rising tiers, existing children and at least one member, and each domain has nodes of its old content only, or of its
+new content only.
+
+Nodes that a step moves are out of domains until it ends. So a step moves a sixteenth of all nodes, or more only where
+they belong together: else a domain would have old and new content, or two parents.
+
+HyperNodes that the API server refuses to change are there all the same. So their nodes are in no other domain, their
+children still exist, and they remain in a domain: otherwise a node would be in two domains, and a healthy rack in none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from gkm.topology.hypernodes import HyperNode, Member
 
-# Domains with more members than _LARGE may lose or gain one part of _SHARE at once.
-_LARGE = 256
 _SHARE = 16
+_DEEPEST = 32
+
+Tree = Mapping[str, HyperNode]
 
 
 class Write(NamedTuple):
@@ -23,274 +32,300 @@ class Write(NamedTuple):
     hypernode: HyperNode
 
 
-def ordered_writes(current: Mapping[str, HyperNode], wanted: Mapping[str, HyperNode]) -> list[Write]:
+class _Place(NamedTuple):
+    """A domain around a node, with its tier, and its parent or ""."""
+
+    domain: str
+    tier: int
+    parent: str
+
+
+_Move = tuple[tuple[_Place, ...], tuple[_Place, ...]]
+"""The domains around a node before and after, the closest first."""
+
+
+def ordered_writes(current: Tree, wanted: Tree) -> list[Write]:
     """Return the writes that make `current` equal to `wanted`, which is valid. Both are by name.
 
     An invalid `current`, which only others can make, is repaired first.
     """
-    order = _Order(current, wanted)
-    order.repair()
-    order.raise_tiers()
-    order.settle()
-    order.delete_unwanted()
-    return order.writes
+    if current == wanted:
+        return []  # each change of a status ends here
+    trees = [current, *_steps(_repaired(current, wanted), wanted)]
+    return [write for here, there in pairwise(trees) if here != there for write in _shrink_then_grow(here, there)]
+
+
+def writes_around(
+    current: Tree, wanted: Tree, refused: AbstractSet[str], adopted: AbstractSet[str] = frozenset()
+) -> list[Write]:
+    """Return the writes towards the wanted HyperNodes that change none of the `refused` ones of `current`.
+
+    The `adopted` HyperNodes have a parent of another source.
+    """
+    refused &= current.keys()
+    if not refused:
+        return ordered_writes(current, wanted)
+    here = _repaired(current, {name: current[name] for name in refused})
+    lost = refused - here.keys()
+    wanted = {name: each for name, each in wanted.items() if name not in lost}
+    stays = {name: here[name] for name in refused - lost}
+    unsteady = _unsteady_children(stays, here, _around(stays, here, wanted, adopted))
+    around = _around(stays | {name: here[name] for name in unsteady}, here, wanted, adopted)
+    # Others may have added members to what is refused; that cannot be repaired now.
+    now = {name: here[name] if name in refused else each for name, each in current.items() if name not in lost}
+    return ordered_writes(now, around)
+
+
+def _shrink_then_grow(here: Tree, there: Tree) -> Iterator[Write]:
+    shrunk = _shrunk(here, there)
+    for each in reversed(_closest_first(here)):
+        if each.name not in shrunk:
+            yield Write("delete", each)
+        elif shrunk[each.name] != each:
+            yield Write("update", shrunk[each.name])
+    for each in _closest_first(there):
+        if each.name not in shrunk:
+            yield Write("create", each)
+        elif shrunk[each.name] != each:
+            yield Write("update", each)
+
+
+def _shrunk(here: Tree, there: Tree) -> dict[str, HyperNode]:
+    """Return the domains with the members that they have in both trees, and with the higher one of their tiers."""
+    found: dict[str, HyperNode] = {}
+    for each in _closest_first(here):
+        later = there.get(each.name)
+        if later is None:
+            continue
+        common = frozenset(later.members)
+        members = [one for one in each.members if one in common and (one.kind == "Node" or one.name in found)]
+        if len(members) == len(each.members) and later.tier <= each.tier:
+            found[each.name] = each
+        elif members:
+            found[each.name] = _with(later if later.tier >= each.tier else each, members)
+    return found
+
+
+def _steps(old: Tree, new: Tree) -> Iterator[Tree]:
+    """Yield the trees on the way. Tiers rise before nodes move, and fall after that."""
+    raised, lowered = _raised(old, new), _raised(new, old)
+    yield old
+    yield raised
+    moves = _moves(raised, lowered)
+    moved, waiting = set[Member](), set[Member]().union(*moves.values())
+    for batch in _batches(moves, max(_nodes(old), _nodes(new)) // _SHARE):
+        moved |= batch
+        waiting -= batch
+        if waiting:
+            yield _union(_without(raised, moved), _without(lowered, waiting))
+    yield lowered
+    yield new
+
+
+def _raised(tree: Tree, other: Tree) -> dict[str, HyperNode]:
+    """Return a tree with the tiers of the other one where these are higher, and below those of the parents."""
+    parents = _parents(tree)
+    found: dict[str, HyperNode] = {}
+    for each in reversed(_closest_first(tree)):
+        later = other.get(each.name, each)
+        parent = found.get(parents.get(each.name, ""))
+        rises = later.tier > each.tier and (parent is None or later.tier < parent.tier)
+        found[each.name] = HyperNode(each.name, later.tier_name, each.members, later.tier) if rises else each
+    return found
+
+
+def _moves(old: Tree, new: Tree) -> dict[_Move, set[Member]]:
+    """Return the nodes around which the domains of the two trees differ, in the order of the new tree."""
+    before, after = _places(old), _places(new)
+    every = old.keys() | new.keys()
+    names = [name for name in every if old.get(name) != new.get(name) or before.get(name) != after.get(name)]
+    old_owner = _owners(old[name] for name in names if name in old)
+    new_owner = _owners(new[name] for name in names if name in new)
+    moves: dict[_Move, set[Member]] = {}
+    for node in old_owner.keys() | new_owner.keys():
+        move = before.get(old_owner.get(node, ""), ()), after.get(new_owner.get(node, ""), ())
+        if node.kind == "Node" and move[0] != move[1]:
+            moves.setdefault(move, set()).add(node)
+    return {move: moves[move] for move in sorted(moves, key=lambda move: (move[1][::-1], move[0][::-1]))}
+
+
+def _places(tree: Tree) -> dict[str, tuple[_Place, ...]]:
+    """Return the domains around the nodes of each one."""
+    parents = _parents(tree)
+    found: dict[str, tuple[_Place, ...]] = {}
+    for each in reversed(_closest_first(tree)):
+        parent = parents.get(each.name, "")
+        found[each.name] = (_Place(each.name, each.tier, parent), *found.get(parent, ()))
+    return found
+
+
+def _batches(moves: Mapping[_Move, set[Member]], nodes: int) -> Iterator[set[Member]]:
+    """Yield the nodes to move at once: of one unit, or of several until so many nodes are out of domains."""
+    batch, out = set[Member](), 0
+    for unit in _units(moves):
+        batch.update(*(moves[move] for move in unit))
+        out += sum(len(moves[move]) for move in unit if _leaves(*move))
+        if out >= max(1, nodes):
+            yield batch
+            batch, out = set(), 0
+    if batch:
+        yield batch
+
+
+def _leaves(before: Iterable[_Place], after: Iterable[_Place]) -> bool:
+    """Return whether nodes are out of domains meanwhile: not if they only come, go, or get or lose the widest ones."""
+    return any(old.domain != new.domain for old, new in zip(before, after, strict=False))
+
+
+def _units(moves: Iterable[_Move]) -> Iterator[list[_Move]]:
+    """Yield the moves that belong together.
+
+    These are the ones that leave or enter a domain which others enter or leave, and those of the nodes of a domain
+    whose tier or parent changes.
+    """
+    domains = {move: (_domains(move[0]), _domains(move[1])) for move in moves}
+    left = {name for before, after in domains.values() for name in before - after}
+    entered = {name for before, after in domains.values() for name in after - before}
+    old, new = ({place for move in domains for place in move[side]} for side in (0, 1))
+    changed = _domains(old - new) & _domains(new - old)
+    ties = {
+        move: (before ^ after) & left & entered | (before | after) & changed
+        for move, (before, after) in domains.items()
+    }
+    yield from _tied(ties)
+
+
+def _tied(ties: Mapping[_Move, AbstractSet[str]]) -> Iterator[list[_Move]]:
+    """Yield the moves that have a domain in common, directly or through others."""
+    by_tie: dict[str, list[_Move]] = {}
+    for move, names in ties.items():
+        for name in names:
+            by_tie.setdefault(name, []).append(move)
+    rest = dict(ties)
+    for first in ties:
+        unit, queue = list[_Move](), [first]
+        while queue:
+            move = queue.pop()
+            if move in rest:
+                unit.append(move)
+                queue += (other for name in rest.pop(move) for other in by_tie.pop(name, ()))
+        if unit:
+            yield unit
+
+
+def _repaired(current: Tree, wanted: Tree) -> Tree:
+    """Return a tree without the members that have another parent, do not exist, or have too high a tier.
+
+    It is not deeper than a tree of GKM can be.
+    """
+    bad = _bad_edges(current)
+    if not bad and len(_owners(current.values())) == sum(len(each.members) for each in current.values()):
+        return current
+    good = {name: {one for one in each.members if (name, one) not in bad} for name, each in current.items()}
+    owner = {one: name for name in sorted(good, reverse=True) for one in good[name]}
+    for name in sorted(good.keys() & wanted.keys()):
+        owner |= dict.fromkeys(good[name].intersection(wanted[name].members), name)
+    own = {name: _with(each, {one for one in good[name] if owner[one] == name}) for name, each in current.items()}
+    return _without(own, frozenset())
+
+
+def _bad_edges(current: Tree) -> set[tuple[str, Member]]:
+    height: dict[str, int] = {}
+    bad: set[tuple[str, Member]] = set()
+    for each in _closest_first(current):
+        below = [0]
+        for one in each.members:
+            if one.kind == "HyperNode":
+                rises = one.name in height and current[one.name].tier < each.tier
+                if rises and height[one.name] < _DEEPEST:
+                    below.append(height[one.name])
+                else:
+                    bad.add((each.name, one))
+        height[each.name] = 1 + max(below)
+    return bad
+
+
+def _around(stays: Tree, here: Tree, wanted: Tree, adopted: AbstractSet[str]) -> dict[str, HyperNode]:
+    """Return what stays, and the wanted HyperNodes with the members that are left to them."""
+    taken = {member for each in stays.values() for member in each.members}
+    free = {name: each for name, each in wanted.items() if name not in stays}
+    added: dict[str, set[Member]] = {}
+    for child, parents in _possible_parents(stays, here, wanted):
+        parent = next((one for one in parents if one in free and free[one].tier > stays[child].tier), None)
+        member = Member("HyperNode", child)
+        if parent is not None and member not in taken and child not in adopted:
+            added.setdefault(parent, set()).add(member)
+    found = dict(stays)
+    for each in _closest_first(free):
+        rest = {one for one in each.members if one not in taken and (one.kind == "Node" or one.name in found)}
+        members = added.get(each.name, set()).union(one for one in rest if one.name not in stays)
+        if members:
+            found[each.name] = HyperNode(each.name, each.tier_name, tuple(sorted(members)), each.tier)
+    return found
+
+
+def _possible_parents(stays: Tree, here: Tree, wanted: Tree) -> Iterator[tuple[str, list[str]]]:
+    """Yield the present parent of each, the wanted one, and those that are to have all its members, closest first."""
+    present, planned = _parents(here), _parents(wanted)
+    owner, places = _owners(wanted.values()), _places(wanted)
+    for name, each in stays.items():
+        first, *others = (places.get(owner.get(member, ""), ()) for member in each.members)
+        common = [place.domain for place in first if all(place in other for other in others)]
+        yield name, [present.get(name, ""), planned.get(name, ""), *common]
+
+
+def _unsteady_children(stays: Tree, here: Tree, around: Tree) -> set[str]:
+    """Return the children of what stays that are not wanted below it, or would be empty for a moment."""
+    steady = _shrunk(here, around)
+    found, queue = set[str](), list(stays.values())
+    while queue:
+        each = queue.pop()
+        children = {one.name for one in each.members if one.kind == "HyperNode"} - stays.keys() - found
+        found |= (new := {name for name in children if name not in steady or around[name].tier >= each.tier})
+        queue += (here[name] for name in new)
+    return found
+
+
+def _without(tree: Tree, nodes: AbstractSet[Member]) -> dict[str, HyperNode]:
+    """Return a tree without nodes, and without the domains that have no others."""
+    found: dict[str, HyperNode] = {}
+    for each in _closest_first(tree):
+        members = [one for one in each.members if (one.name in found if one.kind == "HyperNode" else one not in nodes)]
+        if members:
+            found[each.name] = _with(each, members)
+    return found
+
+
+def _union(one: Tree, other: Tree) -> dict[str, HyperNode]:
+    """Return the domains of two trees, with the members of both."""
+    found = {**one, **other}
+    for name in one.keys() & other.keys():
+        if one[name] is not other[name]:
+            found[name] = _with(other[name], {*one[name].members, *other[name].members})
+    return found
+
+
+def _with(hypernode: HyperNode, members: Collection[Member]) -> HyperNode:
+    if len(members) == len(hypernode.members):
+        return hypernode
+    return HyperNode(hypernode.name, hypernode.tier_name, tuple(sorted(members)), hypernode.tier)
+
+
+def _closest_first(tree: Tree) -> list[HyperNode]:
+    return sorted(tree.values(), key=lambda each: (each.tier, each.name))
+
+
+def _parents(tree: Tree) -> dict[str, str]:
+    return {one.name: each.name for each in tree.values() for one in each.members if one.kind == "HyperNode"}
 
 
 def _owners(hypernodes: Iterable[HyperNode]) -> dict[Member, str]:
-    return {member: hypernode.name for hypernode in hypernodes for member in hypernode.members}
+    return {member: each.name for each in hypernodes for member in each.members}
 
 
-class _Order:
-    """The simulated server, and what has been written to it.
-
-    A member is stale where it is not wanted. Stale members stay until their new domain takes them, except where their
-    domain gets nodes that it did not have.
-    """
-
-    def __init__(self, current: Mapping[str, HyperNode], wanted: Mapping[str, HyperNode]) -> None:
-        self.writes: list[Write] = []
-        self._now = dict(current)
-        self._wanted = wanted
-        self._wanted_members = {name: frozenset(each.members) for name, each in wanted.items()}
-        self._new_owner = _owners(wanted.values())
-        self._owner: dict[Member, str] = {}
-        for name, hypernode in sorted(current.items()):
-            for member in hypernode.members:
-                # Other edges do not count, so that what counts is a forest, whatever others wrote.
-                exists = member.kind == "Node" or member.name in current
-                rises = exists and (member.kind == "Node" or current[member.name].tier < hypernode.tier)
-                if rises and (member not in self._owner or self._new_owner.get(member) == name):
-                    self._owner[member] = name
-        self._members: dict[str, set[Member]] = {name: set() for name in current}
-        for member, owner in self._owner.items():
-            self._members[owner].add(member)
-        self._old_owner = dict(self._owner)
-        self._clean: set[str] = set()
-        self._done: set[str] = set()
-        self._moved: set[str] = set()
-        self._freed: list[Member] = []
-
-    def repair(self) -> None:
-        """Remove what makes the current HyperNodes invalid."""
-        for name, hypernode in sorted(self._now.items()):
-            members = self._members.get(name)
-            if members is not None and (not members or len(members) != len(hypernode.members)):
-                self._remove(name, set())
-
-    def raise_tiers(self) -> None:
-        """Raise tiers, the widest first, so that they never meet those of parents."""
-        rising = [each for name, each in self._wanted.items() if name in self._now and each.tier > self._now[name].tier]
-        for hypernode in sorted(rising, key=lambda each: (-each.tier, each.name)):
-            name = hypernode.name
-            parent = self._owner.get(_child(name))
-            if parent is not None and self._now[parent].tier <= hypernode.tier:
-                self._remove(parent, {_child(name)})
-            if name in self._now:
-                self._put(name, self._members[name])
-
-    def settle(self) -> None:
-        """Bring every wanted domain to its content, the closest first; nodes that lost their domain come next."""
-        for hypernode in sorted(self._wanted.values(), key=lambda each: (each.tier, each.name)):
-            self._settle(hypernode.name, final=True)
-            while self._freed:
-                freed = self._freed.pop()
-                target = freed.name if freed.kind == "HyperNode" else self._new_owner.get(freed, "")
-                if target in self._wanted and target not in self._done and freed not in self._owner:
-                    self._settle(target, final=False)
-
-    def delete_unwanted(self) -> None:
-        """Delete what is not wanted; nothing wanted has it as a member any more."""
-        unwanted = (each for name, each in self._now.items() if name not in self._wanted)
-        for hypernode in sorted(unwanted, key=lambda each: (-each.tier, each.name)):
-            self._delete(hypernode.name)
-
-    def _settle(self, name: str, *, final: bool) -> None:
-        """Give a domain its members, those of one other domain after another. `final`: its children are settled."""
-        wanted = self._wanted_members[name]
-        while True:
-            usable = [member for member in wanted if self._is_usable(member, name)]
-            free = {member for member in usable if member not in self._owner}
-            if free:
-                self._grow(name, free, final=final)
-            sources: dict[str, set[Member]] = {}
-            for member in usable:
-                owner = self._owner.get(member, name)
-                if owner != name:
-                    sources.setdefault(owner, set()).add(member)
-            if not sources:
-                break
-            self._take(sources, _batch(len(wanted)))
-        if final:
-            if name in self._now and self._now[name] != self._wanted[name]:
-                self._put(name, wanted)
-            self._done.add(name)
-        self._attach(name)
-
-    def _take(self, sources: Mapping[str, set[Member]], count: int) -> None:
-        """Remove members from their domains, of one domain after the other until they are `count`."""
-        for owner, members in sorted(sources.items()):
-            if owner not in self._members:
-                continue  # a removal before took its last member
-            # Each write of a large domain is large: others that leave it go with these, and get their domains next.
-            more = _batch(len(self._members[owner])) - len(members)
-            if more > 0:
-                leaving = self._members[owner] - self._wanted_members.get(owner, frozenset()) - members
-                homes = sorted((self._new_owner[each], each) for each in leaving if each in self._new_owner)
-                members.update(each for _, each in homes[:more])
-            self._remove(owner, members)
-            count -= len(members)
-            if count <= 0:
-                return
-
-    def _is_usable(self, member: Member, name: str) -> bool:
-        if member.kind == "Node":
-            return True
-        above = self._now.get(name, self._wanted[name]).tier
-        return member.name in self._done and self._now[member.name].tier < above
-
-    def _attach(self, name: str) -> None:
-        """Put a domain whose nodes were in the tree back into it at once, with the wider domains that it lacks."""
-        while name in self._now:
-            child = _child(name)
-            parent = self._new_owner.get(child)
-            lost = name in self._moved or (child in self._old_owner and child not in self._owner)
-            if parent is None or not lost or self._owner.get(child) == parent:
-                return
-            for holder, gone in self._outsiders(name).items():
-                self._remove(holder, gone)
-            self._clean.add(name)
-            above = self._now.get(parent, self._wanted[parent]).tier
-            if name not in self._now or self._now[name].tier >= above:
-                return
-            if child in self._owner:
-                self._remove(self._owner[child], {child})
-            created = parent not in self._now
-            self._moved.add(parent)
-            self._grow(parent, {child}, final=False)
-            if not created:
-                return
-            name = parent
-
-    def _grow(self, name: str, added: set[Member], *, final: bool) -> None:
-        """Add members without an owner. Nodes that must not be with them leave the domain and all wider ones first."""
-        nodes = self._nodes(added)
-        cut: set[Member] = set()
-        new_above = self._chain(self._new_owner, _child(name))
-        inner, owner = name, self._owner.get(_child(name))
-        while inner in self._now:
-            if inner not in self._clean and not self._had(inner, nodes):
-                for holder, gone in self._outsiders(inner).items():
-                    if holder == name:
-                        cut |= gone
-                    else:
-                        self._remove(holder, gone)
-                self._clean.add(inner)
-            owner = self._owner.get(_child(inner))
-            if owner is None:
-                break
-            if owner not in new_above and (owner in self._clean or not self._had(owner, nodes)):
-                self._remove(owner, {_child(inner)})
-                break
-            inner = owner
-        if name not in self._now:
-            self._clean.add(name)
-        if any(member in self._old_owner for member in added):
-            self._moved.add(name)
-        members = (self._members.get(name, set()) - cut) | added
-        wanted = self._wanted_members[name]
-        self._put(name, wanted if final and members >= wanted else members)
-
-    def _outsiders(self, top: str) -> dict[str, set[Member]]:
-        """Return the members to remove so that no node is below `top` that does not belong there, by their owner."""
-        found: dict[str, set[Member]] = {}
-        stack: list[tuple[str, tuple[str, Member] | None]] = [(top, None)]
-        while stack:
-            name, stale = stack.pop()
-            wanted = self._wanted_members.get(name, frozenset())
-            for member in self._members[name]:
-                # The closest stale edge: what is below it may stay together.
-                edge = stale if member in wanted else (name, member)
-                if member.kind == "HyperNode":
-                    stack.append((member.name, edge))
-                elif edge is not None and top not in self._chain(self._new_owner, member):
-                    found.setdefault(edge[0], set()).add(edge[1])
-        return found
-
-    def _had(self, name: str, nodes: Iterable[Member]) -> bool:
-        """Return whether all nodes were in a domain at the start."""
-        return all(name in self._chain(self._old_owner, node) for node in nodes)
-
-    @staticmethod
-    def _chain(owners: Mapping[Member, str], member: Member) -> list[str]:
-        """Return the domains around a member, the closest first."""
-        chain: list[str] = []
-        owner = owners.get(member)
-        while owner is not None:
-            chain.append(owner)
-            owner = owners.get(_child(owner))
-        return chain
-
-    def _nodes(self, members: Iterable[Member]) -> list[Member]:
-        found: list[Member] = []
-        stack = list(members)
-        while stack:
-            member = stack.pop()
-            if member.kind == "Node":
-                found.append(member)
-            else:
-                stack.extend(self._members[member.name])
-        return found
-
-    def _remove(self, name: str, gone: set[Member]) -> None:
-        """Remove members. A HyperNode without members is deleted, after its parent dropped it."""
-        empty: list[str] = []
-        target: str | None = name
-        while target is not None and not self._members[target] - gone:
-            empty.append(target)
-            gone = {_child(target)}
-            target = self._owner.get(_child(target))
-        if target is not None:
-            self._put(target, self._members[target] - gone)
-        for each in reversed(empty):
-            self._delete(each)
-
-    def _put(self, name: str, members: Iterable[Member]) -> None:
-        """Write a HyperNode, with its new tier as soon as that is between those of members and parent."""
-        new = set(members)
-        before = self._now.get(name)
-        wanted = self._wanted.get(name)
-        after = wanted if before is None or (wanted is not None and self._fits(name, new, wanted.tier)) else before
-        if after is None:  # a HyperNode that is neither on the server nor wanted is never written
-            raise AssertionError(name)
-        written = HyperNode(name, after.tier_name, tuple(sorted(new)), after.tier)
-        if written == before:
-            return
-        self._release(name, self._members.get(name, set()) - new)
-        self._members[name] = new
-        self._owner.update(dict.fromkeys(new, name))
-        self._now[name] = written
-        self.writes.append(Write("create" if before is None else "update", written))
-
-    def _fits(self, name: str, members: Iterable[Member], tier: int) -> bool:
-        parent = self._owner.get(_child(name))
-        below = [self._now[member.name].tier for member in members if member.kind == "HyperNode"]
-        return max(below, default=-1) < tier and (parent is None or tier < self._now[parent].tier)
-
-    def _delete(self, name: str) -> None:
-        self._release(name, self._members.pop(name))
-        self.writes.append(Write("delete", self._now.pop(name)))
-
-    def _release(self, name: str, gone: set[Member]) -> None:
-        for member in sorted(gone):
-            if self._owner.get(member) == name:
-                del self._owner[member]
-                self._freed.append(member)
+def _nodes(tree: Tree) -> int:
+    return sum(len(each.members) for each in tree.values()) - len(_parents(tree))
 
 
-def _batch(members: int) -> int:
-    """Return how many members a domain may gain or lose at once at least: a small part of a large one."""
-    return members // _SHARE if members > _LARGE else 1
-
-
-def _child(name: str) -> Member:
-    return Member("HyperNode", name)
+def _domains(places: Iterable[_Place]) -> set[str]:
+    return {place.domain for place in places}

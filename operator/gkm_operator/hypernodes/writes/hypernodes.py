@@ -23,9 +23,8 @@ from gkm.topology import hypernode_objects
 from gkm.topology.conflicts import Conflict, compatible, conflicts
 from gkm.topology.hypernode_objects import SELECTED, is_ours, value
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.pins import writes_around
 from gkm.topology.trees.volcano import manifest
-from gkm.topology.write_order import Write
+from gkm.topology.write_order import Write, writes_around
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
@@ -72,7 +71,7 @@ class HyperNodeWriter:
     """For one thread. `pace` waits until the next request may be sent, and returns whether it may be sent at all.
 
     A HyperNode that is refused stays as it is for REFUSED_SECONDS, unless another one of its name is wanted. Meanwhile
-    the others are written around it: gkm.topology.pins.
+    the others are written around it: gkm.topology.write_order.
     """
 
     def __init__(

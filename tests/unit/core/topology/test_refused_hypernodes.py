@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 
 from gkm.topology.conflicts import compatible
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.pins import writes_around
-from gkm.topology.write_order import Write, ordered_writes
+from gkm.topology.write_order import Write, ordered_writes, writes_around
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
@@ -77,6 +76,15 @@ def test_a_rack_in_a_block_that_may_not_change_gets_its_nodes_all_the_same() -> 
 
     assert state["b0"] == one["b0"]
     assert placed(state, "n1") == {"r1", "b0"}
+
+
+def test_a_rack_that_is_to_be_wider_than_a_block_that_may_not_change_stays_as_it_is() -> None:
+    one, other = tree(RACKS, TIERS), tree({node: [rack] for node, (rack, _) in RACKS.items()}, {"r": 4})
+
+    state = settled(one, other, lambda write: write.hypernode.name == "b0")
+
+    assert {name: state[name] for name in ("b0", "r0", "r1")} == {name: one[name] for name in ("b0", "r0", "r1")}
+    assert state["r2"] == other["r2"]
 
 
 def test_members_that_others_added_to_what_may_not_change_stop_no_other_write() -> None:
