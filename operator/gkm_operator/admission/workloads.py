@@ -4,7 +4,7 @@ Imported only with such a flag: without one, the process needs no access to the 
 """
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gkm.api.config import Config
 from gkm.kube.client import READ_SECONDS, connect
@@ -14,14 +14,17 @@ from gkm.templates.rendering.process import RenderingProcess
 from gkm_operator import metrics
 from gkm_operator.admission.domains import reviewer as domains
 from gkm_operator.admission.domains import single_reads
+from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import Budgets, WorkloadReviewer
 from gkm_operator.admission.groups import reviewer as groups
 from gkm_operator.admission.groups.cluster_checks import ApiChecks
 from gkm_operator.admission.groups.observed_templates import ObservedTemplates
 from gkm_operator.admission.groups.view import Partners
 from gkm_operator.admission.pods import reviewer as pods
 from gkm_operator.admission.pods.observed_caches import ObservedCaches
+
+if TYPE_CHECKING:
+    from gkm_operator.admission.domains.reviewer import WorkloadReviewer
 
 
 class WorkloadReviews:
@@ -33,21 +36,21 @@ class WorkloadReviews:
             connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=seconds)
             for seconds in (READ_SECONDS, single_reads.READ_SECONDS)
         )
-        view, budgets = ClusterView(api, reads, own_namespace()), Budgets()
+        view, budget = ClusterView(api, reads, own_namespace()), ByteBudget()
         self.reviewers: dict[str, WorkloadReviewer[Any]] = {}
         self._watches: list[ClusterView | ObservedTemplates | ObservedCaches] = []
         self._renderer: RenderingProcess | None = None
         if arguments.domains:
-            self.reviewers |= domains.reviewers(view, config.network, budgets)
+            self.reviewers |= domains.reviewers(view, config.network, budget)
             self._watches.append(view)
         if arguments.task_groups:
             templates, self._renderer = ObservedTemplates(api, reads), RenderingProcess()
             partners = Partners(templates, ApiChecks(reads), self._renderer, config.task_groups)
-            self.reviewers |= groups.reviewers(view, partners, config.network, budgets)
+            self.reviewers |= groups.reviewers(view, partners, config.network, budget)
             self._watches.append(templates)
         if arguments.pod_caches:
             caches = ObservedCaches(api)
-            self.reviewers |= pods.reviewers(view, caches, config, budgets)
+            self.reviewers |= pods.reviewers(view, caches, config, budget)
             self._watches.append(caches)
 
     def start(self) -> None:

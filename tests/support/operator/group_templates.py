@@ -14,9 +14,10 @@ from gkm.api.task_group_settings import TaskGroups
 from gkm.api.task_groups import GROUP_LABEL
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, TASKGROUPS, Resource
 from gkm.templates.rendering.process import RenderingProcess
+from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.requests import UserInfo
-from gkm_operator.admission.domains.reviewer import Budgets, WorkloadReviewer
+from gkm_operator.admission.domains.reviewer import WorkloadReviewer
 from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.admission.groups.observed_templates import ObservedTemplates
 from gkm_operator.admission.groups.reviewer import reviewers
@@ -155,7 +156,7 @@ class GroupTemplates:
         self.observed = ObservedTemplates(self.api, self.api)
         partners = Partners(self.observed, self.checks, self.renderer, self.settings)
         view = ClusterView(self.api, self.api, SYSTEM)
-        self.reviewers = dict(reviewers(view, partners, self.network, Budgets()))
+        self.reviewers = dict(reviewers(view, partners, self.network, ByteBudget()))
 
     def put(self, *objects: Json) -> None:
         """Create objects in the cluster, unseen by the view, as if no webhook had reviewed them."""

@@ -8,8 +8,9 @@ from gkm.api.config import Config
 from gkm.api.fabric_settings import Fabric
 from gkm.api.pod_caches import CACHE, INJECTED
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
+from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import Budgets, WorkloadReviewer
+from gkm_operator.admission.domains.reviewer import WorkloadReviewer
 from gkm_operator.admission.pods.observed_caches import ObservedCaches
 from gkm_operator.admission.pods.reviewer import PATH, reviewers
 from support.grove.objects import NAMESPACE, Json
@@ -35,7 +36,7 @@ class PodCaches:
     def __post_init__(self) -> None:
         self.observed = ObservedCaches(self.api)
         view = ClusterView(self.api, self.api, "gkm-system")
-        self.reviewer = reviewers(view, self.observed, self.config, Budgets())[PATH]
+        self.reviewer = reviewers(view, self.observed, self.config, ByteBudget())[PATH]
 
     def declare(self, name: str, runtime: str = "triton", namespace: str | None = NAMESPACE) -> None:
         """Create a cache whose image the controllers have read."""

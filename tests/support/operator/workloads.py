@@ -14,6 +14,7 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, CONFIGMAPS, PODCLIQUESETS, Json, Resource
+from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import WorkloadReviewer, reviewers
 from gkm_operator.computedomains.objects import of_set
@@ -130,7 +131,7 @@ class Workloads:
 
     def __post_init__(self) -> None:
         self.view = ClusterView(self.api, self.api, SYSTEM)
-        self.reviewers = dict(reviewers(self.view, self.settings))
+        self.reviewers = dict(reviewers(self.view, self.settings, ByteBudget()))
 
     def review(self, path: str, reviewed: Json, old: Json | None = None, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON
         """Return the response to a request about an object."""

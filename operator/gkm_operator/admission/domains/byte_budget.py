@@ -1,4 +1,7 @@
-"""A limit on the bytes of requests that are decoded, or that wait for the API server, shared fairly by namespaces."""
+"""A limit on the bytes of requests about workloads under review, shared fairly by namespaces.
+
+A decoded request takes up to 20 times the bytes of its text, also while its review waits for the API server.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,6 +10,8 @@ from threading import Condition
 
 from gkm_operator.admission.review import ReviewBusy
 
+REVIEWED_BYTES = 16 << 20
+"""Of text: three requests of the largest size, and smaller ones."""
 WAIT_SECONDS = 0.5
 """The API server repeats a request after 503; a thread that waits is lacking elsewhere."""
 
@@ -17,7 +22,7 @@ class ByteBudget:
     So no number of namespaces takes the last bytes from a usual request, of 20 KB. Thread-safe.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = REVIEWED_BYTES) -> None:
         self._free = limit
         self._used: Counter[str] = Counter()
         self._released = Condition()

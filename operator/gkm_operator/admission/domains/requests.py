@@ -134,6 +134,11 @@ class Envelope(AdmissionRequest, frozen=True):
     old_object: Raw = _NULL
     user_info: Raw = _NULL
 
+    @property
+    def head(self) -> AdmissionRequest:
+        """Return the request without its parts, which would keep the body in memory."""
+        return AdmissionRequest(**{name: getattr(self, name) for name in AdmissionRequest.__struct_fields__})
+
 
 class EnvelopeReview(AdmissionReview):
     """A review whose request keeps its parts undecoded."""

@@ -1,7 +1,4 @@
-"""The view of one review. It never waits: what it lacks is noted, and read between two attempts to decide.
-
-A decoded object takes up to 20 times the bytes of its text, so none may be in memory while the API server is slow.
-"""
+"""The view of one review: what the watches show, and what it reads of the API server within the review's time."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
@@ -31,10 +28,6 @@ SET_SECONDS = 1.0
 _Key = tuple[Resource[Any], str, str, float]
 
 
-class Unread(Exception):
-    """The decision needs an object that is noted, and not read yet."""
-
-
 class ReviewView:
     """`view.View` of one review, for one thread."""
 
@@ -42,32 +35,8 @@ class ReviewView:
         self._cluster = cluster
         self._until = cluster.clock() + REVIEW_SECONDS
         self._claims: set[tuple[Resource[Any], str]] = set()
-        self._noted: dict[_Key, None] = {}
         self._found: dict[_Key, Any] = {}
         self._failed: dict[_Key, str] = {}
-
-    @property
-    def remaining_seconds(self) -> float:
-        """Return how long the review may still wait."""
-        return max(0.0, self._until - self._cluster.clock())
-
-    @property
-    def complete(self) -> bool:
-        """Return whether the last attempt to decide found all that it looked for."""
-        return not self._noted
-
-    def read(self) -> None:
-        """Read what is noted. A failure is raised by the attempt that needs the object."""
-        for key in self._noted:
-            resource, namespace, name, _ = key
-            if not (remaining := self.remaining_seconds):
-                self._failed[key] = "the API server takes too long to show all claims"
-                continue
-            try:
-                self._found[key] = self._cluster.reads.get(resource, namespace, name, remaining)
-            except ViewUnavailable as error:
-                self._failed[key] = str(error)
-        self._noted.clear()
 
     @property
     def grove_manages_domains(self) -> bool | None:
@@ -81,8 +50,6 @@ class ReviewView:
 
     def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
         """See View."""
-        if self._noted:
-            raise Unread  # a set is looked for again because of what claims request, which is not known yet
         observed = None if again else self._cluster.pod_clique_set(namespace, name)
         is_large = observed is not None and bool(observed.metadata.oversized)
         if observed is not None and uid in ("", observed.metadata.uid) and not is_large:
@@ -105,15 +72,12 @@ class ReviewView:
             template, name = claim.resource_claim_template_name, claim.resource_claim_name
             if template and self._cluster.is_channel(namespace, template):
                 return (CHANNEL_CLASS,)
-            try:
-                if template:
-                    found = self._claim(CLAIM_TEMPLATES, namespace, template, strict=strict)
-                    return tuple(found.device_classes()) if found else ()
-                if name:
-                    claimed = self._claim(CLAIMS, namespace, name, strict=strict)
-                    return tuple(claimed.device_classes()) if claimed else ()
-            except Unread:
-                pass  # this attempt goes on, so that it notes all claims
+            if template:
+                found = self._claim(CLAIM_TEMPLATES, namespace, template, strict=strict)
+                return tuple(found.device_classes()) if found else ()
+            if name:
+                claimed = self._claim(CLAIMS, namespace, name, strict=strict)
+                return tuple(claimed.device_classes()) if claimed else ()
             return ()
 
         return classes
@@ -121,7 +85,6 @@ class ReviewView:
     def _claim(self, resource: Resource[T], namespace: str, name: str, *, strict: bool) -> T | None:
         self._claims.add((resource, name))
         if len(self._claims) > MAX_CLAIMS:
-            self._noted.clear()  # no read makes this decidable
             raise TooManyClaims(
                 f"more than {MAX_CLAIMS} ResourceClaims and ResourceClaimTemplates show whether it requests GPUs; use "
                 "fewer"
@@ -133,15 +96,24 @@ class ReviewView:
         return found
 
     def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """See View; raise Unread if it is noted."""
+        """See View. A review reads an object once: it gets the same answer again, a failure too."""
         key = (resource, namespace, name, seconds)
         if key in self._failed:
             raise ViewUnavailable(self._failed[key])
         if key not in self._found:
-            remembered = self._cluster.reads.remembered(resource, namespace, name, seconds)
-            if remembered is None:
-                self._noted[key] = None
-                raise Unread
-            self._found[key] = remembered
+            try:
+                self._found[key] = self._read(resource, namespace, name, seconds)
+            except ViewUnavailable as error:
+                self._failed[key] = str(error)
+                raise
         found: T | None = self._found[key]
         return found
+
+    def _read(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        remembered = self._cluster.reads.remembered(resource, namespace, name, seconds)
+        if remembered is not None:
+            return remembered
+        remaining = self._until - self._cluster.clock()
+        if remaining <= 0.0:
+            raise ViewUnavailable("the API server takes too long to show all claims")
+        return self._cluster.reads.get(resource, namespace, name, remaining)

@@ -12,9 +12,10 @@ from gkm.api.network_settings import Network
 from gkm.templates.values import RenderingUnavailable
 from msgspec import structs
 
+from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.requests import DomainRequest
-from gkm_operator.admission.domains.reviewer import Budgets, Decision, WorkloadReviewer
+from gkm_operator.admission.domains.reviewer import Decision, WorkloadReviewer
 from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.admission.groups.objects import ReviewedGroup, ReviewedIdentity, ReviewedPool, ReviewedTemplate
 from gkm_operator.admission.groups.pods import ReviewedTaskPod, TaskPodReview
@@ -76,14 +77,14 @@ class SwitchedOff(Generic[T]):
 
 
 def reviewers(
-    view: ClusterView, partners: Partners, network: Network, budgets: Budgets
+    view: ClusterView, partners: Partners, network: Network, budget: ByteBudget
 ) -> Mapping[str, WorkloadReviewer[Any]]:
     """Return the reviewers by path (deploy/components/task-groups/webhooks.yaml)."""
     flights: SingleFlight[ReviewResponse] = SingleFlight(THREADS, SECONDS, WAITING)
 
     def reviewer(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:
         in_time = InTime(decision, flights)
-        return WorkloadReviewer(GROUP, kind, object_type, lambda _view: in_time, view, budgets)
+        return WorkloadReviewer(GROUP, kind, object_type, lambda _view: in_time, view, budget)
 
     def writing(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:
         made = reviewer(kind, object_type, decision)
@@ -100,5 +101,5 @@ def reviewers(
         "/pools": writing("Pool", ReviewedPool, PoolReview(partners)),
         # The controllers check a group again, so that an outage of GKM stops no workflow.
         "/taskgroups": replace(groups, lenient=True),
-        "/taskgroups/pods": WorkloadReviewer("", "Pod", ReviewedTaskPod, pods, view, budgets, lenient=True),
+        "/taskgroups/pods": WorkloadReviewer("", "Pod", ReviewedTaskPod, pods, view, budget, lenient=True),
     }

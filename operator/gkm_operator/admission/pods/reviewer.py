@@ -5,8 +5,9 @@ from typing import Any
 
 from gkm.api.config import Config
 
+from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import Budgets, WorkloadReviewer
+from gkm_operator.admission.domains.reviewer import WorkloadReviewer
 from gkm_operator.admission.pods.decisions import Caches, PodCacheReview
 from gkm_operator.admission.pods.objects import CachePod
 
@@ -14,8 +15,8 @@ PATH = "/pods/caches"
 
 
 def reviewers(
-    view: ClusterView, caches: Caches, config: Config, budgets: Budgets
+    view: ClusterView, caches: Caches, config: Config, budget: ByteBudget
 ) -> Mapping[str, WorkloadReviewer[Any]]:
     """Return the reviewer by path (deploy/components/pod-caches/webhooks.yaml)."""
     decision = PodCacheReview(caches, config.network, config.fabric.cache_labels)
-    return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budgets, lenient=True)}
+    return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}

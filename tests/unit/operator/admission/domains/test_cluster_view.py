@@ -19,7 +19,6 @@ from gkm_operator.admission.domains.review_view import (
     MAX_CLAIMS,
     REVIEW_SECONDS,
     ReviewView,
-    Unread,
 )
 from gkm_operator.admission.domains.single_reads import SingleReads
 from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
@@ -92,16 +91,11 @@ def test_a_set_that_the_watch_shows_is_not_read() -> None:
     site.observe()
     view = ReviewView(site.view)
     assert view.pod_clique_set(NAMESPACE, "test-pcs", made.metadata.uid)
-    for other in ({"uid": "another"}, {"again": True}):
-        with pytest.raises(Unread):
-            view.pod_clique_set(NAMESPACE, "test-pcs", **other)
-        assert not view.complete
-        view.read()
-        assert view.complete
-    assert gets(site.api) == ["test-pcs", "test-pcs"]
-    assert view.pod_clique_set(NAMESPACE, "test-pcs", "another")
-    assert view.pod_clique_set(NAMESPACE, "test-pcs", again=True)
-    assert len(gets(site.api)) == 2
+    assert gets(site.api) == []
+    for _ in range(2):
+        assert view.pod_clique_set(NAMESPACE, "test-pcs", "another")
+        assert view.pod_clique_set(NAMESPACE, "test-pcs", again=True)
+        assert gets(site.api) == ["test-pcs", "test-pcs"]
 
 
 class Clock:
@@ -117,10 +111,8 @@ def test_what_was_read_is_remembered_for_a_time_and_an_absence_never() -> None:
     cluster = ClusterView(api, api, SYSTEM, clock)
 
     def read() -> list[str]:
-        view = ReviewView(cluster)
-        classes = view.device_classes(NAMESPACE)
+        classes = ReviewView(cluster).device_classes(NAMESPACE)
         list(classes(PodClaim("x", "t")))
-        view.read()
         return list(classes(PodClaim("x", "t")))
 
     assert [read(), read()] == [[], []]
@@ -131,6 +123,16 @@ def test_what_was_read_is_remembered_for_a_time_and_an_absence_never() -> None:
     api.fault = lambda _verb, _plural: ApiError(500, "InternalError", "x")
     with pytest.raises(ViewUnavailable, match="ResourceClaimTemplate t cannot be read: InternalError: x"):
         read()
+
+
+def test_one_review_reads_an_object_once_even_if_it_fails() -> None:
+    api = FakeApi()
+    api.fault = lambda _verb, _plural: ApiError(500, "InternalError", "x")
+    classes = ReviewView(ClusterView(api, api, SYSTEM)).device_classes(NAMESPACE)
+    for _ in range(2):
+        with pytest.raises(ViewUnavailable, match="InternalError: x"):
+            classes(PodClaim("x", "t"))
+    assert gets(api) == ["t"]
 
 
 class SilentApi(FakeApi):
@@ -183,13 +185,10 @@ def test_all_reads_of_one_review_end_before_its_deadline() -> None:
     api.fault = take_a_second
     view = ReviewView(ClusterView(api, api, SYSTEM, clock))
     classes = view.device_classes(NAMESPACE)
-    assert [list(classes(one)) for one in claims(10)] == [[]] * 10
-    assert not view.complete
-    view.read()
-    assert clock.now <= 1000.0 + REVIEW_SECONDS
-    assert len(api.calls) < 10
     with pytest.raises(ViewUnavailable, match="takes too long to show all claims"):
         [list(classes(one)) for one in claims(10)]
+    assert clock.now <= 1000.0 + REVIEW_SECONDS
+    assert len(api.calls) < 10
 
 
 def test_the_last_read_of_a_review_gets_the_seconds_that_remain() -> None:
@@ -197,9 +196,8 @@ def test_the_last_read_of_a_review_gets_the_seconds_that_remain() -> None:
     view = ReviewView(cluster := ClusterView(api, api, SYSTEM, clock))
     given: list[float] = []
     cluster.reads.get = lambda _resource, _namespace, _name, seconds: given.append(seconds)  # type: ignore[assignment,method-assign,misc]
-    list(view.device_classes(NAMESPACE)(PodClaim("x", "t")))
     clock.now += REVIEW_SECONDS - 0.25
-    view.read()
+    list(view.device_classes(NAMESPACE)(PodClaim("x", "t")))
     assert given == [0.25]
 
 
@@ -211,20 +209,7 @@ def test_a_review_reads_at_most_so_many_claims() -> None:
         list(classes(one))
     with pytest.raises(TooManyClaims, match="use fewer"):
         classes(PodClaim("y", "another"))
-    assert view.complete
-    view.read()
-    assert api.calls == []
-
-
-def test_a_set_is_not_looked_for_again_before_the_claims_are_known() -> None:
-    site = Workloads()
-    site.create_set(pod_clique_set(annotations=ENABLED))
-    view = ReviewView(site.view)
-    list(view.device_classes(NAMESPACE)(PodClaim("x", "t")))
-    with pytest.raises(Unread):
-        view.pod_clique_set(NAMESPACE, "test-pcs", again=True)
-    view.read()
-    assert gets(site.api) == ["t"]
+    assert len(api.calls) == MAX_CLAIMS
 
 
 SET = pod_clique_set(

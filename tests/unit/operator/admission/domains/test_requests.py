@@ -2,16 +2,17 @@
 
 import json
 import logging
+import weakref
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from gkm_operator import metrics
-from gkm_operator.admission.domains import byte_budget, review_view, single_reads
+from gkm_operator.admission.domains import byte_budget, requests, review_view, single_reads
 from gkm_operator.admission.domains.byte_budget import ByteBudget
-from gkm_operator.admission.domains.reviewer import Budgets
 from gkm_operator.admission.review import ReviewBusy, ReviewInvalid
 from hypothesis import given
 from hypothesis import strategies as st
@@ -207,12 +208,36 @@ def test_an_error_in_a_review_releases_its_bytes() -> None:
         pass
 
 
-def test_a_review_that_waits_for_the_api_server_delays_its_own_namespace_only(monkeypatch: pytest.MonkeyPatch) -> None:
+CLAIMED = clique(
+    "worker",
+    containers=[{"name": "main", "resources": {"claims": [{"name": "gpus"}]}}],
+    resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "t"}],
+)
+
+
+def test_a_review_that_reads_decodes_its_request_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+
+    def counted(envelope: requests.Envelope, kind: type[Any]) -> requests.DomainRequest[Any]:
+        decoded.append(envelope.name)
+        return decode(envelope, kind)
+
+    decode = requests.decode
+    monkeypatch.setattr(requests, "decode", counted)
+    site = workloads()
+    assert site.review("/podcliquesets/default", pod_clique_set("slow", CLAIMED)).allowed
+    assert [name for verb, _, name in site.api.calls if verb == "get"] == ["t"]
+    assert decoded == ["slow"]
+
+
+def test_a_review_that_waits_for_the_api_server_holds_no_body_and_delays_its_own_namespace_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(single_reads, "READ_SECONDS", 30.0)
     monkeypatch.setattr(review_view, "REVIEW_SECONDS", 30.0)
     site = workloads()
-    decoding, waiting = ByteBudget(16 << 10), ByteBudget(16 << 10)
-    site.reviewers = {path: replace(one, budgets=Budgets(decoding, waiting)) for path, one in site.reviewers.items()}
+    budget = ByteBudget(24 << 10)
+    site.reviewers = {path: replace(one, budget=budget) for path, one in site.reviewers.items()}
     slow, answer, releases = Event(), Event(), list[str]()
 
     def silent(verb: str, _: str) -> None:
@@ -221,24 +246,29 @@ def test_a_review_that_waits_for_the_api_server_delays_its_own_namespace_only(mo
             answer.wait(scaled(30))
 
     site.api.fault = silent
-    claimed = [{"name": "gpus", "resourceClaimTemplateName": "t"}]
-    containers = [{"name": "main", "resources": {"claims": [{"name": "gpus"}]}}]
-    reviewed = pod_clique_set("slow", clique("worker", containers=containers, resourceClaims=claimed))
-    reviewed["spec"]["template"]["filling"] = "x" * 5000
-    body = review("/podcliquesets/default", reviewed)
+    reviewed = pod_clique_set("slow", CLAIMED)
+    reviewed["spec"]["template"]["filling"] = "x" * 8000
+    body = Body(review("/podcliquesets/default", reviewed))
+    held, bodies = weakref.ref(body), [body]
+    del body
     responses: list[bytes] = []
     reviewer = site.reviewers["/podcliquesets/default"]
-    thread = Thread(target=lambda: responses.append(reviewer.review(lambda: body, lambda: releases.append("released"))))
+    thread = Thread(target=lambda: responses.append(reviewer.review(bodies.pop, lambda: releases.append("released"))))
     thread.start()
     try:
         assert slow.wait(scaled(30))
         assert releases == ["released"]
-        with decoding.reserve(NAMESPACE, 8 << 10, 0.0), waiting.reserve("other", 5000, 0.0):
+        assert held() is None
+        with budget.reserve("other", 5000, 0.0):
             pass
         with pytest.raises(ReviewBusy, match="too many large requests about workloads"):
-            waiting.reserve(NAMESPACE, 5000, 0.0).__enter__()
+            budget.reserve(NAMESPACE, 5000, 0.0).__enter__()
         assert site.review("/podcliquesets/default", pod_clique_set("quick", namespace="other")).changed
     finally:
         answer.set()
         thread.join(scaled(30))
     assert json.loads(responses[0])["response"]["allowed"]
+
+
+class Body(bytearray):
+    """A body that a weak reference may name."""

@@ -112,7 +112,7 @@ def test_no_dry_run_begins_late(site: GroupTemplates) -> None:
         path.type,
         lambda _: PoolReview(partners, lambda: next(clock)),
         path.cluster,
-        path.budgets,
+        path.budget,
     )
     found = late.write(pool("pool", *names))
     assert found.allowed
