@@ -1,13 +1,13 @@
 """The command `gkm-operator controllers`: runs all controllers until a signal stops it."""
 
 import argparse
-from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from gkm.api import msgspec_warmup
 from gkm.api.config import Config
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.client import connect
+from gkm.kube.controller import Controller, close_watches, stop_all
 from gkm.kube.elector import Elector
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.secrets import KubeSecrets, own_namespace
@@ -71,9 +71,19 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         observer=captures,
     )
     domains = DomainsController(leader, config, instance=arguments.identity, namespace=own_namespace())
-    topology = TopologyController(leader, config, instance=arguments.identity, namespace=own_namespace())
+    topology = TopologyController(
+        leader,
+        config,
+        instance=arguments.identity,
+        namespace=own_namespace(),
+        succeeds=lambda: elector.succeeds,
+    )
     installation = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
     groups = TaskGroupsController(leader, config, instance=arguments.identity, namespace=own_namespace())
+    captures.refresh = caches.refresh
+    # First the topology: from its start on it knows that requests of an earlier leader may arrive.
+    leading: tuple[Controller, ...] = (topology, caches, captures, plans, domains, groups, installation)
+    metrics.record_depths(leading)
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)
     metrics.READY.labels(PROGRAM).set_function(lambda: caches.synced)
@@ -86,26 +96,15 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[groups.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
-            # First: from now on it knows that requests of an earlier leader may arrive.
-            topology.work(succeeds=elector.succeeds)
-            caches.work()
-            captures.work(caches.refresh)
-            plans.work()
-            domains.work()
-            groups.work()
-            installation.work()
+            for controller in leading:
+                controller.work()
             _lead(elector, stop)
     finally:
-        # All at once: kubelet kills after 20 s, and the lease must be released before.
-        others = (captures, plans, groups, domains, caches, installation, copies)
-        with ThreadPoolExecutor(len(others)) as pool:
-            closing = [pool.submit(controller.close) for controller in others]
-            is_quiet = topology.close()
-        for controller in closing:
-            controller.result()
-        # Where the lease is released, the next leader writes HyperNodes at once.
-        if is_quiet:
+        # kubelet kills after 20 s. The lease comes after the last write: where it is released, the next leader writes
+        # HyperNodes at once.
+        if stop_all((*leading, copies)):
             elector.release()
+        close_watches((*leading, copies))
         topology.end_providers()
         health.close()
     return 0

@@ -6,14 +6,13 @@ the ConfigMap gkm-config. While nothing changes, nothing is written. Whatever fa
 
 import logging
 from datetime import UTC, datetime
-from threading import Event, Thread
 from typing import Final
 
 from gkm.api.installation import AGENT, CONFIG_MAP, CSI, DRIVER, driver_differences, is_our_daemon_set
 from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
-from gkm.kube.elector import NotLeading
-from gkm.kube.errors import ApiError
+from gkm.kube.controller import Controller
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import CONFIGMAPS, CSI_DRIVERS, DAEMON_SETS, Json
 
@@ -22,7 +21,6 @@ from gkm_operator import metrics
 _LOG = logging.getLogger(__name__)
 
 LOOK_SECONDS = 60.0
-CLOSE_SECONDS = 5.0
 TASK: Final = "installation"
 COMPLETE, INCOMPLETE = "InstallationComplete", "InstallationIncomplete"
 
@@ -55,30 +53,22 @@ def event_of(before: Faults | None, now: Faults) -> EventBody | None:
     return EventBody("Normal", COMPLETE, "Install", "the CSIDriver and both DaemonSets are there and ours")
 
 
-class InstallationReport:
+class InstallationReport(Controller):
     """Looks at the parts while this replica leads, in a thread of its own."""
 
     def __init__(self, api: Api, *, instance: str, namespace: str) -> None:
+        super().__init__(TASK)
         self._api = api
         self._recorder = Recorder(api, "gkm.io/installation", instance)
         self._namespace = namespace
         self._seen: Faults | None = None
-        self._last_error = ""
-        self._stop = Event()
-        self._thread = Thread(target=self._run, name=TASK, daemon=True)
 
-    def work(self) -> None:
-        """Start to look."""
-        self._thread.start()
+    def run(self) -> None:
+        """Look until the end."""
+        self.repeat(self.look, Backoff(LOOK_SECONDS, LOOK_SECONDS), failure="installation not checked")
 
-    def close(self) -> None:
-        """Stop; wait a moment for a request in progress."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_SECONDS)
-
-    def look(self) -> None:
-        """Look once: set the metrics, and send an Event if something has changed.
+    def look(self) -> float:
+        """Look once: set the metrics, and send an Event if something has changed; return the seconds until the next.
 
         Raises:
             ApiError: the API server does not answer, or denies a request; the metrics stay as they are.
@@ -98,6 +88,7 @@ class InstallationReport:
                 logging.INFO if body.kind == "Normal" else logging.WARNING, "installation", extra=fields(why=body.note)
             )
         self._seen = now
+        return LOOK_SECONDS
 
     def _occasion(self) -> str:
         """Return what makes the Event a new one: at first the hour, so that replicas that restart send it once."""
@@ -107,14 +98,3 @@ class InstallationReport:
         found = self._api.find(CONFIGMAPS, CONFIG_MAP, self._namespace) or {}
         uid = str(found.get("metadata", {}).get("uid", ""))
         return Regarding("v1", "ConfigMap", CONFIG_MAP, self._namespace, uid)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self.look()
-                self._last_error = ""
-            except (ApiError, NotLeading) as error:
-                if str(error) != self._last_error:
-                    self._last_error = str(error)
-                    _LOG.warning("installation not checked", extra=fields(why=self._last_error))
-            self._stop.wait(LOOK_SECONDS)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from gkm.hoststate.command_line import installed_version
+from gkm.kube.controller import Controller
 from gkm.probes.messages import Page
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -240,3 +241,10 @@ def api_answered(verb: str, status: int) -> None:
 def page() -> Page:
     """Return all metrics in Prometheus' text format."""
     return Page(generate_latest(REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def record_depths(controllers: Iterable[Controller]) -> None:
+    """Let the metric gkm_queue_depth show what waits in each queue of these controllers."""
+    for controller in controllers:
+        for name, count in controller.depths.items():
+            QUEUE_DEPTH.labels(name).set_function(count)

@@ -66,7 +66,7 @@ class WorkQueue(Generic[K]):
         per_group: int | None = None,
         observe: RunObserver = lambda _result, _seconds: None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._handle = handle
         self._backoff = backoff
         self._observe = observe
@@ -114,16 +114,21 @@ class WorkQueue(Generic[K]):
             self._scheduler.drop(key)
 
     def start(self) -> None:
-        """Start the workers."""
+        """Start the workers that have not started."""
         for thread in self._threads:
-            thread.start()
+            if thread.ident is None:
+                thread.start()
+
+    def stop(self) -> None:
+        """Let no worker begin another key; return at once."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
     def close(self, seconds: float = 5.0) -> bool:
         """Stop, and wait at most `seconds` for the workers, which are daemons; return whether all have ended."""
         deadline = time.monotonic() + seconds
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self.stop()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
@@ -184,12 +189,12 @@ class WorkQueue(Generic[K]):
             after = self._handle(key)
         except Retry as error:
             retry_after = error.retry_after
-            _LOG.info("retry scheduled", extra=fields(queue=self._name, key=str(key), why=str(error)))
+            _LOG.info("retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
         except ApiError as error:
             retry_after, refused = error.retry_after, error.retry_after > 0
-            _LOG.warning("retry scheduled", extra=fields(queue=self._name, key=str(key), why=str(error)))
+            _LOG.warning("retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
         except Exception:  # noqa: BLE001 -- a handler must not end the worker
-            _LOG.exception("handler failed", extra=fields(queue=self._name, key=str(key)))
+            _LOG.exception("handler failed", extra=fields(queue=self.name, key=str(key)))
             result = "failed"
         else:
             self._failures.pop(key, None)

@@ -17,6 +17,7 @@ from gkm.api.rollouts import LAST_RANK, RolloutStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
+from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
 from gkm.kube.reflector import Reflector
@@ -41,7 +42,7 @@ FIELD_MANAGER = "gkm-operator"
 STATUS_WORKERS = 2
 
 
-class CachesController:
+class CachesController(Controller):
     """Resolves and verifies the images of caches, sums up node reports, and writes status on change.
 
     Level-triggered: all of its state can be lost at any time and is rebuilt by a list. `nodes` are passed to
@@ -62,6 +63,7 @@ class CachesController:
         nodes: tuple[Resource[WatchedNode], SeeNode] = (NODES, ignore),
         observer: CacheObserver = NO_OBSERVER,
     ) -> None:
+        super().__init__("caches")
         self._api = api
         self._status_interval = status_interval or StatusInterval()
         self._now = now
@@ -89,8 +91,7 @@ class CachesController:
             see=nodes[1],
             see_report=observer.report_changed,
         )
-        for name, queue in (("verify", self.verification.queue), ("status", self.status)):
-            metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
+        self.queues = [*self.verification.queues, self.status]
         self._caches = Reflector(api, WATCHED_CACHES, self._cache_changed)
         self._cluster_caches = Reflector(api, WATCHED_CLUSTER_CACHES, self._cache_changed)
         self._reflectors: tuple[Reflector[Any], ...] = (
@@ -102,15 +103,14 @@ class CachesController:
     @property
     def synced(self) -> bool:
         """Return whether every reflector has listed once."""
-        return all(reflector.synced.is_set() for reflector in self._reflectors)
+        return self.watches.synced
 
     def watch(self, stop: Event) -> bool:
         """Start the watches and return True when every list is complete: totals over half a list would be wrong.
 
         Returns False when `stop` was set before.
         """
-        for reflector in self._reflectors:
-            reflector.start()
+        self.watches.start(*self._reflectors)
         while not self.synced and not stop.wait(0.1):
             pass
         if not self.synced:
@@ -118,8 +118,8 @@ class CachesController:
         _LOG.info("synced", extra=fields(caches=len(self._caches.values()) + len(self._cluster_caches.values())))
         return True
 
-    def work(self) -> None:
-        """Start to verify images and write status. Returns at once, whatever the API server does.
+    def run(self) -> None:
+        """Verify images and write status, after `watch`.
 
         Schedules the rechecks here: for a replica that waited for days as a follower, all of them would be due at once.
         """
@@ -135,16 +135,8 @@ class CachesController:
             if written and any(events.missed_events(cache, now)):
                 self._unreported[key] = written
                 self.status.add(key)
-        self.verification.start()
-        self.status.start()
-
-    def close(self) -> None:
-        """Stop within a few seconds; a check that waits for a registry is left to its daemon thread."""
-        # The writers stop first: another replica may hold the lease already.
-        self.status.close(3.0)
-        self.verification.close(1.0)
-        for reflector in self._reflectors:
-            reflector.close(1.0)
+        self.verification.begin()
+        self.start_queues()
 
     def refresh(self, key: CacheKey) -> None:
         """Compute the status of a cache again: the condition of the observer has changed."""

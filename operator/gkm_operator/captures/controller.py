@@ -15,6 +15,7 @@ from gkm.api.errors import Reason
 from gkm.api.meta import FALSE, TRUE
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
+from gkm.kube.controller import Controller
 from gkm.kube.events import Recorder
 from gkm.kube.workqueue import WorkQueue
 
@@ -29,6 +30,7 @@ from gkm_operator.captures.reconciler import BACKOFF, CapturesReconciler
 from gkm_operator.captures.retention import ENDS, RetentionPlan, RetentionReason
 from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
 
+Refresh = Callable[[CacheKey], None]
 RETAINED = "Retained"
 REFUSALS = (Reason.METADATA_INVALID, Reason.NOT_ALLOWED, Reason.CONTENT_MISMATCH, Reason.SIGNATURE_MISSING)
 """Reasons of refused captures that appear in metrics from 0 on; others appear with their first refusal."""
@@ -40,7 +42,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class CapturesController:
+class CapturesController(Controller):
     """A `gkm_operator.caches.observer.CacheObserver`. Without `capture.registry` it does nothing.
 
     One worker: a statement about files has up to 16 MiB.
@@ -58,9 +60,11 @@ class CapturesController:
         backoff: Backoff = BACKOFF,
         settle: float = SETTLE_SECONDS,
     ) -> None:
+        super().__init__("captures", enabled=bool(config.capture.registry))
         self._registry = config.capture.registry
         self._settle = settle
-        self._refresh: Callable[[CacheKey], None] = lambda _key: None
+        self.refresh: Refresh = lambda _key: None
+        """Makes the condition of a cache be written."""
         self._working = False
         self._judged: dict[str, dict[CacheKey, tuple[str, ConditionValue]]] = {}
         """By namespace: the uid of each captured cache, and its condition."""
@@ -80,28 +84,21 @@ class CapturesController:
             backoff=backoff,
         )
         self.queue: WorkQueue[str] = WorkQueue(
-            "captures",
+            self.name,
             self.reconciler.reconcile,
             workers=1,
-            observe=metrics.reconcile_recorder("captures"),
+            observe=metrics.reconcile_recorder(self.name),
         )
-        metrics.QUEUE_DEPTH.labels("captures").set_function(self.queue.__len__)
+        self.queues = [self.queue]
 
-    def work(self, refresh: Callable[[CacheKey], None]) -> None:
-        """Start to register captures; `refresh` makes the condition of a cache be written."""
-        if not self._registry:
-            return
-        self._refresh = refresh
+    def run(self) -> None:
+        """Register captures."""
         metrics.expect_captures(RetentionReason, ENDS, REFUSALS)
         # Before the namespaces are read: a change that arrives meanwhile enqueues its own.
         self._working = True
         for namespace in self.observed.namespaces():
             self.queue.add(namespace)
-        self.queue.start()
-
-    def close(self) -> None:
-        """Stop within a few seconds; a check that waits for a registry is left to its daemon thread."""
-        self.queue.close(1.0)
+        self.start_queues()
 
     def report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
         """See CacheObserver."""
@@ -139,7 +136,7 @@ class CapturesController:
             metrics.CAPTURED_CACHES_RETAINED.labels(reason.value).set(counts[reason.value])
         for key, value in new.items():
             if old.get(key) != value:
-                self._refresh(key)
+                self.refresh(key)
 
     def _enqueue(self, namespace: str) -> None:
         if self._working:

@@ -6,15 +6,14 @@ controllers of the process go on.
 """
 
 import logging
-import time
 from collections.abc import Sequence
-from threading import Event, Thread
 
 from gkm.api.config import Config
 from gkm.api.meta import Condition
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
+from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
 from gkm.kube.refusals import RefusalEvents
@@ -40,11 +39,10 @@ LOOK_SECONDS = 30.0
 LEAST_LOOK_SECONDS = 5.0
 LONGEST_ABSENCE_SECONDS = 120.0
 """The longest interval while ComputeDomains are not installed: most clusters never have them."""
-_POLL_SECONDS = 0.05
 BACKOFF = Backoff(0.5, 60.0)
 
 
-class DomainsController:
+class DomainsController(Controller):
     """Runs in the leader only. All state is rebuilt from lists."""
 
     def __init__(
@@ -57,13 +55,13 @@ class DomainsController:
         look_seconds: float = LOOK_SECONDS,
         backoff: Backoff = BACKOFF,
     ) -> None:
+        super().__init__(NAME)
         self._api = api
         self._settings = config.network
         self._look_seconds = look_seconds
         self._backoff = backoff
         self._absence = Backoff(look_seconds, max(LONGEST_ABSENCE_SECONDS, look_seconds))
-        self._stop = Event()
-        self._look_now = Event()
+        self._misses = 0
         self.queue: WorkQueue[Workload] = WorkQueue(
             NAME,
             self._reconcile,
@@ -100,8 +98,7 @@ class DomainsController:
         self.watcher.domain_changed.append(observer.domain_changed)
         self.watcher.template_changed.append(observer.template_changed)
         self._working = False
-        self._thread = Thread(target=self._work, name=NAME, daemon=True)
-        metrics.QUEUE_DEPTH.labels(NAME).set_function(self.queue.__len__)
+        self.queues = [self.queue, *self.status.queues]
         metrics.COMPUTEDOMAINS.labels("missing").set_function(
             lambda: sum(self._reconciler.sets.missing.copy().values())
         )
@@ -115,48 +112,31 @@ class DomainsController:
         """Return the conditions of the whole feature."""
         return self.presence.conditions()
 
-    def work(self) -> None:
-        """Start, and return at once, whatever the API server does."""
-        self._thread.start()
+    def run(self) -> None:
+        """Look now and then. A burst of failed reconciles that ask for a look gets one."""
+        self.repeat(self._look, self._backoff, least=min(LEAST_LOOK_SECONDS, self._look_seconds))
 
-    def close(self) -> None:
-        """Stop within a few seconds."""
-        self._stop.set()
-        self._look_now.set()
-        self.queue.close(3.0)
-        if self._thread.ident is not None:
-            self._thread.join(1.0)
-        self.status.close()
-        self.watcher.close(1.0)
+    def close_watches(self, seconds: float) -> None:
+        """End the watches."""
+        self.status.observer.close(seconds)
+        self.watcher.close(seconds)
 
     def _reconcile(self, workload: Workload) -> float | None:
         try:
             return self._reconciler.reconcile(workload)
         except ApiError as error:
             if error.not_found:
-                self._look_now.set()  # the kind may be gone
+                self.wake()  # the kind may be gone
             raise
 
-    def _work(self) -> None:
-        failures = misses = 0
-        while not self._stop.is_set():
-            self._look_now.clear()
-            try:
-                found = observe(self._api, self._settings.grove_cluster_role, self.presence)
-                self._apply(found)
-            except ApiError as error:
-                failures += 1
-                _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
-                self._stop.wait(self._backoff.pause(failures, error.retry_after))
-                continue
-            except Exception:  # noqa: BLE001 -- the thread must survive, for nothing would restart it
-                _LOG.exception("look failed")
-                found = Presence()
-            failures, misses = 0, 0 if found.available else misses + 1
-            # A burst of failed reconciles that ask for a look gets one.
-            self._stop.wait(min(LEAST_LOOK_SECONDS, self._look_seconds))
-            if self._working or not found.available:
-                self._look_now.wait(self._absence.pause(misses) if misses else self._look_seconds)
+    def _look(self) -> float:
+        found = observe(self._api, self._settings.grove_cluster_role, self.presence)
+        self._apply(found)
+        if found.available:
+            self._misses = 0
+            return self._look_seconds if self._working else min(LEAST_LOOK_SECONDS, self._look_seconds)
+        self._misses += 1
+        return self._absence.pause(self._misses)
 
     def _apply(self, found: Presence) -> None:
         """Use what a look found; the queue starts once, when every list is complete."""
@@ -174,20 +154,10 @@ class DomainsController:
             return
         self.watcher.start(sets=found.sets)
         self.status.watch(grove=found.sets)
-        if not self._working and self._wait_for_lists():
+        if not self._working and self.wait(self._all_listed, self._look_seconds):
             self._working = True
-            _LOG.info("computedomains synced", extra=fields(domains=len(self.watcher.domains.values())))
-            self.queue.start()
-            self.status.work()
+            self.status.capacity_changed()
+            self.start_queues()
 
-    def _wait_for_lists(self) -> bool:
-        """Wait until every list is complete, at most until the next look; return whether they are."""
-        deadline = time.monotonic() + self._look_seconds
-        while not self._synced and time.monotonic() < deadline:
-            if self._stop.wait(_POLL_SECONDS):
-                return False
-        return self._synced
-
-    @property
-    def _synced(self) -> bool:
+    def _all_listed(self) -> bool:
         return self.watcher.synced and self.status.synced

@@ -12,6 +12,7 @@ from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.pod_specs import PodClaim
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
+from gkm.kube.controller import WatchSet
 from gkm.kube.index import Index
 from gkm.kube.reflector import OnChange, OnRefused, Reflector, no_report
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS, WATCHED_CLAIM_TEMPLATES
@@ -49,24 +50,20 @@ class DomainWatcher:
         self.sets = Reflector(api, SETS, self._set, on_refused=on_refused)
         self.domains = Reflector(api, COMPUTEDOMAINS, self._domain, on_refused=on_refused)
         self.templates = Reflector(api, WATCHED_CLAIM_TEMPLATES, self._template, on_refused=on_refused)
-        self._started: list[Reflector[Any]] = []
+        self._watches = WatchSet()
 
     @property
     def synced(self) -> bool:
         """Return whether every started watch has listed once."""
-        return bool(self._started) and all(reflector.synced.is_set() for reflector in self._started)
+        return self._watches.synced
 
     def start(self, *, sets: bool) -> None:
         """Start the watches that have not started; that of PodCliqueSets only if `sets`."""
-        for reflector in (self.templates, self.domains, *((self.sets,) if sets else ())):
-            if reflector not in self._started:
-                self._started.append(reflector)
-                reflector.start()
+        self._watches.start(self.templates, self.domains, *((self.sets,) if sets else ()))
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""
-        for reflector in self._started:
-            reflector.close(seconds)
+        self._watches.close(seconds)
 
     def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Return a set as last observed; an outline of a large one (gkm.kube.memory)."""

@@ -8,7 +8,6 @@ unless the configuration asks for HyperNodes, a Topology or node labels.
 import logging
 import time
 from collections.abc import Callable
-from threading import Event, Thread
 
 from gkm.api.config import Config
 from gkm.api.grammar import agree, count_of, listed
@@ -16,6 +15,7 @@ from gkm.api.topology_status import TopologyReason
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, TokenBucket
 from gkm.kube.api import Api
+from gkm.kube.controller import Controller
 from gkm.kube.resources import HYPERNODES, KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2
 from gkm.kube.secrets import DEFAULT_NAMESPACE, KubeSecrets
 from gkm.kube.workqueue import Retry, WorkQueue
@@ -54,14 +54,17 @@ LEAST_SECONDS, REST = 2.0, 4.0
 WRITES_BURST, WRITE_SECONDS = 50, 0.02
 """Requests of one sink: 50 at once, then 50 a second. 1,000 HyperNodes take 20 s, the labels of 12,500 nodes 4 min."""
 BACKOFF = Backoff(0.5, 60.0)
-_POLL_SECONDS = 0.05
 # Both versions have the fields in use.
 _KUEUE = (KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2)
 TREE, SURVEYS, REPORT, _PROVIDER = "tree", "surveys", "report", "provider/"
 
 
-class TopologyController:
-    """Runs in the leader only. All state is rebuilt from lists."""
+class TopologyController(Controller):
+    """Runs in the leader only. All state is rebuilt from lists.
+
+    `succeeds` returns whether requests of an earlier leader may be on their way: then HyperNodes are written after
+    `quiet_seconds`.
+    """
 
     def __init__(
         self,
@@ -73,17 +76,21 @@ class TopologyController:
         look_seconds: float = LOOK_SECONDS,
         calm_seconds: float = CALM_SECONDS,
         quiet_seconds: float = QUIET_SECONDS,
+        succeeds: Callable[[], bool] = lambda: False,
         backoff: Backoff = BACKOFF,
     ) -> None:
         settings = config.topology
-        self.enabled = bool(settings.hyper_nodes.enabled or settings.kueue or settings.kai or settings.node_labels)
+        super().__init__(
+            NAME, enabled=bool(settings.hyper_nodes.enabled or settings.kueue or settings.kai or settings.node_labels)
+        )
         self._api = api
         self._settings = settings
         self._look_seconds = look_seconds
         self._calm_seconds = calm_seconds
         self._quiet_seconds = quiet_seconds
         self._backoff = backoff
-        self._stop = Event()
+        self._succeeds = succeeds
+        self._failures = 0
         self._working = False
         self._rest_until: dict[str, float] = {}
         self._levels = [level.name for level in settings.levels]
@@ -103,35 +110,37 @@ class TopologyController:
         self.sinks = self._sinks()
         self.overview = Overview(settings, self.sources, self.tree, self.sinks.values(), self.writer)
         self.report = TopologyReport(api, namespace, instance or NAME, self.overview)
-        self._thread = Thread(target=self._work, name=NAME, daemon=True)
+        self.queues = [self.queue]
         if self.enabled:
-            metrics.QUEUE_DEPTH.labels(NAME).set_function(self.queue.__len__)
             for source in self.sources:
                 lag = metrics.TOPOLOGY_PROVIDER_LAG.labels(source.name)
                 lag.set_function(lambda source=source: source.lag(time.time()))  # type: ignore[misc]
 
-    def work(self, *, succeeds: bool = False) -> None:
-        """Start, and return at once, whatever the API server does.
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether no request is on its way any more, of an earlier leader neither.
 
-        `succeeds`: requests of an earlier leader may be on their way, so HyperNodes are written after `quiet_seconds`.
+        A process that writes no HyperNodes need not delay its successor.
         """
-        self.writer.quiet_until = time.monotonic() + self._quiet_seconds * succeeds
-        if self.enabled:
-            self._thread.start()
+        return self.ended and (self.writer.is_quiet or not self._settings.hyper_nodes.enabled)
 
-    def close(self) -> bool:
-        """Stop within some seconds; return whether no request is on its way any more, of an earlier leader neither.
+    def work(self) -> None:
+        """Start, and return at once, whatever the API server does."""
+        self.writer.quiet_until = time.monotonic() + self._quiet_seconds * self._succeeds()
+        super().work()
 
-        External providers are asked to stop; `end_providers` waits for them.
-        """
-        self._stop.set()
+    def run(self) -> None:
+        """Look at the API server now and then."""
+        self.repeat(self._look, self._backoff)
+
+    def stop(self) -> None:
+        """Let nothing new begin. External providers are asked to stop; `end_providers` waits for them."""
         self._host.ask_to_stop()
-        ended = self.queue.close(3.0)
-        if self._thread.ident is not None:
-            self._thread.join(1.0)
-        self.watcher.close(1.0)
-        # A process that writes no HyperNodes need not delay its successor.
-        return ended and (self.writer.is_quiet or not self._settings.hyper_nodes.enabled)
+        super().stop()
+
+    def close_watches(self, seconds: float) -> None:
+        """End the watches."""
+        self.watcher.close(seconds)
 
     def end_providers(self) -> None:
         """End the external providers, at most about 12 seconds after `close` began."""
@@ -255,40 +264,26 @@ class TopologyController:
             self.queue.add(name)
         return after
 
-    def _work(self) -> None:
-        failures = 0
-        while not self._stop.is_set():
-            try:
-                answers = [sink.check(self._api) for sink in self.sinks.values()]
-                failures = 0 if all(answers) else failures + 1
-                if failures:
-                    _LOG.warning("a kind of the topology is not available", extra=fields(failures=failures))
-                self._use()
-            except Exception:  # noqa: BLE001 -- the thread must survive, for nothing would restart it
-                _LOG.exception("look failed")
-            pause = self._backoff.pause(failures) if failures else self._look_seconds
-            self._stop.wait(min(pause, self._look_seconds))
+    def _look(self) -> float:
+        answers = [sink.check(self._api) for sink in self.sinks.values()]
+        self._failures = 0 if all(answers) else self._failures + 1
+        if self._failures:
+            _LOG.warning("a kind of the topology is not available", extra=fields(failures=self._failures))
+        self._use()
+        pause = self._backoff.pause(self._failures) if self._failures else self._look_seconds
+        return min(pause, self._look_seconds)
 
     def _use(self) -> None:
         """Use what a look found; the queue starts once, when every list is complete."""
         hypernodes = self.sinks.get("hypernodes")
         self.watcher.start(hypernodes=hypernodes is not None and hypernodes.available)
         if not self._working:
-            if not self._wait_for_lists():
+            if not self.wait(lambda: self.watcher.synced, self._look_seconds):
                 return
             self._working = True
-            _LOG.info("topology synced", extra=fields(nodes=len(self.watcher.nodes.values())))
             self._host.start()
-            self.queue.start()
+            self.start_queues()
             self._changed()
         # Topologies are not watched, and what was refused may be allowed now.
         for name in (TREE, *self.sinks, REPORT):
             self.queue.add(name)
-
-    def _wait_for_lists(self) -> bool:
-        """Wait until every list is complete, at most until the next look; return whether they are."""
-        deadline = time.monotonic() + self._look_seconds
-        while not self.watcher.synced and time.monotonic() < deadline:
-            if self._stop.wait(_POLL_SECONDS):
-                return False
-        return self.watcher.synced

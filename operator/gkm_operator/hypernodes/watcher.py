@@ -12,6 +12,7 @@ from gkm.api.fabrics import SURVEY_PREFIX
 from gkm.api.grammar import listed
 from gkm.api.hypernodes import HyperNodeObject
 from gkm.kube.api import Api, ListSelector
+from gkm.kube.controller import WatchSet
 from gkm.kube.reflector import OnChange, Reflector
 from gkm.kube.resources import HYPERNODES
 from gkm.topology.hypernode_objects import is_ours
@@ -68,12 +69,12 @@ class TopologyWatcher:
         of_surveys = ListSelector(namespace, labels=SURVEY_LABELS)
         self.surveys = Reflector(api, SURVEYS, self._survey, selector=of_surveys, retain=_is_survey)
         self._read_by = {provider: self._reads(provider) for provider in (LABELS, *providers)}
-        self._started: list[Reflector[Any]] = []
+        self._watches = WatchSet()
 
     @property
     def synced(self) -> bool:
         """Return whether the watches of Nodes and of HyperNodes, if it has started, have listed once."""
-        needed = [one for one in (self.nodes, self.hypernodes) if one in self._started]
+        needed = [one for one in (self.nodes, self.hypernodes) if one in self._watches]
         return bool(needed) and all(reflector.synced.is_set() for reflector in needed)
 
     @property
@@ -90,15 +91,11 @@ class TopologyWatcher:
 
     def start(self, *, hypernodes: bool) -> None:
         """Start the watches that have not started; that of HyperNodes only where their kind is installed."""
-        for reflector in (*self.wanted, *((self.hypernodes,) if hypernodes else ())):
-            if reflector not in self._started:
-                self._started.append(reflector)
-                reflector.start()
+        self._watches.start(*self.wanted, *((self.hypernodes,) if hypernodes else ()))
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""
-        for reflector in self._started:
-            reflector.close(seconds)
+        self._watches.close(seconds)
 
     def chosen_surveys(self) -> Mapping[str, str]:
         """Return the digests of surveys by node, of the nodes that the configuration chooses and that exist."""

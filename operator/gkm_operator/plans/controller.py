@@ -2,11 +2,12 @@
 
 import logging
 import time
-from threading import Event, Thread
+from collections.abc import Callable, Mapping
 
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
+from gkm.kube.controller import Controller
 from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
 from gkm.kube.refusals import RefusalEvents
@@ -35,7 +36,7 @@ IDLE_SECONDS = 30.0
 NAME = "plans"
 
 
-class PlansController:
+class PlansController(Controller):
     """Runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md)."""
 
     def __init__(
@@ -49,12 +50,11 @@ class PlansController:
         pause: float = PAUSE_SECONDS,
         grace: GracePeriod | None = None,
     ) -> None:
+        super().__init__(NAME)
         self._api = api
         self._namespace = namespace
         self._calm = calm
         self._pause = pause
-        self._changed = Event()
-        self._stop = Event()
         self._waiting = 0
         index = PlanIndex()
         self.flavors = FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
@@ -67,40 +67,34 @@ class PlansController:
             fragmentation=FragmentationMetrics(group_kinds(config.packing.mix)),
             namespace_share=config.packing.namespace_share,
         )
-        self._watcher = ClusterWatcher(
-            api, index, config.topology, self._changed.set, on_refused=RefusalEvents(recorder)
-        )
+        self._watcher = ClusterWatcher(api, index, config.topology, self.wake, on_refused=RefusalEvents(recorder))
         self._observe = metrics.reconcile_recorder(NAME)
-        self._thread = Thread(target=self._work, name=NAME, daemon=True)
-        metrics.QUEUE_DEPTH.labels(NAME).set_function(lambda: self._waiting)
 
-    def work(self) -> None:
-        """Start the thread and return. `see_node` must have got every Node before."""
-        self._thread.start()
+    @property
+    def depths(self) -> Mapping[str, Callable[[], int]]:
+        """Count the runs that wait for a plan: one pass handles all runs."""
+        return {NAME: lambda: self._waiting}
 
     def see_node(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
         """Count the flavor of a Node that changed."""
         if self.flavors.change(old, new):
-            self._changed.set()
+            self.wake()
 
-    def close(self) -> None:
-        """Stop within a few seconds; the next leader finds a plan that is being created."""
-        self._stop.set()
-        self._changed.set()
-        if self._thread.ident is not None:
-            self._thread.join(3.0)
-        self._watcher.close(1.0)
+    def close_watches(self, seconds: float) -> None:
+        """End the watches."""
+        self._watcher.close(seconds)
 
-    def _work(self) -> None:
+    def run(self) -> None:
+        """Plan after each change; rest as long as a pass took."""
         if not self._watcher.start(self._stop):
             return
-        _LOG.info("plans synced")
-        self._changed.set()
+        _LOG.info("controller synced", extra=fields(controller=NAME))
+        self.wake()
         while not self._stop.is_set():
-            self._changed.wait(self._reconciler.seconds_remaining(IDLE_SECONDS))
+            self._wake.wait(self._reconciler.seconds_remaining(IDLE_SECONDS))
             if self._stop.wait(self._calm):
                 return
-            self._changed.clear()
+            self._wake.clear()
             began = time.monotonic()
             if not self._reconcile():
                 return
@@ -111,19 +105,19 @@ class PlansController:
         began, result = time.monotonic(), "again"
         try:
             if not self.flavors.write(self._api, self._namespace):
-                self._changed.set()
+                self.wake()
             if not (self._watcher.any_runs and self._watcher.list_nodes_and_pods(self._stop)):
                 self._waiting = 0
                 metrics.PLAN_DRIFT.set(0)
                 result = "done"
                 return not self._stop.is_set()
             if not self._writer.settle():
-                self._changed.set()
+                self.wake()
                 return True
             found = self._reconciler.reconcile(self._watcher.snapshot())
             self._waiting = found.waiting
             if found.more:
-                self._changed.set()
+                self.wake()
             result = "done"
         except NotLeading as error:
             _LOG.warning("planning stopped", extra=fields(why=str(error)))
@@ -133,7 +127,7 @@ class PlansController:
         except Exception:  # noqa: BLE001 -- the thread must survive
             _LOG.exception("reconcile failed")
             result = "failed"
-            self._changed.set()
+            self.wake()
         finally:
             self._observe(result, time.monotonic() - began)
         return True

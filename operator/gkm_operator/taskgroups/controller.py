@@ -1,17 +1,15 @@
 """The controller of task groups: threads, queues and metrics around the reconcilers. Runs in the leader only."""
 
-import logging
 import time
 from collections.abc import Callable
-from threading import Event, Thread
 from typing import Any
 
 from gkm.api.config import Config
 from gkm.api.features import Feature, install
 from gkm.api.meta import timestamp
-from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api, Key
+from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
 from gkm.kube.reflector import Reflector
@@ -23,20 +21,15 @@ from gkm.templates.rendering.renderer import Renderer
 
 from gkm_operator import metrics
 from gkm_operator.taskgroups.inventory import GroupInventory
-from gkm_operator.taskgroups.kinds import QUEUE as KINDS
 from gkm_operator.taskgroups.kinds import KindWatches
 from gkm_operator.taskgroups.members import GroupMember, WatchedObject
 from gkm_operator.taskgroups.observer import GroupObserver
 from gkm_operator.taskgroups.planning import TemplatePlanner
-from gkm_operator.taskgroups.pools import QUEUE as POOLS_QUEUE
 from gkm_operator.taskgroups.pools import PoolReconciler
 from gkm_operator.taskgroups.reconciler import GroupReconciler
-from gkm_operator.taskgroups.sweep import QUEUE as LEAKS
 from gkm_operator.taskgroups.sweep import LeakSweep
 from gkm_operator.taskgroups.watcher import GroupWatcher
 from gkm_operator.taskgroups.writer import GroupWriter
-
-_LOG = logging.getLogger(__name__)
 
 NAME = "taskgroups"
 WORKERS = 8
@@ -47,7 +40,6 @@ CALM_SECONDS = 0.1
 KINDS_SECONDS = 5.0
 """The longest wait for the watches of remembered kinds; without them, a new leader only sends more requests."""
 BACKOFF = Backoff(0.5, 60.0)
-_POLL_SECONDS = 0.05
 _ADMINISTRATOR_MUST_ACT = (403, 404)
 
 
@@ -55,7 +47,7 @@ class TaskGroupsBlocked(RuntimeError):
     """The API server lacks a kind of group templates, or denies to read it."""
 
 
-class TaskGroupsController:
+class TaskGroupsController(Controller):
     """Runs if `taskGroups.enabled`. All state is rebuilt from lists.
 
     `start_watch` starts the watch of a kind of objects.
@@ -74,6 +66,7 @@ class TaskGroupsController:
         now: Callable[[], str] = timestamp,
         start_watch: Callable[[Reflector[WatchedObject]], None] = Reflector.start,
     ) -> None:
+        super().__init__(NAME, enabled=config.task_groups.enabled)
         self._api = api
         self._settings = config.task_groups
         self._backoff = backoff
@@ -99,15 +92,7 @@ class TaskGroupsController:
         observer = GroupObserver(api, self.watcher, self._inventory, now=now, clock=clock)
         recorder = Recorder(api, "gkm.io/task-groups", instance or NAME)
         self._reconciler = GroupReconciler(self.watcher, observer, writer, planner, recorder)
-        for name, queue in (
-            (NAME, self.queue),
-            (KINDS, self.kinds.queue),
-            (LEAKS, self.sweep.queue),
-            (POOLS_QUEUE, self.pools.queue),
-        ):
-            metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
-        self._stop = Event()
-        self._thread = Thread(target=self._start, name=NAME, daemon=True)
+        self.queues = [self.kinds.queue, self.queue, self.sweep.queue, self.pools.queue]
 
     def check(self) -> None:
         """Check that the kinds of group templates can be listed, if they are switched on.
@@ -128,20 +113,21 @@ class TaskGroupsController:
                     ) from error
                 raise
 
-    def work(self) -> None:
-        """Start to watch, and to write once everything is listed, if switched on. Returns at once."""
-        if self._settings.enabled:
-            self._thread.start()
+    def run(self) -> None:
+        """Watch, and write once everything is listed."""
+        self.watches.start(*self.watcher.reflectors)
+        if self.attempt(self.kinds.load, self._backoff) is None:
+            return
+        self.kinds.queue.start()
+        if self.wait(lambda: self.watches.synced):
+            self.wait(lambda: self.kinds.synced, KINDS_SECONDS)
+            self.start_queues()
 
-    def close(self) -> None:
-        """Stop within a few seconds; the next leader continues from the state in the API server."""
-        self._stop.set()
-        for queue in (self.queue, self.sweep.queue, self.pools.queue):
-            queue.close(2.0)
-        self.kinds.close(1.0)
-        for reflector in self.watcher.reflectors:
-            reflector.close(1.0)
+    def close_watches(self, seconds: float) -> None:
+        """End the watches, and the child that renders."""
         self._renderer.close()
+        self.kinds.close(seconds)
+        super().close_watches(seconds)
 
     def reconcile(self, key: Key) -> float | None:
         """Do what a group needs; return the seconds until the next look.
@@ -165,26 +151,3 @@ class TaskGroupsController:
             if self.watcher.groups.get(group[1], group[0]) is not None:
                 self.queue.add(group, CALM_SECONDS)
             self.sweep.suspect(group)
-
-    def _start(self) -> None:
-        for reflector in self.watcher.reflectors:
-            reflector.start()
-        failures = 0
-        while not self._stop.is_set():
-            try:
-                self.kinds.load()
-                break
-            except ApiError as error:
-                failures += 1
-                _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
-                self._stop.wait(self._backoff.pause(failures, error.retry_after))
-        self.kinds.queue.start()
-        while not self.watcher.synced:
-            if self._stop.wait(_POLL_SECONDS):
-                return
-        deadline = time.monotonic() + KINDS_SECONDS
-        while not self.kinds.synced and time.monotonic() < deadline:
-            self._stop.wait(_POLL_SECONDS)
-        _LOG.info("task groups synced", extra=fields(groups=len(self.watcher.groups.values())))
-        for queue in (self.queue, self.sweep.queue, self.pools.queue):
-            queue.start()

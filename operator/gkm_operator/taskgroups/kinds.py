@@ -16,6 +16,7 @@ from gkm.hoststate.escaping import escape
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
+from gkm.kube.controller import end
 from gkm.kube.discovery import REMEMBERED_SECONDS, Discovery, KindName, Served
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
@@ -78,8 +79,8 @@ class KindWatches:
         """Return whether the watches of all kinds that were remembered and are served have listed once."""
         return not self._waiting and all(reflector.synced.is_set() for reflector in self.reflectors)
 
-    def load(self) -> None:
-        """Read which kinds are remembered, and schedule their watches.
+    def load(self) -> int:
+        """Read which kinds are remembered, and schedule their watches; return how many there are.
 
         Raises:
             ApiError: the ConfigMap cannot be read.
@@ -90,6 +91,7 @@ class KindWatches:
             self._remembered.add(KindName(group, kind))
             self._waiting.add(KindName(group, kind))
             self.queue.add(KindName(group, kind))
+        return len(self._remembered)
 
     def remember(self, kind: KindName) -> None:
         """Make sure that a kind is remembered and watched, before the first object of it is created.
@@ -139,10 +141,8 @@ class KindWatches:
         return RECHECK_SECONDS
 
     def close(self, seconds: float) -> None:
-        """Stop all watches."""
-        self.queue.close(seconds)
-        for reflector in self.reflectors:
-            reflector.close(seconds)
+        """End all watches, within this time in all."""
+        end(self.reflectors, seconds)
 
     def _stop(self, kind: KindName, feed: KindFeed) -> None:
         """Stop the watch of a kind or version that is not served any more; its objects are not observed any more."""

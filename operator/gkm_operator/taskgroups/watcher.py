@@ -41,11 +41,6 @@ class GroupWatcher:
         self.pods = Reflector(api, PODS, self._pod, selector=ListSelector(labels=GROUP_LABEL))
         self.reflectors: tuple[Reflector[Any], ...] = (self.pools, self.templates, self.pods, self.groups)
 
-    @property
-    def synced(self) -> bool:
-        """Return whether every watch has listed once."""
-        return all(reflector.synced.is_set() for reflector in self.reflectors)
-
     def group(self, key: Key) -> WatchedGroup | None:
         """Return what is held of a group as last observed, or as this process wrote it since; None if it is gone."""
         observed, written = self.groups.get(key[1], key[0]), self._written.get(key)

@@ -12,11 +12,12 @@ carries the version that was read.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from threading import Event, Thread
 
 from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
 from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
+from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 
@@ -31,11 +32,9 @@ LOOK_SECONDS = 2.0
 REPAIR_SECONDS = 60.0
 """Between two reads of configurations that have the bundle: one that was applied anew lost its CAs."""
 
-CLOSE_SECONDS = 5.0
 
-
-class CaCopies:
-    """Copies in a thread of its own. Whatever fails here stops no other work."""
+class CaCopies(Controller):
+    """Copies, if there is a configuration to copy to. Whatever fails here stops no other work."""
 
     def __init__(
         self,
@@ -47,6 +46,7 @@ class CaCopies:
         repair_seconds: float = REPAIR_SECONDS,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("ca-copies", enabled=bool(configurations))
         self._api = api
         self._configurations = configurations
         self._namespace = namespace
@@ -55,23 +55,13 @@ class CaCopies:
         self._elapsed = elapsed
         self._copied = b""
         self._repair_at = 0.0
-        self._last_error = ""
-        self._stop = Event()
-        self._thread = Thread(target=self._run, name="ca-copies", daemon=True)
 
-    def work(self) -> None:
-        """Start to copy, if there is a configuration to copy to."""
-        if self._configurations:
-            self._thread.start()
+    def run(self) -> None:
+        """Copy until the end; once at least, for a process that ends because its installation is incomplete."""
+        self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="CAs not copied")
 
-    def close(self) -> None:
-        """Stop; the copy in progress ends before."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_SECONDS)
-
-    def copy(self) -> None:
-        """Copy once, into all configurations, also into those after one that fails.
+    def copy(self) -> float:
+        """Copy into all configurations, also into those after one that fails; return the seconds until the next time.
 
         A ConfigMap that is missing, or without a certificate, takes no CA away.
 
@@ -80,11 +70,12 @@ class CaCopies:
         """
         bundle = copied_bundle(self._published())
         if not bundle or (bundle == self._copied and self._elapsed() < self._repair_at):
-            return
+            return self._look_seconds
         errors = [error for each in self._configurations if (error := self._write(each, bundle))]
         if errors:
             raise errors[0]
         self._copied, self._repair_at = bundle, self._elapsed() + self._repair_seconds
+        return self._look_seconds
 
     def _published(self) -> bytes:
         found = self._api.find(CONFIGMAPS, ADMISSION_CA, self._namespace) or {}
@@ -99,16 +90,3 @@ class CaCopies:
         except ApiError as error:
             return error
         return None
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self.copy()
-                self._last_error = ""
-            except ApiError as error:
-                if str(error) != self._last_error:
-                    self._last_error = str(error)
-                    _LOG.warning("CAs not copied", extra=fields(why=self._last_error))
-            # After the first copy: a process that ends at once, because its installation is incomplete, has copied.
-            if self._stop.wait(self._look_seconds):
-                return

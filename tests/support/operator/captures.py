@@ -153,7 +153,7 @@ class CapturesProcess:
             clock=lambda: self.seconds,
             **options,
         )
-        self.controller._refresh = self.refreshed.append
+        self.controller.refresh = self.refreshed.append
         self._seen: dict[tuple[str, str, str], Any] = {}
         self.observe()
 

@@ -113,7 +113,9 @@ class RunningStatus:
         self.status.work()
 
     def close(self) -> None:
-        self.status.close()
+        for queue in self.status.queues:
+            queue.close(3.0)
+        self.status.observer.close(1.0)
         self.watcher.close(1.0)
 
     def annotation(self, key: str) -> str:

@@ -6,6 +6,7 @@ The files that policies name are checked on an interval, so that a removed key t
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 from gkm.api.caches import Cache
 from gkm.hoststate.logs import fields
@@ -68,17 +69,14 @@ class VerificationQueue:
             observe=metrics.reconcile_recorder("verify"),
         )
 
-    def start(self) -> None:
-        """Start to verify images, and to watch the files of policies."""
-        if self._schedule.files:
-            self._files_queue.add(_ALL_FILES)
-            self._files_queue.start()
-        self.queue.start()
+    @property
+    def queues(self) -> list[WorkQueue[Any]]:
+        """Return the queues: of caches, and of the files of policies where there are any."""
+        return [self.queue, *([self._files_queue] if self._schedule.files else [])]
 
-    def close(self, seconds: float) -> None:
-        """Stop within a few seconds."""
-        self._files_queue.close(1.0)
-        self.queue.close(seconds)
+    def begin(self) -> None:
+        """Watch the files of policies, if there are any. Call it before the queues start."""
+        self._files_queue.add(_ALL_FILES)
 
     def outcome(self, cache: Cache) -> Outcome | None:
         """Return the outcome of this process for the cache as it is now, if there is one."""

@@ -43,22 +43,13 @@ class CapacityReport:
         self._clock = clock
         self._written: dict[str, str] = {}
         self._next = clock()
-        self._queue: WorkQueue[str] = WorkQueue(
+        self.queue: WorkQueue[str] = WorkQueue(
             NAME, self.write, workers=1, backoff=Backoff(1.0, 60.0), observe=metrics.reconcile_recorder(NAME)
         )
 
-    def start(self) -> None:
-        """Start to write; all lists must be complete."""
-        self.changed()
-        self._queue.start()
-
     def changed(self) -> None:
         """Schedule a write."""
-        self._queue.add(CONFIG_MAP, max(CALM_SECONDS, self._next - self._clock()))
-
-    def close(self, seconds: float) -> None:
-        """Stop."""
-        self._queue.close(seconds)
+        self.queue.add(CONFIG_MAP, max(CALM_SECONDS, self._next - self._clock()))
 
     def write(self, name: str) -> None:
         """Write the ConfigMap if it differs from the last write.

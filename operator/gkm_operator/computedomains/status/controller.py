@@ -87,7 +87,6 @@ class DomainStatusController:
             per_group=PER_NAMESPACE,
             observe=metrics.reconcile_recorder(NAME),
         )
-        metrics.QUEUE_DEPTH.labels(NAME).set_function(self._queue.__len__)
 
     @property
     def synced(self) -> bool:
@@ -101,13 +100,13 @@ class DomainStatusController:
     def work(self) -> None:
         """Start to write. Every list, also that of ComputeDomains, must be complete: half a list is a falling mark."""
         self._queue.start()
-        self._capacity.start()
+        self._capacity.changed()
+        self._capacity.queue.start()
 
-    def close(self) -> None:
-        """Stop within a few seconds."""
-        self._queue.close(3.0)
-        self._capacity.close(1.0)
-        self.observer.close(1.0)
+    @property
+    def queues(self) -> list[WorkQueue[Any]]:
+        """Return the queues, whose workers write."""
+        return [self._queue, self._capacity.queue]
 
     def capacity_changed(self) -> None:
         """Write the ConfigMap soon: the capacity or a condition of the feature may have changed."""

@@ -5,7 +5,6 @@ as the key of a domain that it may affect. Must never write to the API server.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.config import Config
@@ -13,6 +12,7 @@ from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
+from gkm.kube.controller import WatchSet
 from gkm.kube.index import Index
 from gkm.kube.reflector import OnRefused, Reflector, no_report
 
@@ -62,24 +62,20 @@ class DomainObserver:
             retain=lambda clique: bool(clique.templates) and not clique.metadata.terminating,
             on_refused=on_refused,
         )
-        self._started: list[Reflector[Any]] = []
+        self._watches = WatchSet()
 
     @property
     def synced(self) -> bool:
         """Return whether every started reflector has listed once."""
-        return bool(self._started) and all(reflector.synced.is_set() for reflector in self._started)
+        return self._watches.synced
 
     def start(self, *, grove: bool) -> None:
         """Start the watches that are not started; that of PodCliques only if their kind is installed (`grove`)."""
-        for reflector in (self.pods.reflector, self._nodes, *((self._cliques,) if grove else ())):
-            if reflector not in self._started:
-                self._started.append(reflector)
-                reflector.start()
+        self._watches.start(self.pods.reflector, self._nodes, *((self._cliques,) if grove else ()))
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""
-        for reflector in self._started:
-            reflector.close(seconds)
+        self._watches.close(seconds)
 
     def observe(self, key: Key) -> ObservedDomain | None:
         """Return what is known of a ComputeDomain; None if it does not exist."""

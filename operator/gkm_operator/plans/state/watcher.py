@@ -8,6 +8,7 @@ from typing import Any
 
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
+from gkm.kube.controller import WatchSet
 from gkm.kube.reflector import OnRefused, Reflector, no_report
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason
@@ -64,7 +65,7 @@ class ClusterWatcher:
         self._runs = Reflector(api, RUNS, self._run_changed, on_refused=on_refused)
         self._nodes = Reflector(api, NODES, self._node_changed)
         self._pods = Reflector(api, PODS, self._pod_changed, selector=PLACED_PODS)
-        self._started: list[Reflector[Any]] = []
+        self._watches = WatchSet()
 
     def start(self, stop: Event) -> bool:
         """List plans, then runs, so that a plan without a Run is orphaned. Return False if `stop` is set first."""
@@ -76,8 +77,7 @@ class ClusterWatcher:
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""
-        for reflector in self._started:
-            reflector.close(seconds)
+        self._watches.close(seconds)
 
     @property
     def any_runs(self) -> bool:
@@ -118,9 +118,7 @@ class ClusterWatcher:
         return self._surveyed[1]
 
     def _start(self, reflector: Reflector[Any], stop: Event) -> bool:
-        if reflector not in self._started:
-            self._started.append(reflector)
-            reflector.start()
+        self._watches.start(reflector)
         while not reflector.synced.is_set():
             if stop.wait(_POLL_SECONDS):
                 return False

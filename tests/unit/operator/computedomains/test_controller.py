@@ -37,6 +37,7 @@ def test_domains_follow_a_set(world: World, controller: DomainsController) -> No
     until(lambda: world.domains() == ["test-pcs-0", "test-pcs-1"], "both domains")
     world.scale(0)
     until(lambda: world.domains() == [], "no domain")
+    metrics.record_depths([controller])
     page = metrics.page().body.decode()
     assert 'gkm_reconcile_seconds_count{controller="computedomains",result="done"}' in page
     assert 'gkm_queue_depth{controller="computedomains"}' in page

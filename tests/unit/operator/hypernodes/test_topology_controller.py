@@ -43,8 +43,9 @@ def running(world: World, *, leads: bool = True, succeeds: bool = False) -> Iter
         look_seconds=0.3,
         calm_seconds=0.02,
         backoff=Backoff(0.02, 0.1),
+        succeeds=lambda: succeeds,
     )
-    controller.work(succeeds=succeeds)
+    controller.work()
     try:
         yield controller
     finally:

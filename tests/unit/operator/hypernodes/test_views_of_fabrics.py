@@ -75,7 +75,7 @@ def test_a_provider_waits_for_its_own_watches_only() -> None:
     world = world_with("infiniband")
     process = world.process()
     watcher = process.controller.watcher
-    watcher._started = [*watcher.wanted]
+    watcher._watches._started.extend(watcher.wanted)
     for reflector in (watcher.nodes, watcher.fabrics):
         reflector._list()
     assert watcher.synced

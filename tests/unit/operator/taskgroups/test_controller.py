@@ -66,6 +66,7 @@ def test_groups_live_and_end(world: World, controller: TaskGroupsController) -> 
     assert world.objects() == []
     world.delete()
     until(lambda: world.groups() == [], "it to go")
+    metrics.record_depths([controller])
     page = metrics.page().body.decode()
     for line in (
         'gkm_reconcile_seconds_count{controller="taskgroups",result="done"}',

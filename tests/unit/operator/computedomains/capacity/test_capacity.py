@@ -107,7 +107,9 @@ class Site:
         self.status.work()
 
     def close(self) -> None:
-        self.status.close()
+        for queue in self.status.queues:
+            queue.close(3.0)
+        self.status.observer.close(1.0)
         self.watcher.close(1.0)
 
     def capacity(self) -> DomainCapacity | None:
@@ -207,7 +209,7 @@ def test_changes_after_a_write_wait_for_the_interval(monkeypatch: pytest.MonkeyP
     api = FakeApi()
     clocked = Clocked(api)
     delays: list[float] = []
-    monkeypatch.setattr(clocked.report._queue, "add", lambda _key, after: delays.append(after))
+    monkeypatch.setattr(clocked.report.queue, "add", lambda _key, after: delays.append(after))
     clocked.report.changed()
     clocked.report.write("gkm-domains")
     clocked.report.changed()

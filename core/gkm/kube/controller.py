@@ -1,0 +1,216 @@
+"""The frame of a controller: what its threads do from start to shutdown, in one order for all controllers.
+
+1. `work` starts one thread, which starts the watches, and waits until every list is complete: to half a list, a
+   controller would answer with deletions.
+2. Only then it starts the queues, whose workers write. A controller that does more overrides `run`.
+3. `stop` lets nothing new begin, and returns at once.
+4. `join` waits for the requests that are under way.
+5. `close_watches` ends the watches: no thread reads them any more.
+
+`close_all` does 3 to 5 for all controllers of a process side by side, in a bounded time. A write that begins later,
+because a thread did not end in that time, is refused by gkm.kube.leader_api.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.errors import ApiError
+from gkm.kube.reflector import Reflector
+from gkm.kube.workqueue import Retry, WorkQueue
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+
+JOIN_SECONDS = 5.0
+"""The time for all requests under way, of all controllers together."""
+WATCHES_SECONDS = 2.0
+"""The time for all watches together."""
+POLL_SECONDS = 0.05
+
+
+class WatchSet:
+    """The watches of a controller that have started. For one thread, but `synced`."""
+
+    def __init__(self) -> None:
+        self._started: list[Reflector[Any]] = []
+
+    def __contains__(self, reflector: Reflector[Any]) -> bool:
+        """Return whether a watch has started."""
+        return reflector in self._started
+
+    @property
+    def synced(self) -> bool:
+        """Return whether every started watch has listed once; False before the first start."""
+        return bool(self._started) and all(reflector.synced.is_set() for reflector in self._started)
+
+    def start(self, *reflectors: Reflector[Any]) -> None:
+        """Start the watches that have not started."""
+        for reflector in reflectors:
+            if reflector not in self._started:
+                self._started.append(reflector)
+                reflector.start()
+
+    def close(self, seconds: float) -> None:
+        """End all watches, within this time in all."""
+        end(self._started, seconds)
+
+
+def end(reflectors: Iterable[Reflector[Any]], seconds: float) -> None:
+    """End watches side by side, within this time in all."""
+    deadline, ending = time.monotonic() + seconds, list(reflectors)
+    for reflector in ending:
+        reflector.close(0.0)
+    for reflector in ending:
+        reflector.close(max(0.0, deadline - time.monotonic()))
+
+
+class Controller:
+    """A controller of a process. A subclass gives it queues and watches, and may override `run`."""
+
+    def __init__(self, name: str, *, enabled: bool = True) -> None:
+        self.name = name
+        self.enabled = enabled
+        """Whether `work` starts anything."""
+        self.watches = WatchSet()
+        self.queues: list[WorkQueue[Any]] = []
+        self.ended = True
+        """Whether all threads had ended when `join` returned."""
+        self._stop = Event()
+        self._wake = Event()
+        self._thread = Thread(target=self.run, name=name, daemon=True)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether the next leader may write at once. Call it after `join`.
+
+        A request that arrives late is refused for its old version. Override it where that is not enough.
+        """
+        return True
+
+    @property
+    def depths(self) -> Mapping[str, Callable[[], int]]:
+        """Return functions that count what waits in each queue, by its name."""
+        return {queue.name: queue.__len__ for queue in self.queues}
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """Return the watches that `run` starts, in this order."""
+        return ()
+
+    def work(self) -> None:
+        """Start, if it is enabled, and return at once, whatever the API server does."""
+        if self.enabled:
+            self._thread.start()
+
+    def run(self) -> None:
+        """Do the work of the thread: start the queues once every list is complete."""
+        self.watches.start(*self.reflectors())
+        if self.wait(lambda: not self.reflectors() or self.watches.synced):
+            self.start_queues()
+
+    def start_queues(self) -> None:
+        """Start the workers. Every list must be complete."""
+        _LOG.info("controller synced", extra=fields(controller=self.name))
+        for queue in self.queues:
+            queue.start()
+
+    def wait(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
+        """Wait until a condition holds, at most so long; return whether it does. `stop` ends the wait."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() >= deadline or self._stop.wait(POLL_SECONDS):
+                return False
+        return True
+
+    def attempt(self, act: Callable[[], T], backoff: Backoff, failure: str = "API server not available") -> T | None:
+        """Call `act` until it succeeds, and return its result; None if `stop` ends it, after one attempt at least.
+
+        `failure` is the event in the log, once for each cause. The thread survives every error: nothing would start it
+        again.
+        """
+        failures, last, after = 0, "", 0.0
+        while True:
+            self._wake.clear()
+            try:
+                return act()
+            except (ApiError, Retry) as error:
+                failures, after = failures + 1, error.retry_after
+                if str(error) != last:
+                    last = str(error)
+                    _LOG.warning(failure, extra=fields(controller=self.name, failures=failures, why=last))
+            except Exception:  # noqa: BLE001 -- see above
+                failures, after = failures + 1, 0.0
+                _LOG.exception(failure, extra=fields(controller=self.name, failures=failures))
+            if self._stop.wait(backoff.pause(failures, after)):
+                return None
+
+    def repeat(
+        self,
+        act: Callable[[], float],
+        backoff: Backoff,
+        *,
+        least: float = 0.0,
+        failure: str = "API server not available",
+    ) -> None:
+        """Call `act` until `stop`, once at least; it returns the seconds until the next call.
+
+        `wake` shortens them to `least`. Errors are retried as by `attempt`.
+        """
+        while (pause := self.attempt(act, backoff, failure)) is not None:
+            if self._stop.wait(min(least, pause)):
+                return
+            self._wake.wait(max(0.0, pause - least))
+            if self._stop.is_set():
+                return
+
+    def wake(self) -> None:
+        """Let `repeat` act soon."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Let nothing new begin; return at once."""
+        self._stop.set()
+        self._wake.set()
+        for queue in self.queues:
+            queue.stop()
+
+    def join(self, deadline: float) -> None:
+        """Wait until what is under way has ended, at most until `deadline` of time.monotonic()."""
+        ended = [queue.close(max(0.0, deadline - time.monotonic())) for queue in self.queues]
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        self.ended = all(ended) and not self._thread.is_alive()
+
+    def close_watches(self, seconds: float) -> None:
+        """End the watches, within this time in all."""
+        self.watches.close(seconds)
+
+    def close(self) -> bool:
+        """Stop this one alone; return whether the next leader may write at once."""
+        quiet = stop_all([self])
+        close_watches([self])
+        return quiet
+
+
+def stop_all(controllers: Iterable[Controller], seconds: float = JOIN_SECONDS) -> bool:
+    """Stop all and wait for their last requests, in this time in all; return whether the next leader may write."""
+    deadline = time.monotonic() + seconds
+    for controller in controllers:
+        controller.stop()
+    for controller in controllers:
+        controller.join(deadline)
+    return all(controller.is_quiet for controller in controllers)
+
+
+def close_watches(controllers: Sequence[Controller], seconds: float = WATCHES_SECONDS) -> None:
+    """End the watches of all controllers side by side: most of the time, a thread waits for its socket."""
+    threads = [Thread(target=each.close_watches, args=(seconds,), daemon=True) for each in controllers]
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
