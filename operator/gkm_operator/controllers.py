@@ -53,7 +53,21 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
     metrics.LEADS.set_function(lambda: elector.is_leader)
     leader = LeaderApi(api, lambda: elector.is_leader)
-    plans = PlansController(leader, config, instance=arguments.identity, namespace=own_namespace())
+    topology = TopologyController(
+        leader,
+        config,
+        instance=arguments.identity,
+        namespace=own_namespace(),
+        succeeds=lambda: elector.succeeds,
+    )
+    plans = PlansController(
+        leader,
+        config,
+        instance=arguments.identity,
+        namespace=own_namespace(),
+        sources=topology.tree.approved_sources if topology.enabled else None,
+    )
+    topology.tree.on_approved = plans.wake
     images = CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace()))
     captures = CapturesController(
         leader,
@@ -71,13 +85,6 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         observer=captures,
     )
     domains = DomainsController(leader, config, instance=arguments.identity, namespace=own_namespace())
-    topology = TopologyController(
-        leader,
-        config,
-        instance=arguments.identity,
-        namespace=own_namespace(),
-        succeeds=lambda: elector.succeeds,
-    )
     installation = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
     groups = TaskGroupsController(leader, config, instance=arguments.identity, namespace=own_namespace())
     captures.refresh = caches.refresh

@@ -4,7 +4,7 @@ What contradicts itself is quarantined and reported; all else counts. No message
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gkm.api.cliques import CLIQUE_LEVEL, names_clique
@@ -57,6 +57,13 @@ class Placements:
     places: Mapping[str, Place] = field(default_factory=dict)
     quarantined: tuple[Quarantined, ...] = ()
     faults: tuple[PlacementFault, ...] = ()
+
+    def completed(self, fresh: "Placements") -> "Placements":
+        """Return these with what `fresh` placements of the same provider say about nodes that these do not have."""
+        known = {*self.places, *(entry.node for entry in self.quarantined)}
+        places = {name: place for name, place in fresh.places.items() if name not in known}
+        more = (entry for entry in fresh.quarantined if entry.node not in known)
+        return replace(self, places=places | {**self.places}, quarantined=tuple(sorted([*self.quarantined, *more])))
 
 
 def placements(

@@ -5,7 +5,7 @@ Nothing is approved before every configured provider has served once: what the A
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gkm.api.topology_settings import Topology
@@ -14,6 +14,7 @@ from gkm.hoststate.pacing import Clock
 from gkm.topology.guard import GuardState, Places, judge, places_of_hypernodes, places_of_labels, places_of_tree
 from gkm.topology.hypernode_objects import own
 from gkm.topology.hypernodes import HyperNode
+from gkm.topology.merge import Named
 from gkm.topology.nodes import Node
 from gkm.topology.snapshot import Snapshot
 from gkm.topology.tree import Tree
@@ -56,6 +57,8 @@ class DesiredTrees:
 class TreeState:
     """What the last reconcile found. `waits_for` are the providers that have not served yet.
 
+    `sources` are the placements that the approved tree is made of, the most trusted ones first.
+
     `snapshot` is the newest one, and `desired` what its tree makes. The guard has `compared` the approved tree with
     what these kinds of objects show.
     """
@@ -66,15 +69,17 @@ class TreeState:
     snapshot: Snapshot | None = None
     desired: DesiredTrees | None = None
     approved: DesiredTrees | None = None
+    sources: Named | None = None
 
 
 class TreeReconciler:
-    """For one thread; `state` may be read by others."""
+    """For one thread; `state` may be read by others. `approved_sources` have changed where `on_approved` is called."""
 
     def __init__(
         self, watcher: TopologyWatcher, sources: Sequence[Source], settings: Topology, *, clock: Clock = time.monotonic
     ) -> None:
         self.state = TreeState()
+        self.on_approved: Callable[[], None] = lambda: None
         self._watcher = watcher
         self._sources = sources
         self._settings = settings
@@ -84,6 +89,10 @@ class TreeReconciler:
     def approved(self) -> DesiredTrees | None:
         """What may be written now: nothing while objects have been listed that the guard has not compared with."""
         return self.state.approved if self._listed() <= self.state.compared else None
+
+    def approved_sources(self) -> Named | None:
+        """Return what Runs are planned with; None before the first approval."""
+        return self.state.sources
 
     def reconcile(self) -> float | None:
         """Approve the present tree, or not; return the seconds until the guard's next round, None without one."""
@@ -97,7 +106,15 @@ class TreeReconciler:
         state.snapshot = (state.snapshot or Snapshot.start(self._settings)).changed(nodes, by_provider)
         if state.desired is None or state.desired.tree is not state.snapshot.tree:
             state.desired = self._render(state.snapshot.tree)
-        return self._approve(state.desired, nodes)
+        after = self._approve(state.desired, nodes)
+        if state.desired is state.approved and not state.guard.tripped:
+            self._publish(by_provider)
+        return after
+
+    def _publish(self, by_provider: Named) -> None:
+        if self.state.sources != by_provider:
+            self.state.sources = by_provider
+            self.on_approved()
 
     def _render(self, tree: Tree) -> DesiredTrees:
         """Return what the schedulers are to see."""

@@ -13,6 +13,7 @@ from gkm.kube.events import Recorder
 from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.packing.conversion import group_kinds
+from gkm.topology.merge import Named
 
 from gkm_operator import metrics
 from gkm_operator.caches.nodes.liveness import WatchedNode
@@ -21,7 +22,7 @@ from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetri
 from gkm_operator.plans.reconciler import RunReconciler
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanIndex
-from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread
+from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread, TopologyUnread
 from gkm_operator.plans.write.flavors import FlavorCounts
 from gkm_operator.plans.write.writer import FIELD_MANAGER, PlanWriter
 
@@ -37,7 +38,10 @@ NAME = "plans"
 
 
 class PlansController(Controller):
-    """Runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md)."""
+    """Runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md).
+
+    `sources`: see ClusterWatcher. Call `wake` when they have changed.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class PlansController(Controller):
         calm: float = CALM_SECONDS,
         pause: float = PAUSE_SECONDS,
         grace: GracePeriod | None = None,
+        sources: Callable[[], Named | None] | None = None,
     ) -> None:
         super().__init__(NAME)
         self._api = api
@@ -67,7 +72,9 @@ class PlansController(Controller):
             fragmentation=FragmentationMetrics(group_kinds(config.packing.mix)),
             namespace_share=config.packing.namespace_share,
         )
-        self._watcher = ClusterWatcher(api, index, config.topology, self.wake, on_refused=RefusalEvents(recorder))
+        self._watcher = ClusterWatcher(
+            api, index, config.topology, self.wake, on_refused=RefusalEvents(recorder), sources=sources
+        )
         self._observe = metrics.reconcile_recorder(NAME)
 
     @property
@@ -122,7 +129,7 @@ class PlansController(Controller):
         except NotLeading as error:
             _LOG.warning("planning stopped", extra=fields(why=str(error)))
             return False
-        except PodsUnread as error:
+        except (PodsUnread, TopologyUnread) as error:
             _LOG.error("planning blocked", extra=fields(why=str(error)))
         except Exception:  # noqa: BLE001 -- the thread must survive
             _LOG.exception("reconcile failed")

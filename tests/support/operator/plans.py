@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gkm.api.config import Config, parse
 from gkm.api.node_names import unfold
@@ -15,6 +15,9 @@ from gkm_operator.plans.state.objects import REPLAN_ANNOTATION
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.nodes import put
+
+if TYPE_CHECKING:
+    from gkm.topology.merge import Named
 
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
 RAW_RUNS: Resource[Json] = Resource(RUNS.api_version, "Run", "runs", namespaced=True, type=Json)
@@ -108,6 +111,7 @@ class PlansSite:
         self.config: Config = parse(config.encode()) if config else Config()
         self.leads = True
         self.patience = 0.0
+        self.sources: Callable[[], Named | None] | None = None
         self.controller = self.new()
 
     def new(self, leads: Callable[[], bool] | None = None) -> PlansController:
@@ -118,6 +122,7 @@ class PlansSite:
             calm=0.001,
             pause=0.001,
             grace=GracePeriod(self.patience),
+            sources=self.sources,
         )
 
     def restart(self) -> None:

@@ -1,6 +1,6 @@
 """The watches that planning needs, and the snapshots of their state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from threading import Event
@@ -10,7 +10,10 @@ from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
 from gkm.kube.controller import WatchSet
 from gkm.kube.reflector import OnRefused, Reflector, no_report
+from gkm.topology.label_levels import label_placements
+from gkm.topology.merge import Named
 from gkm.topology.nodes import Node
+from gkm.topology.providers import LABELS
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import TopologySurvey, survey_nodes
 
@@ -38,10 +41,15 @@ class PodsUnread(RuntimeError):
     """A pod on an unknown node cannot be read, so that no node is known to have free GPUs."""
 
 
+class TopologyUnread(RuntimeError):
+    """The tree of the schedulers is not approved yet, so that no node has a place."""
+
+
 class ClusterWatcher:
     """Four reflectors; `changed` is called for each change that may affect a decision.
 
-    Nodes and pods are watched from the first Run on.
+    Nodes and pods are watched from the first Run on. `sources` returns the placements of the tree that the schedulers
+    see, None while there is none yet; without it, labels alone place nodes.
     """
 
     def __init__(
@@ -52,8 +60,10 @@ class ClusterWatcher:
         changed: Callable[[], None],
         *,
         on_refused: OnRefused = no_report,
+        sources: Callable[[], Named | None] | None = None,
     ) -> None:
         self._index = index
+        self._sources = sources
         self._settings = settings
         self._changed = changed
         self._pod_usage = PodUsageIndex()
@@ -89,6 +99,7 @@ class ClusterWatcher:
 
         Raises:
             PodsUnread: a pod on an unknown node cannot be read.
+            TopologyUnread: no tree is approved yet.
         """
         unread = frozenset(RunKey(*key) for key in self._runs.unreadable)
         # Read first: a change in between then gives one state two versions, never two states one version.
@@ -106,16 +117,33 @@ class ClusterWatcher:
     def _survey(self) -> TopologySurvey:
         """Return the survey of all nodes, cached while no node changes."""
         unread = self._nodes.unreadable
-        wanted = (self._nodes_version, unread)
+        sources = self._approved()
+        wanted = (self._nodes_version, unread, sources)
         if self._surveyed is None or self._surveyed[0] != wanted:
             names = {name for _, name in unread}
             nodes = [node for node in self._nodes.values() if node.name not in names]
             unreadable = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in sorted(names)]
-            found = survey_nodes(nodes, self._settings, unreadable)
+            found = survey_nodes(nodes, self._settings, unreadable, self._current(sources, nodes))
             self._surveyed = wanted, found
             self._advance_version()
             metrics.record_survey(len(found.located), len(found.quarantined), len(found.bare))
         return self._surveyed[1]
+
+    def _approved(self) -> Named | None:
+        if self._sources is None:
+            return None
+        if (approved := self._sources()) is None:
+            raise TopologyUnread(
+                "no tree of the topology is approved yet: kubectl get configmap gkm-topology says what it waits for"
+            )
+        return approved
+
+    def _current(self, sources: Named | None, nodes: Sequence[Node]) -> Named | None:
+        """Return the sources of the tree; nodes that are newer than it are where their labels place them."""
+        if sources is None:
+            return None
+        fresh = label_placements(nodes, self._settings)
+        return [(name, placed.completed(fresh) if name == LABELS else placed) for name, placed in sources]
 
     def _start(self, reflector: Reflector[Any], stop: Event) -> bool:
         self._watches.start(reflector)

@@ -1,7 +1,12 @@
 """What happens at once to many nodes is not believed at once; what happens to few is."""
 
+from typing import TYPE_CHECKING
+
 from gkm.kube.errors import ApiError
 from support.operator.topology import Process, World, racks, settings
+
+if TYPE_CHECKING:
+    from gkm.topology.merge import Named
 
 NODES = racks(4, 5, 5)
 """100 nodes: more than 20 lost places trip the guard, and three rounds of 60 s confirm."""
@@ -198,3 +203,17 @@ def test_nodes_that_a_forged_survey_mixes_anew_stay_where_they_are() -> None:
         world.label(name, rack=f"forged-{position % 7}", block="b0")
     process.settle()
     assert world.api.hypernodes() == before
+
+
+def test_runs_are_planned_with_the_places_that_are_approved() -> None:
+    world, process = world_with()
+    told: list[Named | None] = []
+    process.controller.tree.on_approved = lambda: told.append(process.controller.tree.approved_sources())
+    lose_labels(world, 0.3)
+    process.settle()
+    assert told == []
+    rounds(process, 2)
+    labels = process.controller.sources[0].placements
+    assert labels is not None
+    assert told == [[("labels", labels)]]
+    assert labels.places["node-3-4-4"] != labels.places["node-0-0-0"]
