@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.leases import LEASES, Lease, LeaseSpec, LeaseTiming, ObservedLease, can_acquire, expires_at, renewed_spec
+from gkm.kube.leases import LEASES, Lease, LeaseTiming, ObservedLease, can_acquire, expires_at, renewed_spec
 from gkm.kube.workqueue import Retry
 
 _LOG = logging.getLogger(__name__)
@@ -122,24 +122,26 @@ class Elector:
             # The holder of a lease that was deleted leads until it sees that, or until the lease would have expired.
             if self._observed and not can_acquire(self._observed, self._identity, self._clock(), self._timing):
                 return False
-            self._observe(self._create())
-            return True
+            lease = self._create()
         observed = self._observe(lease)
         if lease.spec.holder_identity and lease.spec.holder_identity != self._identity:
             self._renewed = None
         if not can_acquire(observed, self._identity, self._clock(), self._timing):
             return False
         if self._renewed is None:
-            self.succeeds = bool(lease.spec.holder_identity)
+            self.succeeds = bool(lease.spec.holder_identity) or not lease.spec.acquire_time
         spec = renewed_spec(lease.spec, self._identity, self._timing, self._now())
         self._observe(self._write(lease, spec))
         return True
 
     def _create(self) -> Lease:
-        spec = renewed_spec(LeaseSpec(), self._identity, self._timing, self._now())
+        """Create the lease without a holder, or return the one that another process has created meanwhile.
+
+        By an apply, whose request has the name: so the right to create leases can be for this one only.
+        """
         metadata = {"name": self._name, "namespace": self._namespace}
-        value = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
-        return self._api.create(LEASES, value)
+        value = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+        return self._api.apply(LEASES, value, field_manager=self._name)
 
     def _write(self, lease: Lease, spec: dict[str, object]) -> Lease:
         """Change the lease; a change since it was read is a conflict."""

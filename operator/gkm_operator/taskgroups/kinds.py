@@ -153,14 +153,17 @@ class KindWatches:
 
     def _write(self, key: str) -> None:
         """Add a key to the ConfigMap. A merge patch leaves those alone that another leader adds."""
-        metadata = {"name": NAME, "namespace": self._namespace}
+        patch = {"data": {key: ""}}
         try:
-            self._api.merge(CONFIGMAPS, NAME, {"data": {key: ""}}, self._namespace)
+            self._api.merge(CONFIGMAPS, NAME, patch, self._namespace)
         except ApiError as error:
             if not error.not_found:
                 raise
-            value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: ""}}
-            self._api.create(CONFIGMAPS, value)
+            # Created by an apply, whose request has the name: the right to create is for this ConfigMap only.
+            metadata = {"name": NAME, "namespace": self._namespace}
+            empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+            self._api.apply(CONFIGMAPS, empty, field_manager=NAME)
+            self._api.merge(CONFIGMAPS, NAME, patch, self._namespace)
 
 
 def _valid(data: dict[str, Any]) -> Iterable[str]:

@@ -12,7 +12,8 @@ from itertools import product
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from gkm.kube.leases import LEASES
+from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
 from support.cluster.cluster import Cluster
 from support.operator.deployment import ROOT, component, manifests
 
@@ -24,7 +25,7 @@ ADMISSION, CONTROLLERS = "gkm-admission", "gkm-controllers"
 ACCOUNTS = ("gkm-agent", "gkm-csi", ADMISSION, CONTROLLERS)
 BASE = "base"
 RBAC_GROUP = "rbac.authorization.k8s.io"
-FEATURES = ("domains", "topology", "topology-labels", "task-groups", "pod-caches", "cliques")
+FEATURES = ("domains", "topology", "topology-labels", "task-groups", "pod-caches")
 RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Namespace"})
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 RESOURCES = {each.kind: each for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
@@ -174,11 +175,35 @@ def test_the_token_of_admission_changes_no_webhook_configuration(installed: Clus
                 thief.merge(resource, name, stolen)
 
 
+def named(name: str, kind: str = "ConfigMap", version: str = "v1") -> dict[str, object]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": SYSTEM}}
+
+
+@pytest.mark.usefixtures("shipped")  # as above
+def test_the_token_of_the_controllers_makes_its_own_config_maps_and_its_lease(installed: Cluster) -> None:
+    # Group templates need ConfigMaps of any name, and another test may have installed them.
+    for binding in (each for each in component("task-groups") if each["kind"].endswith("Binding")):
+        space = [f"--namespace={binding['metadata']['namespace']}"] if "namespace" in binding["metadata"] else []
+        installed.kubectl("delete", binding["kind"], binding["metadata"]["name"], "--ignore-not-found", *space)
+    objects = [each for feature in FEATURES if feature != "task-groups" for each in component(feature)]
+    installed.apply([each for each in (*manifests(), *objects) if each["kind"] in RBAC])
+    settle(installed, "of-controllers")
+    thief = connect(str(installed.kubeconfig_for(f"{PREFIX}{CONTROLLERS}")))
+    leases: Resource[Json] = LEASES.of(dict)
+    own = ((CONFIGMAPS, ("gkm-flavors", "gkm-domains", "gkm-topology")), (leases, ("gkm-controllers",)))
+    for resource, names in own:
+        for name in names:
+            thief.apply(resource, named(name, resource.kind, resource.api_version), field_manager="x")
+        for name in ("gkm-config", "gkm-ibnetdiscover-node-1", "gkm-admission-ca", "another"):
+            value = named(name, resource.kind, resource.api_version)
+            with pytest.raises(ApiError, match=f'cannot patch resource "{resource.plural}"'):
+                thief.apply(resource, value, field_manager="x")
+            with pytest.raises(ApiError, match=f'cannot create resource "{resource.plural}"'):
+                thief.create(resource, value)
+
+
 def test_the_token_of_admission_writes_one_config_map(installed: Cluster) -> None:
     thief = connect(str(installed.kubeconfig_for(f"{PREFIX}{ADMISSION}")))
-
-    def named(name: str) -> dict[str, object]:
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": SYSTEM}}
 
     thief.apply(CONFIGMAPS, named("gkm-admission-ca"), field_manager="x")
     thief.merge(CONFIGMAPS, "gkm-admission-ca", {"data": {"ca.crt": ""}}, SYSTEM)

@@ -43,6 +43,16 @@ def test_a_deleted_lease_is_not_taken_while_its_holder_may_lead(scene: Scene) ->
     assert two.succeeds
 
 
+def test_a_lease_that_never_had_a_holder_may_stand_for_one_that_was_deleted(scene: Scene) -> None:
+    """A candidate creates the lease, and ends before it takes it."""
+    metadata = {"name": "gkm", "namespace": "gkm-system"}
+    lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+    scene.api.apply(LEASES, lease, field_manager="gkm")
+    one = scene.candidate("one")
+    assert one.try_acquire_or_renew()
+    assert one.succeeds
+
+
 def test_a_leader_that_sees_another_holder_leads_no_more(scene: Scene) -> None:
     """Its lease was deleted, and a replica that has never seen it created another one."""
     one, two = scene.candidate("one"), scene.candidate("two")
