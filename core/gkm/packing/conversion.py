@@ -9,18 +9,8 @@ from dataclasses import asdict
 from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from gkm.api import plans
 from gkm.api.node_names import fold, unfold
-from gkm.api.plans import (
-    NodeShare,
-    PlanFragmentation,
-    PlanLevel,
-    PlanMetrics,
-    PlannedGroup,
-    PlanRequest,
-    PlanScope,
-    PlanSpec,
-    SpareShare,
-)
 from gkm.api.runs import MAX_GPUS, RunMalleability, RunSelector, RunSpec
 from gkm.api.topology_settings import MixGroup
 from gkm.packing.values import (
@@ -61,7 +51,7 @@ def demand(spec: RunSpec) -> NodeDemand:
     return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations, pod_of(spec))
 
 
-def request(asked: RunSpec | PlanRequest, policy: str) -> Request:
+def request(asked: RunSpec | plans.PlanRequest, policy: str) -> Request:
     """Return the sizes of a run, as its author or its plan has them.
 
     Raises:
@@ -109,7 +99,7 @@ class PlanUnreadable(ValueError):
     """A PlacementPlan says what no plan of ours does; the message says which group."""
 
 
-def plan_spec(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = None) -> PlanSpec:
+def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | None = None) -> plans.PlanSpec:
     """Return a plan as a spec; what only a cluster knows (run, number, when it expires) is left out.
 
     Raises:
@@ -117,13 +107,13 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None =
     """
     asked = plan.request
     malleable = asked.malleability
-    return PlanSpec(
+    return plans.PlanSpec(
         hash=plan.hash,
         inventory_version=plan.inventory_version,
         policy=asked.policy.value,
         flavor=flavor,
         gpus=plan.gpus,
-        request=PlanRequest(
+        request=plans.PlanRequest(
             gpus=asked.gpus,
             gpus_per_pod=asked.pod_gpus,
             group_gpus=asked.group_gpus,
@@ -132,17 +122,17 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None =
             balanced=asked.balanced,
             spares=asked.spares,
             malleability=RunMalleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
-            scopes=[PlanScope(ceiling.scope, ceiling.gpus) for ceiling in asked.ceilings],
+            scopes=[plans.PlanScope(ceiling.scope, ceiling.gpus) for ceiling in asked.ceilings],
         ),
         groups=[_planned_group(alike) for alike in _runs(plan.groups)],
-        metrics=PlanMetrics(**asdict(plan.metrics), fragmentation=fragmentation),
+        metrics=plans.PlanMetrics(**asdict(plan.metrics), fragmentation=fragmentation),
     )
 
 
-def plan_fragmentation(found: "Fragmentation") -> PlanFragmentation:
+def plan_fragmentation(found: "Fragmentation") -> plans.PlanFragmentation:
     """Return a fragmentation as it stands in a plan: in all, and by level."""
     levels = {"region": found.regions, "cluster": found.clusters, "block": found.blocks, "domain": found.domains}
-    return PlanFragmentation(
+    return plans.PlanFragmentation(
         found.expected_unusable_gpus,
         found.largest_group,
         found.free_gpus,
@@ -150,14 +140,14 @@ def plan_fragmentation(found: "Fragmentation") -> PlanFragmentation:
     )
 
 
-def _level(name: str, rows: Sequence["Row"]) -> PlanLevel:
+def _level(name: str, rows: Sequence["Row"]) -> plans.PlanLevel:
     worst = max(rows, key=lambda row: row.expected_unusable_gpus)
     unusable = worst.expected_unusable_gpus
     most = max(row.free_gpus for row in rows)
-    return PlanLevel(name, len(rows), most, unusable, "/".join(worst.place) if unusable else "")
+    return plans.PlanLevel(name, len(rows), most, unusable, "/".join(worst.place) if unusable else "")
 
 
-def request_of(spec: PlanSpec) -> Request:
+def request_of(spec: plans.PlanSpec) -> Request:
     """Return what was planned.
 
     Raises:
@@ -169,7 +159,7 @@ def request_of(spec: PlanSpec) -> Request:
         raise PlanUnreadable(f"request: {error}") from error
 
 
-def groups_of(spec: PlanSpec) -> tuple[Group, ...]:
+def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
     """Return the groups of a plan, in the order of their index.
 
     Raises:
@@ -194,7 +184,7 @@ def groups_of(spec: PlanSpec) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def gpus_by_node(spec: PlanSpec) -> Counter[str]:
+def gpus_by_node(spec: plans.PlanSpec) -> Counter[str]:
     """Return the GPUs that a plan takes of each node, spares included.
 
     Raises:
@@ -253,12 +243,12 @@ def _named(group: Group) -> _NamedGroup:
     return _NamedGroup(group.index, shape, list(nodes.values()), list(spares.values()))
 
 
-def _planned_group(alike: Sequence[_NamedGroup]) -> PlannedGroup:
+def _planned_group(alike: Sequence[_NamedGroup]) -> plans.PlannedGroup:
     shape = alike[0].shape
     nodes = (fold(list(chain(*names))) for names in zip(*(named.nodes for named in alike), strict=True))
     spares = (fold(list(chain(*names))) for names in zip(*(named.spares for named in alike), strict=True))
     place = shape.place
-    return PlannedGroup(
+    return plans.PlannedGroup(
         index=alike[0].number,
         count=len(alike),
         gpus=shape.gpus,
@@ -266,16 +256,16 @@ def _planned_group(alike: Sequence[_NamedGroup]) -> PlannedGroup:
         cluster=place.cluster,
         block=place.block,
         domain=place.domain,
-        nodes=[NodeShare(name, gpus) for name, (gpus, _) in zip(nodes, shape.nodes, strict=True)],
+        nodes=[plans.NodeShare(name, gpus) for name, (gpus, _) in zip(nodes, shape.nodes, strict=True)],
         scope=shape.scope,
         spares=[
-            SpareShare(name, gpus, domain, distance.value)
+            plans.SpareShare(name, gpus, domain, distance.value)
             for name, (domain, distance, gpus, _) in zip(spares, shape.spares, strict=True)
         ],
     )
 
 
-def _groups_of_entry(entry: PlannedGroup, request: PlanRequest, most_spares: int) -> Iterator[Group]:
+def _groups_of_entry(entry: plans.PlannedGroup, request: plans.PlanRequest, most_spares: int) -> Iterator[Group]:
     """Yield the groups of an entry; `most_spares` are the GPUs that its spares may have, all together."""
     pod_gpus = request.gpus_per_pod
     place = Location(entry.region, entry.cluster, entry.block, entry.domain)

@@ -187,7 +187,8 @@ def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> st
     metrics = answer.metrics
     name, used = ("block", metrics.blocks) if blocks else ("domain", metrics.domains)
     spares = " with their spares" if sized.spares and not metrics.spares_elsewhere else ""
-    held = f"{count_of(used, name)} {agree(used, 'holds', 'hold')} {_the_groups(sized.groups)}{spares}"
+    groups = "the one group" if sized.groups == 1 else f"the {sized.groups} groups"
+    held = f"{count_of(used, name)} {agree(used, 'holds', 'hold')} {groups}{spares}"
     if used == 1:
         return held
     fewer = used - 1
@@ -250,7 +251,3 @@ def _figures(metrics: Metrics) -> tuple[int, int, int]:
 
 def _free(gpus: int, one: str, many: str) -> str:
     return f"{count_of(gpus, 'GPU')} {agree(gpus, one, many)}"
-
-
-def _the_groups(count: int) -> str:
-    return "the one group" if count == 1 else f"the {count} groups"

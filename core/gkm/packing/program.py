@@ -8,7 +8,7 @@ every row is checked in integers, so that a tolerance of the solver never reache
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 Terms = Mapping[int, int]
 """Weights by column."""
+Row = tuple[Terms, float, float]
+"""A sum and its bounds."""
 
 Integers = NDArray[np.int64]
 
 SECONDS = 10.0
 """What all programs of one plan may take together: the last resort on a slow machine."""
-UNBOUNDED = 1 << 40
-"""A bound that never binds."""
 _SMALLER = "ask for larger groups, a smaller run or fewer scopes with ceilings"
+_FAR = 1 << 40
+"""No objective is as far from 0."""
 _TOLERANCE = 1e-4
 """How far a bound of HiGHS may be above the whole number that it stands for."""
 _OPTIONS: Mapping[str, bool | int | float] = {
@@ -68,15 +70,11 @@ class SearchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The value of each column, what each objective reached, and its proven lower bound.
-
-    `cut_short` is True where the seconds ran out: then a faster machine could find a better solution.
-    """
+    """The value of each column, what each objective reached, and its proven lower bound."""
 
     values: tuple[int, ...]
     reached: tuple[int, ...]
     bounds: tuple[int, ...]
-    cut_short: bool = False
 
     @property
     def proven(self) -> bool:
@@ -122,31 +120,17 @@ def total(sums: Iterable[Terms]) -> Sum:
     return found
 
 
-def weighted(*parts: tuple[int, Terms]) -> Sum:
-    """Return the weighted sum of some sums."""
-    found = Sum()
-    for factor, terms in parts:
-        found.add(terms, factor)
-    return found
-
-
 @dataclass(slots=True)
 class Program:
     """Columns and rows, in the order in which they are added."""
 
-    _least: list[int] = field(default_factory=list)
     _most: list[int] = field(default_factory=list)
-    _rows: list[tuple[Terms, int, int]] = field(default_factory=list)
-
-    def column(self, most: int, least: int = 0) -> int:
-        """Add an integer column with these bounds and return its number."""
-        self._least.append(least)
-        self._most.append(most)
-        return len(self._least) - 1
+    _rows: list[Row] = field(default_factory=list)
 
     def variable(self, most: int) -> Sum:
         """Add an integer column from 0 and return it as a sum."""
-        return Sum({self.column(most): 1})
+        self._most.append(most)
+        return Sum({len(self._most) - 1: 1})
 
     def at_most(self, terms: Sum, limit: Terms) -> None:
         """Require a sum to be no more than another."""
@@ -156,11 +140,11 @@ class Program:
         """Require two sums to be equal."""
         self.row(terms - other, least=0, most=0)
 
-    def row(self, terms: Terms, *, least: int = -UNBOUNDED, most: int = UNBOUNDED) -> None:
+    def row(self, terms: Terms, *, least: float = -inf, most: float = inf) -> None:
         """Require a weighted sum to lie within these bounds."""
         self._rows.append((terms, least, most))
 
-    def solve(self, objectives: Sequence[Terms], limits: SearchLimits | None = None) -> Solution | None:
+    def solve(self, objectives: Sequence[Terms], limits: SearchLimits) -> Solution | None:
         """Return a solution with the least objectives, compared one after another; None if no solution exists.
 
         Raises:
@@ -168,9 +152,9 @@ class Program:
         """
         if any(not terms and not least <= 0 <= most for terms, least, most in self._rows):
             return None
-        if not self._least:
+        if not self._most:
             return Solution((), (0,) * len(objectives), (0,) * len(objectives))
-        search = _Search(self._least, self._most, self._rows, limits or SearchLimits.within(SECONDS))
+        search = _Search(self._most, self._rows, limits)
         reached: list[int] = []
         bounds: list[int] = []
         for objective in objectives or ({},):
@@ -186,31 +170,28 @@ class Program:
         values = search.values
         if values is None:
             raise AssertionError("a search that found nothing has returned before")
-        return Solution(tuple(values), tuple(reached), tuple(bounds), search.cut_short)
+        return Solution(tuple(values), tuple(reached), tuple(bounds))
 
     def lowest(self, terms: Terms) -> int:
         """Return what a sum cannot be below, by the bounds of its columns alone."""
-        return sum(weight * (self._least if weight > 0 else self._most)[column] for column, weight in terms.items())
+        return sum(weight * self._most[column] for column, weight in terms.items() if weight < 0)
 
     def highest(self, terms: Terms) -> int:
         """Return what a sum cannot be above, by the bounds of its columns alone."""
-        return -self.lowest(Sum(terms) * -1)
+        return sum(weight * self._most[column] for column, weight in terms.items() if weight > 0)
 
 
 class _Search:
     """A program in HiGHS, solved for one objective after another, and the best solution so far."""
 
-    def __init__(
-        self, least: Sequence[int], most: Sequence[int], rows: Sequence[tuple[Terms, int, int]], limits: SearchLimits
-    ) -> None:
+    def __init__(self, most: Sequence[int], rows: Sequence[Row], limits: SearchLimits) -> None:
         self.values: list[int] | None = None
         self.bound = 0
-        self.cut_short = False
         self._rows = list(rows)
         self._deadline = limits.deadline
-        self._limits = (np.array(least, dtype=np.int64), np.array(most, dtype=np.int64))
+        self._most = np.array(most, dtype=np.int64)
         self._highs = _instance(limits)
-        self._highs.passModel(_model(*self._limits, rows))
+        self._highs.passModel(_model(self._most, rows))
 
     def of(self, objective: Terms) -> int:
         """Return an objective of the best solution."""
@@ -233,11 +214,10 @@ class _Search:
 
         seconds = self._deadline - monotonic()
         if seconds <= 0:
-            self.cut_short = True
             return self._without_solution()
         highs = self._highs
         highs.setOptionValue("time_limit", seconds)
-        count = len(self._limits[0])
+        count = len(self._most)
         cost = np.zeros(count)
         for column, weight in objective.items():
             cost[column] = weight
@@ -250,14 +230,13 @@ class _Search:
         status, info = highs.getModelStatus(), highs.getInfo()
         if status in {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}:
             return False
-        self.cut_short |= status == highspy.HighsModelStatus.kTimeLimit
         found = None
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             found = np.rint(np.array(highs.getSolution().col_value)).astype(np.int64)
         if found is None or not self._valid(found):
             return self._without_solution()
         self.values = found.tolist()
-        self.bound = ceil(info.mip_dual_bound - _TOLERANCE) if isfinite(info.mip_dual_bound) else -UNBOUNDED
+        self.bound = ceil(info.mip_dual_bound - _TOLERANCE) if isfinite(info.mip_dual_bound) else -_FAR
         if status == highspy.HighsModelStatus.kOptimal:
             self.bound = self.of(objective)
         return True
@@ -266,7 +245,7 @@ class _Search:
         """Keep the solution of the objectives before, if there is one."""
         if self.values is None:
             raise TooLargeError(
-                f"a model of {len(self._limits[0])} variables and {len(self._rows)} conditions was not solved within "
+                f"a model of {len(self._most)} variables and {len(self._rows)} conditions was not solved within "
                 f"its limits; {_SMALLER}"
             )
         return False
@@ -274,26 +253,17 @@ class _Search:
     def fix(self, objective: Terms, value: int) -> None:
         """Require that an objective stays as good as it is."""
         if objective:
-            self._rows.append((objective, -UNBOUNDED, value))
+            self._rows.append((objective, -inf, value))
             columns = sorted(objective)
             self._highs.addRow(
-                -_infinity(), value, len(columns), np.array(columns, dtype=np.int32), [objective[c] for c in columns]
+                -inf, value, len(columns), np.array(columns, dtype=np.int32), [objective[c] for c in columns]
             )
 
     def _valid(self, values: Integers) -> bool:
-        least, most = self._limits
-        if (values < least).any() or (values > most).any():
-            return False
-        return all(
+        return not ((values < 0).any() or (values > self._most).any()) and all(
             low <= sum(weight * int(values[column]) for column, weight in terms.items()) <= high
             for terms, low, high in self._rows
         )
-
-
-def _infinity() -> float:
-    import highspy  # noqa: PLC0415 - as above
-
-    return float(highspy.kHighsInf)
 
 
 def _instance(limits: SearchLimits) -> "highspy.Highs":
@@ -306,18 +276,17 @@ def _instance(limits: SearchLimits) -> "highspy.Highs":
     return highs
 
 
-def _model(least: Integers, most: Integers, rows: Sequence[tuple[Terms, int, int]]) -> "highspy.HighsLp":
+def _model(most: Integers, rows: Sequence[Row]) -> "highspy.HighsLp":
     """Return the program as HiGHS takes it, row by row."""
     import highspy  # noqa: PLC0415 - as above
 
-    infinity = _infinity()
     model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(least), len(rows)
-    model.col_cost_ = np.zeros(len(least))
-    model.col_lower_, model.col_upper_ = least.astype(float), most.astype(float)
-    model.integrality_ = [highspy.HighsVarType.kInteger] * len(least)
-    model.row_lower_ = np.array([-infinity if low <= -UNBOUNDED else low for _, low, _ in rows], dtype=float)
-    model.row_upper_ = np.array([infinity if high >= UNBOUNDED else high for _, _, high in rows], dtype=float)
+    model.num_col_, model.num_row_ = len(most), len(rows)
+    model.col_cost_ = np.zeros(len(most))
+    model.col_lower_, model.col_upper_ = np.zeros(len(most)), most.astype(float)
+    model.integrality_ = [highspy.HighsVarType.kInteger] * len(most)
+    model.row_lower_ = np.array([low for _, low, _ in rows], dtype=float)
+    model.row_upper_ = np.array([high for _, _, high in rows], dtype=float)
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     starts = np.cumsum([0, *(len(terms) for terms, _, _ in rows)])
     model.a_matrix_.start_ = starts.astype(np.int32)

@@ -97,16 +97,16 @@ class Prices:
         """Return what any plan costs at least."""
         return -(-self.bound // DENOMINATOR)
 
-    def allowed(self, cost: int) -> tuple[Allowed, Allowed | None]:
+    def allowed(self, cost: int) -> list[tuple[Steps, Allowed]]:
         """Return the steps that plans of no more than a cost can have, without the short group and with it."""
         slack, short = cost * DENOMINATOR - self.bound, self.instance.short
-        whole = self._within(self.instance.whole, slack)
-        return whole, None if short is None else self._within(short, slack + self.last)
-
-    def _within(self, steps: Steps, slack: int) -> Allowed:
-        left = slack - (steps.reduced(self.axis) - self.least[steps.of])
-        found = np.flatnonzero(left >= 0)
-        return Allowed(found, left[found])
+        tables = [(self.instance.whole, slack), *([] if short is None else [(short, slack + self.last)])]
+        found = []
+        for table, most in tables:
+            left = most - (table.reduced(self.axis) - self.least[table.of])
+            within = np.flatnonzero(left >= 0)
+            found.append((table, Allowed(within, left[within])))
+        return found
 
 
 def prices(instance: PricingInstance) -> Prices | None:
@@ -207,7 +207,7 @@ class Fixing:
         areas = len(priced.instance.copies)
         found: list[list[Step]] = [[] for _ in range(areas)]
         least = np.full(areas, np.iinfo(np.int64).max)
-        for rows, (table, allowed) in zip(listed, _pairs(priced, cost), strict=False):
+        for rows, (table, allowed) in zip(listed, priced.allowed(cost), strict=False):
             of, groups = table.of[allowed.steps], table.groups[allowed.steps]
             price = priced.axis[groups.argmax(axis=1)]
             # A group less than a step has costs its price; without a price it may have any fewer.
@@ -222,7 +222,7 @@ class Fixing:
         areas = len(priced.instance.copies)
         used, aside = np.zeros(areas, dtype=np.bool_), np.zeros(areas, dtype=np.bool_)
         left = np.zeros(areas, dtype=np.int64)
-        for table, allowed in _pairs(priced, cost):
+        for table, allowed in priced.allowed(cost):
             some = table.cost[allowed.steps] > 0
             of = table.of[allowed.steps]
             aside[of[~some]] = True
@@ -238,14 +238,6 @@ class Fixing:
             for kind, some in zip(self.kind.tolist(), used[self.area].tolist(), strict=True)
         ]
         return Fixed(found, least)
-
-
-def _pairs(priced: Prices, cost: int) -> list[tuple[Steps, Allowed]]:
-    whole, short = priced.allowed(cost)
-    found = [(priced.instance.whole, whole)]
-    if priced.instance.short is not None and short is not None:
-        found.append((priced.instance.short, short))
-    return found
 
 
 def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int | None]) -> Fixing:

@@ -123,7 +123,7 @@ class _Search:
             found = self._solved(some, most * unit + unit - 1)
             if found is not None and found.cost // unit <= most:
                 return found
-            if found is None and not some.least.any() and all(map(_as_many, some.steps, steps.all().steps)):
+            if found is None and not some.least.any() and [*map(len, some.steps)] == [*map(len, steps.all().steps)]:
                 return None
             most = most + max(1, most - priced.fewest) if found is None else found.cost // unit
         return None
@@ -217,7 +217,3 @@ class _Search:
         taken = [0] * len(self.offer.pods)
         taken[scope] = (groups + short) * max(1, self.offer.share)
         return Chosen(domain, tuple(taken), scope if short else WHOLE)
-
-
-def _as_many(some: Sequence[object], every: Sequence[object]) -> bool:
-    return len(some) == len(every)

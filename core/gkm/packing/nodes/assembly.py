@@ -36,10 +36,13 @@ def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> 
     # 4. Groups take their nodes and spares, in the order of their index.
     parts = list(_parts(capacity, request, chosen))
     guests = _guests(capacity, parts)
-    home = [
-        _staying(request.spares, len(part.indices), part.stay + _here(some))
-        for part, some in zip(parts, guests, strict=True)
-    ]
+    home = []
+    for part, some in zip(parts, guests, strict=True):
+        stay = part.stay + sum(guest.spares for guest in some if guest.distance is Distance.DOMAIN)
+        # The spares of the last groups leave.
+        home.append(
+            [min(request.spares, max(0, stay - number * request.spares)) for number in range(len(part.indices))]
+        )
     laid_out = _laid_out(capacity, _demands(parts, home, guests))
     names = [ceiling.scope for ceiling in request.ceilings] or [""]
     gpus, places = request.pod_gpus, capacity.inventory.places
@@ -93,15 +96,6 @@ def _guests(capacity: Capacity, parts: Sequence[_Part]) -> list[list[Guests]]:
     if lacking:
         raise AssertionError(f"{lacking} spares find no slot, though the choice of domains fits")
     return placed
-
-
-def _here(guests: Sequence[Guests]) -> int:
-    return sum(guest.spares for guest in guests if guest.distance is Distance.DOMAIN)
-
-
-def _staying(spares: int, groups: int, home: int) -> list[int]:
-    """Return how many spares of each group stay: those of the last groups leave."""
-    return [min(spares, max(0, home - number * spares)) for number in range(groups)]
 
 
 def _demands(

@@ -6,7 +6,7 @@ others cannot do without: what has to stay there, and spares that find no other.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,8 @@ def assign_guests(
     """
     # 1. From the domain on, each level groups the domains with free slots by area, those that the run uses first.
     # 2. Each departure takes slots of its area in order; a level is left only when it is full.
-    free = _free_slots(capacity, stays, departures)
+    apart = all(len(kind) == 1 for kind in capacity.kinds)
+    free = _DisjointScopes(capacity, stays) if apart else _OverlappingScopes(capacity, stays, departures)
     placed: list[list[Guests]] = [[] for _ in departures]
     left = [departure.spares for departure in departures]
     for distance in Distance:
@@ -98,24 +99,8 @@ def _by_area(
     return found
 
 
-class _FreeSlots(Protocol):
-    """The slots that are left for spares."""
-
-    def most(self, domain: int, scope: int) -> int:
-        """Return how many spares of a scope a domain can have."""
-
-    def take(self, domain: int, scope: int, count: int) -> None:
-        """Place spares."""
-
-
-def _free_slots(capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]) -> _FreeSlots:
-    if all(len(kind) == 1 for kind in capacity.kinds):
-        return _DisjointScopes(capacity, stays)
-    return _OverlappingScopes(capacity, stays, departures)
-
-
 class _DisjointScopes:
-    """Free slots where no node is in several scopes: a scope's are its own."""
+    """Free slots for spares where no node is in several scopes: a scope's are its own."""
 
     def __init__(self, capacity: Capacity, stays: Mapping[int, Demand]) -> None:
         self._slots = {scope: capacity.slots[:, number].copy() for number, (scope,) in enumerate(capacity.kinds)}
@@ -124,6 +109,7 @@ class _DisjointScopes:
                 self._slots[scope][domain] -= count
 
     def most(self, domain: int, scope: int) -> int:
+        """Return how many spares of a scope a domain can have."""
         return int(self._slots[scope][domain])
 
     def take(self, domain: int, scope: int, count: int) -> None:

@@ -58,18 +58,15 @@ class Layouts:
 
     def _best(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
         found = lay_out_greedily(nodes, groups)
-        if self.steps <= 0 or found.costs <= _bound(nodes, groups):
+        each = [least_costs(nodes, group) for group in groups]
+        used = fewest_nodes([node.slots for node in nodes], sum(group.pods for group in groups))
+        bound = sum(shared for shared, _ in each), max(used, sum(pairs for _, pairs in each))
+        if self.steps <= 0 or found.costs <= bound:
             return found
         search = Search(nodes, groups, found.costs)
         better = search.better()
         self.steps -= search.steps
         return better or found
-
-
-def _bound(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[int, int]:
-    each = [least_costs(nodes, group) for group in groups]
-    used = fewest_nodes([node.slots for node in nodes], sum(group.pods for group in groups))
-    return sum(shared for shared, _ in each), max(used, sum(pairs for _, pairs in each))
 
 
 def _sequential(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:

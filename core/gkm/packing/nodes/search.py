@@ -93,7 +93,7 @@ class Search:
         for nodes in self._candidates(group, takes, chosen):
             for beside in range(group.spares + 1):
                 reached = costs[0] + beside, costs[1] + nodes.bit_count()
-                if self._hopeless(reached, further) or self.steps >= MAX_STEPS:
+                if (reached[0] + further[0], reached[1] + further[1]) >= self._best or self.steps >= MAX_STEPS:
                     break
                 choice = NodeChoice(nodes, beside)
                 if number and group == self._groups[number - 1] and self._order(choice) < self._order(chosen[-1]):
@@ -107,9 +107,6 @@ class Search:
     def _order(self, choice: NodeChoice) -> tuple[int, int, int, int]:
         """Return the order in which groups that are alike have their choices, that of the search itself."""
         return choice.nodes.bit_count(), slots_of(self._nodes, choice.nodes), choice.nodes, choice.beside
-
-    def _hopeless(self, reached: Costs, further: Costs) -> bool:
-        return (reached[0] + further[0], reached[1] + further[1]) >= self._best
 
     def _candidates(self, group: GroupDemand, takes: int, chosen: Sequence[NodeChoice]) -> Iterator[int]:
         """Yield sets of nodes that hold the pods of a group: few nodes first, then those with the fewest slots.

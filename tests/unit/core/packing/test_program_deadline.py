@@ -4,7 +4,7 @@ import highspy
 import pytest
 from gkm.packing import program
 from gkm.packing.errors import TooLargeError
-from gkm.packing.program import Program, SearchLimits, Solution, Terms
+from gkm.packing.program import Program, SearchLimits, Solution, Terms, total
 
 
 class TimedSolver:
@@ -40,9 +40,9 @@ def _solved(objectives: int, seconds: float) -> Solution | None:
     model = Program()
     terms: list[Terms] = []
     for _ in range(objectives):
-        pair = [model.column(3), model.column(3)]
-        model.row(dict.fromkeys(pair, 1), least=2)
-        terms.append(dict.fromkeys(pair, 1))
+        pair = total([model.variable(3), model.variable(3)])
+        model.row(pair, least=2)
+        terms.append(pair)
     return model.solve(terms, SearchLimits.within(seconds))
 
 
@@ -50,7 +50,7 @@ def test_each_objective_gets_what_the_objectives_before_left(monkeypatch: pytest
     solver = TimedSolver(monkeypatch, 1.5)
     found = _solved(4, 8.0)
     assert found is not None
-    assert (found.reached, found.bounds, found.cut_short) == ((2,) * 4, (2,) * 4, False)
+    assert (found.reached, found.bounds, found.proven) == ((2,) * 4, (2,) * 4, True)
     assert solver.given == [8.0, 6.5, 5.0, 3.5]
 
 
@@ -61,7 +61,7 @@ def test_an_objective_after_the_deadline_is_not_searched_and_keeps_its_trivial_b
     found = _solved(4, 3.0)
     assert solver.given == [3.0, 1.5]
     assert found is not None
-    assert found.cut_short
+    assert not found.proven
     assert (found.reached[:2], found.bounds) == ((2, 2), (2, 2, 0, 0))
     assert [sum(found.values[at : at + 2]) for at in (0, 2, 4, 6)] == list(found.reached)
 
