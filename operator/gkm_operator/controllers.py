@@ -9,6 +9,7 @@ from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.client import connect
 from gkm.kube.controller import Controller, close_watches, stop_all
 from gkm.kube.elector import Elector
+from gkm.kube.informers import Informers
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.secrets import KubeSecrets, own_namespace
 
@@ -23,7 +24,6 @@ from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
 from gkm_operator.installed import InstallationReport
 from gkm_operator.plans.controller import PlansController
-from gkm_operator.plans.write import flavors
 from gkm_operator.preconditions import check
 from gkm_operator.taskgroups.controller import TaskGroupsController
 from gkm_operator.webhooks.ca_copies import CaCopies
@@ -53,10 +53,12 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
     metrics.LEADS.set_function(lambda: elector.is_leader)
     leader = LeaderApi(api, lambda: elector.is_leader)
+    informers = Informers(api)
     topology = TopologyController(
         leader,
         config,
         instance=arguments.identity,
+        informers=informers,
         namespace=own_namespace(),
         succeeds=lambda: elector.succeeds,
     )
@@ -64,6 +66,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         leader,
         config,
         instance=arguments.identity,
+        informers=informers,
         namespace=own_namespace(),
         sources=topology.tree.approved_sources if topology.enabled else None,
     )
@@ -74,6 +77,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         config,
         RegistryCaptures(images),
         instance=arguments.identity,
+        informers=informers,
     )
     caches = CachesController(
         leader,
@@ -81,10 +85,12 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         instance=arguments.identity,
         namespace=own_namespace(),
         schedule=RecheckSchedule.of(config.verification),
-        nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
-        observer=captures,
+        informers=informers,
+        further=captures.condition,
     )
-    domains = DomainsController(leader, config, instance=arguments.identity, namespace=own_namespace())
+    domains = DomainsController(
+        leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
+    )
     installation = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
     groups = TaskGroupsController(leader, config, instance=arguments.identity, namespace=own_namespace())
     captures.refresh = caches.refresh

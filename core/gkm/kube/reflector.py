@@ -1,10 +1,10 @@
-"""A cache of one collection: list it once, watch it, and call a handler with the old and new object of each change."""
+"""A cache of one collection: list it once, watch it, and call handlers with the old and new object of each change."""
 
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from threading import Event, Lock, Thread
+from threading import Event, Lock, RLock, Thread
 from typing import Any, Generic, TypeVar
 
 from gkm.hoststate.logs import fields
@@ -47,7 +47,7 @@ class Reflector(Generic[T]):
         self,
         api: Api,
         resource: Resource[T],
-        on_change: OnChange[T],
+        on_change: OnChange[T] | None = None,
         *,
         selector: ListSelector = EVERYTHING,
         retain: Callable[[T], bool] = lambda _value: True,
@@ -62,7 +62,7 @@ class Reflector(Generic[T]):
         Read it before `values`: an object that becomes readable in between is then in at least one of the two.
         """
         self._api = api
-        self._on_change = on_change
+        self._readers: list[OnChange[T]] = [] if on_change is None else [on_change]
         self._selector = selector
         self._retain = retain
         self._on_refused = on_refused
@@ -73,6 +73,8 @@ class Reflector(Generic[T]):
         self._stopped = Event()
         self._watch: Watch[T] | None = None
         self._lock = Lock()
+        self._delivery = RLock()
+        """Held while an object is stored and its change delivered: a late reader misses none, and gets none twice."""
         self._thread: Thread | None = None
 
     def get(self, name: str, namespace: str = "") -> T | None:
@@ -84,10 +86,20 @@ class Reflector(Generic[T]):
         """Return all objects as last observed. Thread-safe."""
         return [entry.value for entry in list(self._entries.values())]
 
+    def subscribe(self, on_change: OnChange[T]) -> None:
+        """Let one more reader get all changes, from any thread; first it gets what is there, as (None, object)."""
+        with self._delivery:
+            for entry in self._entries.values():
+                self._call(on_change, None, entry.value)
+            self._readers.append(on_change)
+
     def start(self) -> None:
-        """Start a thread that calls `run`."""
-        self._thread = Thread(target=self.run, name=f"watch {self.resource.plural}", daemon=True)
-        self._thread.start()
+        """Start a thread that calls `run`, unless it has started: several readers may share this."""
+        with self._lock:
+            if self._thread is not None:
+                return
+            self._thread = Thread(target=self.run, name=f"watch {self.resource.plural}", daemon=True)
+            self._thread.start()
 
     def close(self, seconds: float = 5.0) -> None:
         """End `run`, from any thread, and wait at most `seconds` for the thread of `start`."""
@@ -181,11 +193,12 @@ class Reflector(Generic[T]):
         held = self._held(entry)
         if held is None:
             return False
-        old = self._entries.get(entry.key)
-        self._entries[entry.key] = held
-        self.unreadable -= {entry.key}
-        if old is None or old.resource_version != held.resource_version:
-            self._notify(old.value if old else None, held.value)
+        with self._delivery:
+            old = self._entries.get(entry.key)
+            self._entries[entry.key] = held
+            self.unreadable -= {entry.key}
+            if old is None or old.resource_version != held.resource_version:
+                self._notify(old.value if old else None, held.value)
         return True
 
     def _held(self, entry: ObjectEntry[T]) -> ObjectEntry[T] | None:
@@ -208,14 +221,19 @@ class Reflector(Generic[T]):
             _LOG.exception("handler failed", extra=fields(resource=self.resource.plural))
 
     def _delete(self, key: Key) -> None:
-        old = self._entries.pop(key, None)
-        self.unreadable -= {key}
-        if old is not None:
-            self._notify(old.value, None)
+        with self._delivery:
+            old = self._entries.pop(key, None)
+            self.unreadable -= {key}
+            if old is not None:
+                self._notify(old.value, None)
 
     def _notify(self, old: T | None, new: T | None) -> None:
+        for reader in self._readers:
+            self._call(reader, old, new)
+
+    def _call(self, reader: OnChange[T], old: T | None, new: T | None) -> None:
         try:
-            self._on_change(old, new)
+            reader(old, new)
         except Exception:  # noqa: BLE001 -- a handler must not end the watch
             _LOG.exception("handler failed, event dropped", extra=fields(resource=self.resource.plural))
 

@@ -1,6 +1,7 @@
 """The conditions Ready, Error and NoCacheForHardware of a cache, computed from the totals over its nodes. Pure."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from gkm.api.grammar import agree, count_of
 from gkm.api.meta import FALSE, TRUE
@@ -11,6 +12,15 @@ FAILING = frozenset({"NodesFailed", "NodesIncompatible"})
 """Reasons of Ready that need a person's action."""
 NO_CACHE = "NoCacheForHardware"
 _MAX_LABELS, _MAX_TEXT = 3, 320
+
+
+class ConditionValue(NamedTuple):
+    """A condition without its times."""
+
+    kind: str
+    status: str
+    reason: str
+    message: str
 
 
 def ready(summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] | None = None) -> tuple[str, str, str]:

@@ -20,6 +20,7 @@ from gkm.kube.api import Api
 from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
@@ -27,10 +28,9 @@ from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches import events, rollout, status
-from gkm_operator.caches.nodes.liveness import NODES, WatchedNode
+from gkm_operator.caches.conditions import ConditionValue
 from gkm_operator.caches.nodes.totals import CacheKey
-from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore
-from gkm_operator.caches.observer import NO_OBSERVER, CacheObserver
+from gkm_operator.caches.nodes.watcher import NodeWatcher
 from gkm_operator.caches.throttling import EventBudget, StatusInterval
 from gkm_operator.caches.verification.queue import BACKOFF, VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule
@@ -45,8 +45,8 @@ STATUS_WORKERS = 2
 class CachesController(Controller):
     """Resolves and verifies the images of caches, sums up node reports, and writes status on change.
 
-    Level-triggered: all of its state can be lost at any time and is rebuilt by a list. `nodes` are passed to
-    NodeWatcher. `observer` receives the changes of caches and node objects, so that they are watched once.
+    Level-triggered: all of its state can be lost at any time and is rebuilt by a list. `further` returns a condition
+    to add to a cache; None leaves its status as it is.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class CachesController(Controller):
         namespace: str = DEFAULT_NAMESPACE,
         schedule: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value
         now: Callable[[], str] = timestamp,
-        nodes: tuple[Resource[WatchedNode], SeeNode] = (NODES, ignore),
-        observer: CacheObserver = NO_OBSERVER,
+        informers: Informers | None = None,
+        further: Callable[[Cache], ConditionValue | None] = lambda _cache: None,
     ) -> None:
         super().__init__("caches")
         self._api = api
         self._status_interval = status_interval or StatusInterval()
         self._now = now
-        self._observer = observer
+        self._further = further
         self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
         self._event_budget = EventBudget()
         self._settling = rollout.Settling()
@@ -83,22 +83,21 @@ class CachesController(Controller):
             observe=metrics.reconcile_recorder("status"),
         )
         self.verification = VerificationQueue(images, self._get, self.status.add, backoff, schedule=schedule)
+        shared = informers or Informers(api)
         self.node_watcher = NodeWatcher(
             api,
             lambda key: self.status.add(key, self._status_interval.after(key)),
             namespace,
-            nodes=nodes[0],
-            see=nodes[1],
-            see_report=observer.report_changed,
+            informers=shared,
         )
         self.queues = [*self.verification.queues, self.status]
-        self._caches = Reflector(api, WATCHED_CACHES, self._cache_changed)
-        self._cluster_caches = Reflector(api, WATCHED_CLUSTER_CACHES, self._cache_changed)
-        self._reflectors: tuple[Reflector[Any], ...] = (
-            self._caches,
-            self._cluster_caches,
-            *self.node_watcher.reflectors,
-        )
+        self._caches, self._cluster_caches = shared.of(WATCHED_CACHES), shared.of(WATCHED_CLUSTER_CACHES)
+        for each in (self._caches, self._cluster_caches):
+            each.subscribe(self._cache_changed)
+
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        """Return the watches that every replica starts."""
+        return self._caches, self._cluster_caches, *self.node_watcher.reflectors
 
     @property
     def synced(self) -> bool:
@@ -110,7 +109,7 @@ class CachesController(Controller):
 
         Returns False when `stop` was set before.
         """
-        self.watches.start(*self._reflectors)
+        self.watches.start(*self.reflectors())
         while not self.synced and not stop.wait(0.1):
             pass
         if not self.synced:
@@ -139,7 +138,7 @@ class CachesController(Controller):
         self.start_queues()
 
     def refresh(self, key: CacheKey) -> None:
-        """Compute the status of a cache again: the condition of the observer has changed."""
+        """Compute the status of a cache again: the condition of another controller has changed."""
         self.status.add(key, self._status_interval.after(key))
 
     def write(self, key: CacheKey) -> float | None:
@@ -158,9 +157,7 @@ class CachesController(Controller):
         summary = self.node_watcher.fleet.summary(key, digest)
         opened, pause = self._rollout(key, cache, digest, summary.total)
         now = self._now()
-        new = status.desired_status(
-            cache, outcome, summary, now, rollout=opened, further=self._observer.condition(cache)
-        )
+        new = status.desired_status(cache, outcome, summary, now, rollout=opened, further=self._further(cache))
         if new is None or new == cache.status:
             self._unreported.pop(key, None)
             return pause
@@ -220,7 +217,6 @@ class CachesController(Controller):
         return reflector.get(key.name, key.namespace)
 
     def _cache_changed(self, old: Cache | None, new: Cache | None) -> None:
-        self._observer.cache_changed(old, new)
         cache = new or old
         assert cache is not None  # noqa: S101 -- a reflector passes at least one of them
         key = _key(cache)

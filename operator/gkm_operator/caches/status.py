@@ -11,9 +11,8 @@ from gkm.hoststate.escaping import escape
 from msgspec import structs
 
 from gkm_operator.caches import age
-from gkm_operator.caches.conditions import NO_CACHE, error, no_cache_for_hardware, ready
+from gkm_operator.caches.conditions import NO_CACHE, ConditionValue, error, no_cache_for_hardware, ready
 from gkm_operator.caches.nodes.totals import CacheSummary
-from gkm_operator.caches.observer import ConditionValue
 from gkm_operator.caches.outcome import CurrentImage, Outcome
 
 _MAX_MESSAGE = 2048

@@ -1,6 +1,6 @@
 """The controller of captures: makes caches of what nodes announce, in a queue of namespaces (docs/design/capture.md).
 
-It watches nothing itself: the controller of caches passes the changes of caches and of node objects on.
+It starts no watch: the controller of caches does, which every replica runs.
 """
 
 import time
@@ -17,12 +17,14 @@ from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
 from gkm.kube.controller import Controller
 from gkm.kube.events import Recorder
+from gkm.kube.informers import Informers
+from gkm.kube.resources import WATCHED_CACHES, WATCHED_CLUSTER_CACHES
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches.nodes.reports import NodeObject
+from gkm_operator.caches.conditions import ConditionValue
+from gkm_operator.caches.nodes.reports import CLUSTER_REPORTS, REPORTS
 from gkm_operator.caches.nodes.totals import CacheKey
-from gkm_operator.caches.observer import ConditionValue
 from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.objects import captured_cache
 from gkm_operator.captures.observed import ObservedCaptures
@@ -43,7 +45,7 @@ def _utc_now() -> datetime:
 
 
 class CapturesController(Controller):
-    """A `gkm_operator.caches.observer.CacheObserver`. Without `capture.registry` it does nothing.
+    """Without `capture.registry` it does nothing.
 
     One worker: a statement about files has up to 16 MiB.
     """
@@ -55,6 +57,7 @@ class CapturesController(Controller):
         images: CapturedImages,
         *,
         instance: str = "",
+        informers: Informers | None = None,
         now: Callable[[], datetime] = _utc_now,
         clock: Clock = time.monotonic,
         backoff: Backoff = BACKOFF,
@@ -70,6 +73,12 @@ class CapturesController(Controller):
         """By namespace: the uid of each captured cache, and its condition."""
         self._lock = Lock()
         self.observed = ObservedCaptures(self._registry, self._enqueue)
+        if self.enabled:
+            shared = informers or Informers(api)
+            for caches in (shared.of(WATCHED_CACHES), shared.of(WATCHED_CLUSTER_CACHES)):
+                caches.subscribe(self.observed.cache_changed)
+            for reports in (shared.of(REPORTS), shared.of(CLUSTER_REPORTS)):
+                reports.subscribe(self.observed.report_changed)
         recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
         writer = CaptureWriter(api, recorder)
         self.reconciler = CapturesReconciler(
@@ -99,16 +108,6 @@ class CapturesController(Controller):
         for namespace in self.observed.namespaces():
             self.queue.add(namespace)
         self.start_queues()
-
-    def report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
-        """See CacheObserver."""
-        if self._registry:
-            self.observed.report_changed(old, new)
-
-    def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
-        """See CacheObserver."""
-        if self._registry:
-            self.observed.cache_changed(old, new)
 
     def condition(self, cache: Cache) -> ConditionValue | None:
         """Return the condition Retained of a captured cache that a pass of this process has judged."""

@@ -16,6 +16,7 @@ from gkm.kube.api import Api
 from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
+from gkm.kube.informers import Informers
 from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import WorkQueue
@@ -51,6 +52,7 @@ class DomainsController(Controller):
         config: Config,
         *,
         instance: str = "",
+        informers: Informers | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         look_seconds: float = LOOK_SECONDS,
         backoff: Backoff = BACKOFF,
@@ -84,6 +86,7 @@ class DomainsController(Controller):
             conditions=self.conditions,
             pacing=pacing,
             on_refused=on_refused,
+            informers=informers,
         )
         observer = self.status.observer
         self._reconciler = WorkloadReconciler(

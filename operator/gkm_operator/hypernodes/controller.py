@@ -16,6 +16,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, TokenBucket
 from gkm.kube.api import Api
 from gkm.kube.controller import Controller
+from gkm.kube.informers import Informers
 from gkm.kube.resources import HYPERNODES, KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2
 from gkm.kube.secrets import DEFAULT_NAMESPACE, KubeSecrets
 from gkm.kube.workqueue import Retry, WorkQueue
@@ -72,6 +73,7 @@ class TopologyController(Controller):
         config: Config,
         *,
         instance: str = "",
+        informers: Informers | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         look_seconds: float = LOOK_SECONDS,
         calm_seconds: float = CALM_SECONDS,
@@ -97,7 +99,9 @@ class TopologyController(Controller):
         self.queue: WorkQueue[str] = WorkQueue(
             NAME, self._handle, workers=WORKERS, backoff=backoff, observe=metrics.reconcile_recorder(NAME)
         )
-        self.watcher = TopologyWatcher(api, config, namespace, changed=self._changed)
+        self.watcher = TopologyWatcher(
+            api, config, namespace, changed=self._changed, informers=informers if self.enabled else None
+        )
         self._host = ProviderHost(settings, SecretCredentials(KubeSecrets(api), namespace), self, self.watcher)
         feed(self._host.view, self.watcher)
         self.surveys = SurveyFeed(api, self.watcher, self._host.view, namespace)

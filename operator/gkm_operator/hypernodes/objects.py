@@ -8,8 +8,7 @@ from gkm.api.fabrics import SURVEY_KEY, SURVEY_PREFIX, InfiniBandPort, NodeFabri
 from gkm.api.hypernodes import ThinMetadata
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
-from gkm.kube.resources import BY_ADMINISTRATORS, Resource
-from gkm.topology.nodes import Node
+from gkm.kube.resources import Resource
 from msgspec import Struct, field, structs
 
 _NO_STATUS = NodeFabricStatus()
@@ -80,7 +79,6 @@ class WatchedSurvey(Struct, frozen=True, gc=False):
         return self.metadata.name.removeprefix(SURVEY_PREFIX)
 
 
-NODES = Resource("v1", "Node", "nodes", namespaced=False, type=Node, unbounded=BY_ADMINISTRATORS)
 FABRICS = Resource(
     API_VERSION,
     "NodeFabric",

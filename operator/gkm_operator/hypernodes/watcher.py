@@ -13,6 +13,7 @@ from gkm.api.grammar import listed
 from gkm.api.hypernodes import HyperNodeObject
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.controller import WatchSet
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnChange, Reflector
 from gkm.kube.resources import HYPERNODES
 from gkm.topology.hypernode_objects import is_ours
@@ -20,9 +21,10 @@ from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
 from gkm.topology.trees.labels import level_labels
 
-from gkm_operator.hypernodes.objects import FABRICS, NODES, SURVEY_LABELS, SURVEYS, WatchedFabric, WatchedSurvey
+from gkm_operator.hypernodes.objects import FABRICS, SURVEY_LABELS, SURVEYS, WatchedFabric, WatchedSurvey
 from gkm_operator.hypernodes.providers.mailbox import READS
 from gkm_operator.hypernodes.providers.messages import Written
+from gkm_operator.nodes import NODES
 
 
 class Input:
@@ -53,6 +55,7 @@ class TopologyWatcher:
         namespace: str,
         *,
         changed: Callable[[], None],
+        informers: Informers | None = None,
     ) -> None:
         providers = {provider.name for provider in config.topology.providers}
         self._config = config
@@ -63,7 +66,8 @@ class TopologyWatcher:
         """Returns what the provider `infiniband` waits for, once everything is listed."""
         self.node_input, self.hypernode_input = Input(changed), Input(changed)
         self.survey_input = Input(changed)
-        self.nodes = Reflector(api, NODES, self._node)
+        self.nodes = (informers or Informers(api)).of(NODES)
+        self.nodes.subscribe(self._node)
         self.hypernodes = Reflector(api, HYPERNODES, self._hypernode)
         self.fabrics = Reflector(api, FABRICS, self._fabric)
         of_surveys = ListSelector(namespace, labels=SURVEY_LABELS)

@@ -10,13 +10,15 @@ from gkm.kube.api import Api
 from gkm.kube.controller import Controller
 from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
+from gkm.kube.informers import Informers
 from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.packing.conversion import group_kinds
 from gkm.topology.merge import Named
+from gkm.topology.nodes import Node
 
 from gkm_operator import metrics
-from gkm_operator.caches.nodes.liveness import WatchedNode
+from gkm_operator.nodes import NODES
 from gkm_operator.plans.planner import Planner
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.reconciler import RunReconciler
@@ -49,6 +51,7 @@ class PlansController(Controller):
         config: Config,
         *,
         instance: str = "",
+        informers: Informers | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         calm: float = CALM_SECONDS,
         pause: float = PAUSE_SECONDS,
@@ -72,8 +75,16 @@ class PlansController(Controller):
             fragmentation=FragmentationMetrics(group_kinds(config.packing.mix)),
             namespace_share=config.packing.namespace_share,
         )
+        shared = informers or Informers(api)
+        shared.of(NODES).subscribe(self._flavor_changed)
         self._watcher = ClusterWatcher(
-            api, index, config.topology, self.wake, on_refused=RefusalEvents(recorder), sources=sources
+            api,
+            index,
+            config.topology,
+            self.wake,
+            on_refused=RefusalEvents(recorder),
+            informers=shared,
+            sources=sources,
         )
         self._observe = metrics.reconcile_recorder(NAME)
 
@@ -82,8 +93,7 @@ class PlansController(Controller):
         """Count the runs that wait for a plan: one pass handles all runs."""
         return {NAME: lambda: self._waiting}
 
-    def see_node(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
-        """Count the flavor of a Node that changed."""
+    def _flavor_changed(self, old: Node | None, new: Node | None) -> None:
         if self.flavors.change(old, new):
             self.wake()
 

@@ -26,8 +26,9 @@ from gkm.kube.resources import (
     Resource,
 )
 
-from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS, NODES, agent_set
+from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS, agent_set
 from gkm_operator.computedomains import presence
+from gkm_operator.nodes import NODES
 from gkm_operator.preconditions.crds import foreign
 
 _LOG = logging.getLogger(__name__)

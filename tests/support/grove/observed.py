@@ -8,7 +8,8 @@ from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.api.topology_settings import Topology
-from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_nodes
+from gkm.topology.nodes import Node
+from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_node
 from gkm_operator.computedomains.pods import DomainPod, pods
 from gkm_operator.computedomains.status.cliques import ClaimingClique
 from gkm_operator.mnnvl.gpu_requests import GPURequests
@@ -22,7 +23,6 @@ NAME = "training"
 CREATED = "2026-01-01T00:00:00Z"
 CLIQUE = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1"
 _PODS = pods(GPURequests(Network()))
-_NODES = fabric_nodes(Topology())
 
 
 def read(kind: type[T], value: Json) -> T:
@@ -103,4 +103,4 @@ def node_json(
 
 
 def node(name: str, clique_id: str = CLIQUE, gpus: int | str | None = 4, **fields: Any) -> FabricNode:  # noqa: ANN401
-    return read(_NODES.type, node_json(name, clique_id, gpus, **fields))
+    return fabric_node(read(Node, node_json(name, clique_id, gpus, **fields)), Topology())

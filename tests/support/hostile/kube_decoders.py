@@ -20,8 +20,8 @@ from gkm_operator.admission.pods.objects import CachePod
 from gkm_operator.caches.nodes import liveness as presence
 from gkm_operator.caches.nodes import reports as contributions
 from gkm_operator.hypernodes import objects as topology
+from gkm_operator.nodes import NODES
 from gkm_operator.plans.state import objects
-from gkm_operator.plans.write import flavors
 from gkm_operator.taskgroups import members, nvlink_results, watcher
 from msgspec import Raw
 from support.hostile.decoder import OBJECT_BYTES, OBJECT_FACTOR, Decoder
@@ -83,14 +83,12 @@ KUBE = (
         _object(resource, "the controllers")
         for resource in (
             contributions.REPORTS,
-            presence.NODES,
             presence.AGENTS,
             presence.AGENT_SETS,
             resources.DEFINITIONS,
-            flavors.nodes("x"),
             objects.RUNS,
             objects.PLANS,
-            objects.NODES,
+            NODES,
             objects.PODS,
             resources.HYPERNODES,
             resources.KUEUE_TOPOLOGIES,

@@ -1,6 +1,7 @@
 """All reflectors of our processes, found in the sources: a new one cannot escape a test that reads this."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,8 +11,6 @@ from typing import Any
 from gkm.api.config import Config
 from gkm.kube.discovery import KindName
 from gkm.kube.resources import Resource
-from gkm_operator.caches.nodes.liveness import NODES
-from gkm_operator.computedomains.capacity.nodes import fabric_nodes
 from gkm_operator.computedomains.pods import pods
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.taskgroups.members import JOB, watched
@@ -30,12 +29,10 @@ _ANY: Resource[Any] = Resource("example.test/v1", "Anything", "anythings", names
 
 def _computed() -> dict[tuple[str, str], tuple[Resource[Any], ...]]:
     """Return the resources of the calls whose argument is no name of a module: module and argument, as written."""
-    network, topology = Config().network, Config().topology
+    network = Config().network
     assert KindName.of(_JOBS.api_version, _JOBS.kind) == JOB
     return {
-        ("gkm_operator.caches.nodes.watcher", "nodes"): (NODES,),
         ("gkm_operator.computedomains.pods", "pods(gpus)"): (pods(GPURequests(network)),),
-        ("gkm_operator.computedomains.status.observer", "fabric_nodes(config.topology)"): (fabric_nodes(topology),),
         ("gkm_operator.taskgroups.feed", "watched(resource)"): (watched(_JOBS), watched(_ANY)),
     }
 
@@ -52,7 +49,7 @@ class Watched:
 
 
 def all_watched() -> list[Watched]:
-    """Return what each call of Reflector watches; fail for an argument that is neither known nor computed above."""
+    """Return what each call of Reflector or Informers.of watches; fail for an argument that is not known."""
     computed, found = _computed(), list[Watched]()
     for module, argument in _calls():
         named = getattr(import_module(module), argument, None) if argument.isidentifier() else None
@@ -66,9 +63,14 @@ def _calls() -> Iterator[tuple[str, str]]:
     for folder, package in _PACKAGES:
         for path in sorted((_ROOT / folder / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
-            if "Reflector" not in text:
+            if "Reflector" not in text and "Informers" not in text:
                 continue
             module = ".".join(path.relative_to(_ROOT / folder).with_suffix("").parts)
             for node in ast.walk(ast.parse(text)):
-                if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Reflector":
+                if not isinstance(node, ast.Call):
+                    continue
+                called = ast.unparse(node.func)
+                if called.rpartition(".")[2] == "Reflector" and module != "gkm.kube.informers":
                     yield module, ast.unparse(node.args[1])
+                if re.search(r"(shared|informers|Informers\(api\)\)?)\.of$", called):
+                    yield module, ast.unparse(node.args[0])

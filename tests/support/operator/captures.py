@@ -161,9 +161,9 @@ class CapturesProcess:
         """Let the watches deliver what is there now."""
         api = self._world.api
         for resource, changed in (
-            (REPORTS, self.controller.report_changed),
-            (GKMCACHES, self.controller.cache_changed),
-            (CLUSTERGKMCACHES, self.controller.cache_changed),
+            (REPORTS, self.controller.observed.report_changed),
+            (GKMCACHES, self.controller.observed.cache_changed),
+            (CLUSTERGKMCACHES, self.controller.observed.cache_changed),
         ):
             found = {(resource.plural, v.metadata.namespace, v.metadata.name): v for v in listed(api, resource)}
             for key in [key for key in self._seen if key[0] == resource.plural and key not in found]:

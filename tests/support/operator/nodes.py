@@ -7,8 +7,10 @@ from typing import Any
 from gkm.kube import decoding
 from gkm.kube.api import Api
 from gkm.kube.resources import Resource
-from gkm_operator.caches.nodes.liveness import AGENTS, NODES, AgentPod, WatchedNode
+from gkm.topology.nodes import Node
+from gkm_operator.caches.nodes.liveness import AGENTS, AgentPod
 from gkm_operator.caches.nodes.reports import REPORTS, NodeObject
+from gkm_operator.nodes import NODES
 from support.operator.deployment import node as node_object
 
 SYSTEM = "gkm-system"
@@ -59,7 +61,7 @@ def a_report(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str 
     return decoding.single_object(REPORTS, _bytes(node_object(name, caches, namespace)))
 
 
-def a_node(name: str, ready: str = "True") -> WatchedNode:
+def a_node(name: str, ready: str = "True") -> Node:
     """Return a Node as the controllers read it."""
     return decoding.single_object(NODES, _bytes(kube_node(name, ready)))
 

@@ -41,21 +41,9 @@ class ReadyStatus(Struct, frozen=True, gc=False):
 
 
 class NodeMeta(Struct, frozen=True, gc=False):
-    """The metadata of a Node."""
+    """The metadata of a DaemonSet."""
 
     name: str
-
-
-class WatchedNode(Struct, frozen=True, gc=False):
-    """A Node of Kubernetes, reduced to the fields that decide about its node objects."""
-
-    metadata: NodeMeta
-    status: ReadyStatus = field(default_factory=ReadyStatus)
-
-    @property
-    def ready(self) -> bool:
-        """Return whether its condition Ready is True; False without the condition."""
-        return bool(self.status.conditions)
 
 
 class AgentMeta(Struct, frozen=True, rename="camel", gc=False):
@@ -90,7 +78,6 @@ class AgentDaemonSet(Struct, frozen=True, gc=False):
     metadata: NodeMeta
 
 
-NODES = Resource("v1", "Node", "nodes", namespaced=False, type=WatchedNode)
 AGENTS = Resource("v1", "Pod", "pods", namespaced=True, type=AgentPod)
 AGENT_SETS = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, type=AgentDaemonSet)
 

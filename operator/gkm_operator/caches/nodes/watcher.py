@@ -4,41 +4,29 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gkm.kube.api import Api
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
+from gkm.topology.nodes import Node
 
 from gkm_operator.caches.nodes.fleet import Fleet
 from gkm_operator.caches.nodes.liveness import (
     AGENT_SETS,
     AGENTS,
-    NODES,
     AgentDaemonSet,
     AgentPod,
-    WatchedNode,
     agent_set,
     agents,
 )
 from gkm_operator.caches.nodes.reports import CLUSTER_REPORTS, REPORTS, NodeObject
 from gkm_operator.caches.nodes.totals import CacheKey
-
-SeeNode = Callable[[WatchedNode | None, WatchedNode | None], None]
-"""Called with every change of a Node, as a reflector reports it."""
-
-
-SeeReport = Callable[[NodeObject | None, NodeObject | None], None]
-"""Called with every change of a node object."""
-
-
-def ignore(_old: object, _new: object) -> None:
-    """Do nothing."""
+from gkm_operator.nodes import NODES
 
 
 class NodeWatcher:
     """Watches node objects of both kinds, Nodes, and the agents in GKM's `namespace`; `fleet` has the totals.
 
-    `changed` is called with every cache whose totals have changed. Nodes are decoded as `nodes`. `see` receives the
-    changes of Nodes too, and `see_report` those of node objects: another controller need not watch them again.
+    `changed` is called with every cache whose totals have changed.
     """
 
     def __init__(
@@ -47,29 +35,28 @@ class NodeWatcher:
         changed: Callable[[CacheKey], None],
         namespace: str = DEFAULT_NAMESPACE,
         *,
-        nodes: Resource[WatchedNode] = NODES,
-        see: SeeNode = ignore,
-        see_report: SeeReport = ignore,
+        informers: Informers | None = None,
     ) -> None:
         self._changed = changed
-        self._see = see
-        self._see_report = see_report
         self.fleet = Fleet()
+        shared = informers or Informers(api)
+        nodes, reports, cluster_reports = shared.of(NODES), shared.of(REPORTS), shared.of(CLUSTER_REPORTS)
+        nodes.subscribe(self._node_changed)
+        for each in (reports, cluster_reports):
+            each.subscribe(self._report_changed)
         # Started in this order: if a node's liveness is known before its report, its totals are computed once.
         self.reflectors: tuple[Reflector[Any], ...] = (
             Reflector(api, AGENT_SETS, self._agent_set_changed, selector=agent_set(namespace)),
             Reflector(api, AGENTS, self._agent_changed, selector=agents(namespace)),
-            Reflector(api, nodes, self._node_changed),
-            Reflector(api, REPORTS, self._report_changed),
-            Reflector(api, CLUSTER_REPORTS, self._report_changed),
+            nodes,
+            reports,
+            cluster_reports,
         )
 
     def _report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
-        self._see_report(old, new)
         self._enqueue(self.fleet.reported(old, new))
 
-    def _node_changed(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
-        self._see(old, new)
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
         # kubelets write the status of every Node all the time: only a change of readiness matters here.
         before, after = (None if node is None else node.ready for node in (old, new))
         node = new or old

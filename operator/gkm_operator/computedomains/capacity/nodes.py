@@ -4,25 +4,18 @@ from sys import intern
 
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.topology_settings import Topology
-from gkm.kube.resources import Resource
 from gkm.topology import labels
-from gkm.topology.nodes import KubeNodeMetadata, KubeNodeSpec, KubeNodeStatus, Node
+from gkm.topology.nodes import Node
 from gkm.topology.quantities import gpu_count
-from msgspec import Struct, structs
+from msgspec import Struct
 
 _UNHEALTHY = "unhealthy"
-_NO_SPEC, _NO_STATUS = KubeNodeSpec(), KubeNodeStatus()
 
 
 class FabricNode(Struct, frozen=True, gc=False):
-    """A node. `spec`, `status` and its labels are empty once it is decoded.
+    """A node. `gpus` are its allocatable GPUs: None if no device plugin counts them, as where DRA assigns GPUs."""
 
-    `gpus` are its allocatable GPUs: None if no device plugin counts them, as where DRA assigns GPUs.
-    """
-
-    metadata: KubeNodeMetadata
-    spec: KubeNodeSpec = _NO_SPEC
-    status: KubeNodeStatus = _NO_STATUS
+    name: str
     clique: str = ""
     """Its fabric domain, "" without one."""
     product: str = ""
@@ -33,37 +26,9 @@ class FabricNode(Struct, frozen=True, gc=False):
     held_by: str = ""
     """The uid of the ComputeDomain that has its IMEX channel."""
 
-    @property
-    def name(self) -> str:
-        """Return the name."""
-        return self.metadata.name
 
-
-def fabric_nodes(settings: Topology) -> Resource[FabricNode]:
-    """Return the kind Node as `FabricNode`, with the labels of a configuration."""
-
-    class Observed(FabricNode, frozen=True, gc=False):
-        def __post_init__(self) -> None:
-            node = Node(self.metadata, self.spec, self.status)
-            for name, value in (
-                *_fields(node, settings),
-                ("held_by", intern(node.labels.get(NODE_LABEL, ""))),
-                ("metadata", KubeNodeMetadata(intern(node.name))),
-                ("spec", _NO_SPEC),
-                ("status", _NO_STATUS),
-            ):
-                structs.force_setattr(self, name, value)
-
-    return Resource("v1", "Node", "nodes", namespaced=False, type=Observed)
-
-
-def has_gpus(node: FabricNode) -> bool:
-    """Return whether a node is stored."""
-    return bool(node.clique or node.held_by) or node.gpus is not None
-
-
-def _fields(node: Node, settings: Topology) -> tuple[tuple[str, object], ...]:
-    """Return the values of the fields that labels and GPUs decide; a node with an invalid one is not usable."""
+def fabric_node(node: Node, settings: Topology) -> FabricNode:
+    """Return what a node is with the labels of a configuration; one with an invalid value is not usable."""
     clique = product = ""
     gpus = None if node.gpus is None else 0
     try:
@@ -73,4 +38,9 @@ def _fields(node: Node, settings: Topology) -> tuple[tuple[str, object], ...]:
         usable = node.ready and not node.spec.unschedulable and claims.health != _UNHEALTHY and gpus != 0
     except ValueError:
         usable = False
-    return ("clique", clique), ("product", product), ("gpus", gpus), ("usable", usable)
+    return FabricNode(node.name, clique, product, gpus, usable, node.labels.get(NODE_LABEL, ""))
+
+
+def has_gpus(node: FabricNode) -> bool:
+    """Return whether a node is of interest."""
+    return bool(node.clique or node.held_by) or node.gpus is not None

@@ -19,6 +19,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
+from gkm.kube.informers import Informers
 from gkm.kube.live_objects import live_object
 from gkm.kube.reflector import OnRefused, no_report
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
@@ -66,6 +67,7 @@ class DomainStatusController:
         pacing: WritePacing | None = None,
         now: Callable[[], str] = timestamp,
         on_refused: OnRefused = no_report,
+        informers: Informers | None = None,
     ) -> None:
         self._api = api
         self._source = source
@@ -75,7 +77,13 @@ class DomainStatusController:
         self._event_budget = EventBudget()
         self._states = DomainStates()
         self.observer = DomainObserver(
-            api, config, source, self._domain_affected, self.capacity_changed, on_refused=on_refused
+            api,
+            config,
+            source,
+            self._domain_affected,
+            self.capacity_changed,
+            on_refused=on_refused,
+            informers=informers or Informers(api),
         )
         self._capacity = CapacityReport(api, namespace, capacity=self.observer.capacity, conditions=conditions)
         self._queue: WorkQueue[Key] = WorkQueue(

@@ -14,16 +14,19 @@ from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
 from gkm.kube.controller import WatchSet
 from gkm.kube.index import Index
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnRefused, Reflector, no_report
+from gkm.topology.nodes import Node
 
 from gkm_operator.computedomains.capacity.free_nodes import capacity
-from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_nodes, has_gpus
+from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_node, has_gpus
 from gkm_operator.computedomains.pods import DomainPod, DomainPods
 from gkm_operator.computedomains.status.cliques import CLAIMING_CLIQUES, ClaimingClique
 from gkm_operator.computedomains.status.observed_domain import ObservedDomain
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import own_claim
+from gkm_operator.nodes import NODES
 
 
 class DomainObserver:
@@ -41,6 +44,7 @@ class DomainObserver:
         changed: Callable[[Key, bool], None],
         capacity_changed: Callable[[], None],
         *,
+        informers: Informers,
         on_refused: OnRefused = no_report,
     ) -> None:
         self.host_imex = False
@@ -54,7 +58,11 @@ class DomainObserver:
         )
         self.pods = DomainPods(api, GPURequests(config.network), on_refused)
         self.pods.changed.append(self._pod_changed)
-        self._nodes = Reflector(api, fabric_nodes(config.topology), self._node_changed, retain=has_gpus)
+        self._nodes = informers.of(NODES)
+        self._reads_nodes = False
+        self._topology = config.topology
+        self._fabric: dict[str, FabricNode] = {}
+        """The nodes with GPUs or in an NVLink clique."""
         self._cliques = Reflector(
             api,
             CLAIMING_CLIQUES,
@@ -71,7 +79,14 @@ class DomainObserver:
 
     def start(self, *, grove: bool) -> None:
         """Start the watches that are not started; that of PodCliques only if their kind is installed (`grove`)."""
+        self.follow_nodes()
         self._watches.start(self.pods.reflector, self._nodes, *((self._cliques,) if grove else ()))
+
+    def follow_nodes(self) -> None:
+        """Get the nodes, and their changes from now on. Idempotent."""
+        if not self._reads_nodes:
+            self._reads_nodes = True
+            self._nodes.subscribe(self._node_changed)
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""
@@ -105,7 +120,7 @@ class DomainObserver:
 
     def capacity(self) -> DomainCapacity:
         """Return the whole free nodes."""
-        return capacity(self._nodes.values(), self._is_busy)
+        return capacity(list(self._fabric.values()), self._is_busy)
 
     def domain_changed(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
         """Apply a change of a ComputeDomain."""
@@ -132,7 +147,7 @@ class DomainObserver:
     def _taken(self, domain: ComputeDomain, nodes: Iterable[str]) -> Iterable[tuple[str, str]]:
         """Yield the nodes that another ComputeDomain holds, with its name if it is of the same namespace."""
         for name in nodes:
-            node = self._nodes.get(name) if name else None
+            node = self._fabric.get(name)
             if node is None or node.held_by in ("", domain.metadata.uid):
                 continue
             holder = self._holder(node.held_by)
@@ -190,8 +205,18 @@ class DomainObserver:
             if pod.node:
                 self._capacity_changed()
 
-    def _node_changed(self, old: FabricNode | None, new: FabricNode | None) -> None:
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
         # kubelets update the status of every Node all the time: most updates change no field that is read.
+        if old != new and (node := new or old) is not None:
+            fabric = None if new is None else fabric_node(new, self._topology)
+            self._fabric_changed(node.name, fabric if fabric is not None and has_gpus(fabric) else None)
+
+    def _fabric_changed(self, name: str, new: FabricNode | None) -> None:
+        old = self._fabric.get(name)
+        if new is not None:
+            self._fabric[name] = new
+        else:
+            self._fabric.pop(name, None)
         if old == new:
             return
         self._capacity_changed()

@@ -18,8 +18,8 @@ from gkm.topology.trees.labels import difference, level_labels
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
-from gkm_operator.hypernodes.objects import NODES
 from gkm_operator.hypernodes.watcher import TopologyWatcher
+from gkm_operator.nodes import NODES
 
 _LOG = logging.getLogger(__name__)
 _TOO_MANY, _SERVER_ERROR = 429, 500

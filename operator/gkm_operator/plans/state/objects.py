@@ -10,8 +10,8 @@ from gkm.api.plans import PlanSpec, PlanStatus
 from gkm.api.runs import RUN_LABEL, RunSpec, RunStatus
 from gkm.kube.api import ListSelector
 from gkm.kube.memory import MAX_HELD_BYTES
-from gkm.kube.resources import BY_ADMINISTRATORS, Resource
-from gkm.topology import nodes, pods
+from gkm.kube.resources import Resource
+from gkm.topology import pods
 from msgspec import Raw, Struct, field, structs
 
 REQUEST_ANNOTATION = f"{GROUP}/asked"
@@ -206,7 +206,6 @@ PLANS = Resource(
     type=WatchedPlan,
     unbounded="only the controllers write it, and it names nodes of the cluster",
 )
-NODES = Resource("v1", "Node", "nodes", namespaced=False, type=nodes.Node, unbounded=BY_ADMINISTRATORS)
 PODS = Resource("v1", "Pod", "pods", namespaced=True, type=WatchedPod)
 PLACED_PODS = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 """Pods that use a node; the watch reports a pod that ends as deleted."""

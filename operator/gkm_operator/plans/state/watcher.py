@@ -9,6 +9,7 @@ from typing import Any
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
 from gkm.kube.controller import WatchSet
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnRefused, Reflector, no_report
 from gkm.topology.label_levels import label_placements
 from gkm.topology.merge import Named
@@ -18,9 +19,9 @@ from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import TopologySurvey, survey_nodes
 
 from gkm_operator import metrics
+from gkm_operator.nodes import NODES
 from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import (
-    NODES,
     PLACED_PODS,
     PLANS,
     PODS,
@@ -59,6 +60,7 @@ class ClusterWatcher:
         settings: Topology,
         changed: Callable[[], None],
         *,
+        informers: Informers,
         on_refused: OnRefused = no_report,
         sources: Callable[[], Named | None] | None = None,
     ) -> None:
@@ -73,17 +75,21 @@ class ClusterWatcher:
         self._surveyed: tuple[object, TopologySurvey] | None = None
         self._plans = Reflector(api, PLANS, self._plan_changed)
         self._runs = Reflector(api, RUNS, self._run_changed, on_refused=on_refused)
-        self._nodes = Reflector(api, NODES, self._node_changed)
+        self._nodes = informers.of(NODES)
+        self._surveys_nodes = False
         self._pods = Reflector(api, PODS, self._pod_changed, selector=PLACED_PODS)
         self._watches = WatchSet()
 
     def start(self, stop: Event) -> bool:
-        """List plans, then runs, so that a plan without a Run is orphaned. Return False if `stop` is set first."""
-        return self._start(self._plans, stop) and self._start(self._runs, stop)
+        """List nodes, plans, then runs: a plan without a Run is orphaned. Return False if `stop` is set first."""
+        return all(self._start(reflector, stop) for reflector in (self._nodes, self._plans, self._runs))
 
     def list_nodes_and_pods(self, stop: Event) -> bool:
-        """List nodes and pods, once; return False if `stop` is set first."""
-        return all(self._start(reflector, stop) for reflector in (self._nodes, self._pods))
+        """List pods, and follow the changes of nodes, once; return False if `stop` is set first."""
+        if not self._surveys_nodes:
+            self._surveys_nodes = True
+            self._nodes.subscribe(self._node_changed)
+        return self._start(self._pods, stop)
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""

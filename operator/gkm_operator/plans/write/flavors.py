@@ -11,38 +11,16 @@ from threading import Lock
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CONFIGMAPS, Resource
+from gkm.kube.resources import CONFIGMAPS
 from gkm.topology.labels import named_flavor
-from msgspec import structs
+from gkm.topology.nodes import Node
 
-from gkm_operator.caches.nodes.liveness import NodeMeta, WatchedNode
 from gkm_operator.plans.write.writer import FIELD_MANAGER
 
 _LOG = logging.getLogger(__name__)
 
 NAME = "gkm-flavors"
 MAX_FLAVORS = 1000
-
-
-class FlavoredMeta(NodeMeta, frozen=True, gc=False):
-    """The name of a Node, and its flavor label."""
-
-    labels: dict[str, str] | None = None
-
-
-def nodes(keys: Sequence[str]) -> Resource[WatchedNode]:
-    """Return the kind Node as the caches read it, each with the first of these labels that is not empty."""
-
-    class Meta(FlavoredMeta, frozen=True, gc=False):
-        def __post_init__(self) -> None:
-            labels = self.labels or {}
-            flavor = next(({key: labels[key]} for key in keys if labels.get(key)), None)
-            structs.force_setattr(self, "labels", flavor)
-
-    class Flavored(WatchedNode, frozen=True, gc=False):
-        metadata: Meta
-
-    return Resource("v1", "Node", "nodes", namespaced=False, type=Flavored)
 
 
 class FlavorCounts:
@@ -58,7 +36,7 @@ class FlavorCounts:
         self._written: str | None = None
         self._lock = Lock()
 
-    def change(self, old: WatchedNode | None, new: WatchedNode | None) -> bool:
+    def change(self, old: Node | None, new: Node | None) -> bool:
         """Count a change of a Node; return whether its flavor changed."""
         before, after = self._flavor(old), self._flavor(new)
         if before == after:
@@ -98,7 +76,5 @@ class FlavorCounts:
         self._written = text
         return True
 
-    def _flavor(self, node: WatchedNode | None) -> str:
-        if node is None or not isinstance(node.metadata, FlavoredMeta):
-            return ""
-        return named_flavor(node.metadata.labels or {}, self._keys)
+    def _flavor(self, node: Node | None) -> str:
+        return "" if node is None else named_flavor(node.labels, self._keys)

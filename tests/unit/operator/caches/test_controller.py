@@ -173,7 +173,7 @@ def test_watches_that_break_and_are_forgotten_lose_nothing(site: Site) -> None:
     site.create()
     site.run()
     site.until_verified()
-    for reflector in site.controller._reflectors:
+    for reflector in site.controller.reflectors():
         reflector._backoff = SOON
     for number in range(6):
         state = "Ready" if number % 2 else "Failed"

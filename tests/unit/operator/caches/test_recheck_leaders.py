@@ -127,7 +127,7 @@ def test_a_stalled_leader_cannot_overwrite_a_status_it_has_not_read(leaders: Lea
     until(lambda: leaders.status().resolved_digest == DIGEST, "it is verified")
     leaders.quiet()
     # Its watch is cut and does not come back: as with a process that wakes up, what it knows is old.
-    for reflector in first._reflectors:
+    for reflector in first.reflectors():
         reflector.close()
     api.merge(GKMCACHES, "x", {"spec": {"image": NEXT}}, "a")
     leaders.lead(FakeImages({NEXT: OTHER}, {OTHER: GOOD}))

@@ -39,8 +39,9 @@ def test_a_node_is_ready_when_its_condition_is_true(ready: str, is_ready: bool) 
 
 def test_only_readiness_is_stored_of_nodes_and_pods() -> None:
     assert a_node("n").status.conditions is a_node("m").status.conditions
-    assert a_node("n", "False").status.conditions == ()
-    assert an_agent("n").status.conditions is a_node("n").status.conditions
+    assert [each.type for each in a_node("n", "False").status.conditions or ()] == ["Ready"]
+    assert an_agent("n").status.conditions is an_agent("m").status.conditions
+    assert an_agent("n", "False").status.conditions == ()
 
 
 def test_an_agent_on_its_way_out_is_not_ready() -> None:

@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from gkm.kube.resources import NODES
-from gkm_operator.caches.nodes.liveness import WatchedNode
-from gkm_operator.caches.nodes.watcher import NodeWatcher
-from gkm_operator.plans.write import flavors
+from gkm.topology.nodes import Node
 from gkm_operator.plans.write.flavors import MAX_FLAVORS, FlavorCounts
 from support.host.waiting import until
 from support.operator.nodes import kube_node
@@ -17,11 +15,8 @@ from support.operator.plans import PlansSite, gpu_node
 KEYS = ("gpu.flavor", "second.flavor")
 
 
-FLAVORED = flavors.nodes(KEYS)
-
-
-def read(node: dict[str, Any]) -> WatchedNode:
-    return msgspec.json.decode(msgspec.json.encode(node), type=FLAVORED.type)
+def read(node: dict[str, Any]) -> Node:
+    return msgspec.json.decode(msgspec.json.encode(node), type=Node)
 
 
 @pytest.fixture
@@ -29,14 +24,6 @@ def site() -> Iterator[PlansSite]:
     made = PlansSite()
     yield made
     made.controller.close()
-
-
-def test_a_node_keeps_one_label_and_whether_it_is_ready() -> None:
-    node = read(gpu_node("n", "d", second__flavor="other"))
-    assert isinstance(node.metadata, flavors.FlavoredMeta)
-    assert node.metadata.labels == {"gpu.flavor": "H100"}
-    assert node.ready
-    assert read(kube_node("n")) == read(kube_node("n") | {"spec": {"podCIDR": "10.0.0.0/8"}})
 
 
 def test_flavors_are_those_of_existing_nodes_in_lower_case() -> None:
@@ -66,12 +53,7 @@ def test_too_many_flavors_are_not_published() -> None:
 
 
 def test_the_leader_writes_changed_flavors_without_any_run(site: PlansSite) -> None:
-    watched = NodeWatcher(site.api, lambda _: None, nodes=flavors.nodes(KEYS), see=site.controller.see_node).reflectors[
-        2
-    ]
     site.rack("d1")
-    watched.start()
-    until(watched.synced.is_set, "nodes are listed")
     site.controller.work()
     until(lambda: site.flavors() == "h100", "it is written")
     site.nodes(gpu_node("g", "d9", gpu__flavor="gb200"))
@@ -82,4 +64,3 @@ def test_the_leader_writes_changed_flavors_without_any_run(site: PlansSite) -> N
     assert site.api.calls.count(("list", "pods", "")) <= 1
     until(lambda: ("list", "pods", "") in list(site.api.calls), "pods are listed once there is a run")
     assert len([call for call in site.api.calls if call[:2] == ("apply", "configmaps")]) == before == 2
-    watched.close()

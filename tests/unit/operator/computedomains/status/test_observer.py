@@ -28,6 +28,7 @@ class Surroundings(StatusScene):
         self.api._store(NODES, ("nodes", "", made["metadata"]["name"]), None, made)
 
     def observed(self) -> ObservedDomain:
+        self.status.observer.follow_nodes()
         self.status.observer._nodes._list()
         self.reconcile()
         found = self.status.observer.observe((NAMESPACE, NAME))
