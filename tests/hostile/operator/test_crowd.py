@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission.https import http1, server, session
+from gkm_operator.admission.https import connection_limits, http1, server, session
 from support.host.waiting import until
 from support.operator.webhook import (
     REVIEW,
@@ -68,6 +68,7 @@ def test_a_prompt_client_is_served_beside_any_number_of_silent_ones(
 
 def test_an_idle_session_is_evicted_before_an_unfinished_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "CONNECTIONS", 2)
+    monkeypatch.setattr(connection_limits, "SLOW_SECONDS", 60.0)
     with serving(tmp_path) as site, site.connect_tls() as slow, site.connect_tls() as idle:
         slow.sendall(post(REVIEW)[:-1])
         idle.sendall(post(REVIEW))

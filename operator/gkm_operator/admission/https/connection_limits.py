@@ -1,7 +1,8 @@
 """A bounded number of connections and of request bytes, and the choice of the connection to evict at a limit. No I/O.
 
 Every client is treated as hostile. An honest API server sends a request within milliseconds, so among the clients with
-an unfinished request it is never the one that has been sending longest, nor the one that holds the most bytes.
+an unfinished request it is never the one that has been sending longest, nor the one that holds the most bytes. Its idle
+connections go only when no client is slow: a request that it sends while its connection is closed is lost.
 """
 
 from collections.abc import Callable
@@ -9,12 +10,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+SLOW_SECONDS = 1.0
+"""How long a session may be active before it is evicted in place of an idle one."""
+
 
 class SessionStage(IntEnum):
-    """The activity of a session, in the order of eviction."""
+    """The activity of a session, in the order of eviction; a slow active session comes first."""
 
     IDLE = 0
-    """Between two requests: an eviction costs nothing but the connection."""
+    """Between two requests."""
     ACTIVE = 1
     """Performs the handshake, sends a request, or receives a response."""
     IN_REVIEW = 2
@@ -62,7 +66,7 @@ class ConnectionLimiter:
     def acquire(self, client: EvictableClient, now: float) -> ConnectionSlot | None:
         """Return a slot; evict another session when none is free. None when all requests are in review."""
         if len(self._slots) >= self._limit:
-            evictable = self._find_evictable()
+            evictable = self._find_evictable(now)
             if evictable is None:
                 return None
             self.evict(evictable)
@@ -109,8 +113,12 @@ class ConnectionLimiter:
             if not slot.client.has_pending_data():
                 self.evict(slot)
 
-    def _find_evictable(self) -> ConnectionSlot | None:
-        for slot in sorted(self._slots, key=lambda each: (each.stage, each.since)):
+    def _find_evictable(self, now: float) -> ConnectionSlot | None:
+        def order(slot: ConnectionSlot) -> tuple[bool, SessionStage, float]:
+            is_slow = slot.stage is SessionStage.ACTIVE and now - slot.since > SLOW_SECONDS
+            return not is_slow, slot.stage, slot.since
+
+        for slot in sorted(self._slots, key=order):
             # An eviction would lose a request that arrived but was not read yet: Go's client does not repeat a POST.
             if slot.stage is SessionStage.ACTIVE or (
                 slot.stage is SessionStage.IDLE and not slot.client.has_pending_data()

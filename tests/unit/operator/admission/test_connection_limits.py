@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from gkm_operator.admission.https.connection_limits import ConnectionLimiter, ConnectionSlot, SessionStage
+from gkm_operator.admission.https.connection_limits import (
+    SLOW_SECONDS,
+    ConnectionLimiter,
+    ConnectionSlot,
+    SessionStage,
+)
 
 
 @dataclass
@@ -34,9 +39,18 @@ def test_the_longest_unfinished_session_is_evicted() -> None:
     assert (earlier.gone, later.gone, len(places._slots)) == (True, False, 2)
 
 
-def test_idle_sessions_are_evicted_first_by_idle_time() -> None:
+def test_a_slow_session_is_evicted_before_an_idle_one() -> None:
     places = ConnectionLimiter(3, 100)
-    under_way, _ = seat(places, 1.0)
+    idle, _ = seat(places, 1.0, SessionStage.IDLE)
+    slower, _ = seat(places, 2.0)
+    slow, _ = seat(places, 2.1)
+    seat(places, 2.2 + SLOW_SECONDS)
+    assert (idle.gone, slower.gone, slow.gone) == (False, True, False)
+
+
+def test_idle_sessions_are_evicted_before_one_that_is_not_slow_by_idle_time() -> None:
+    places = ConnectionLimiter(3, 100)
+    under_way, _ = seat(places, 4.0 - SLOW_SECONDS)
     newer, _ = seat(places, 3.0, SessionStage.IDLE)
     older, _ = seat(places, 2.0, SessionStage.IDLE)
     seat(places, 4.0)
