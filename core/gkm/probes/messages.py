@@ -35,10 +35,6 @@ class PageRequest:
 
 def parse(head: bytes) -> PageRequest | Page:
     """Return the request that begins with `head`, or the page that refuses it."""
-    if len(head) > MAX_REQUEST_BYTES:
-        return error_page(
-            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request has at most {MAX_REQUEST_BYTES} bytes"
-        )
     match = _REQUEST_LINE.match(head.partition(b"\r\n")[0])
     if match is None:
         return error_page(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
@@ -51,6 +47,10 @@ def parse(head: bytes) -> PageRequest | Page:
 def error_page(status: HTTPStatus, reason: str) -> Page:
     """Return a page with the reason for an error."""
     return Page(f"{reason}\n".encode(), status)
+
+
+TOO_LONG = error_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request has at most {MAX_REQUEST_BYTES} bytes")
+"""For a request of more than MAX_REQUEST_BYTES, which has no end yet."""
 
 
 def encode(page: Page, *, with_body: bool = True) -> bytes:

@@ -1,21 +1,20 @@
-"""Serve pages over HTTP: one thread, a bounded number of connections, and a deadline for each connection.
+"""Serve pages over HTTP: an event loop in one thread, a bounded number of connections, a deadline for each of them.
 
 Any client may be hostile. A client that sends byte by byte holds one connection until the deadline; when all
 connections are in use, the server closes the oldest one for a new one. Kubelet sends its request at once, so its
-connection is never the oldest for long. Decision 11 compares this event loop with the standard library's servers.
+connection is never the oldest for long. Decision 11 compares the standard library's servers.
 """
 
+import asyncio
 import logging
-import selectors
 import socket
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Thread
+from typing import Any
 
-from gkm.probes.messages import END_OF_HEAD, MAX_REQUEST_BYTES, Page, encode, error_page, parse
+from gkm.probes.messages import END_OF_HEAD, MAX_REQUEST_BYTES, TOO_LONG, Page, encode, error_page, parse
 
 CONNECTION_SECONDS = 5.0
 """For a whole connection, from its acceptance."""
@@ -24,7 +23,6 @@ _BACKLOG = 32
 _CHUNK = 4 << 10
 _MAX_DISCARDED = 16 * _CHUNK
 _STOP_SECONDS = 2.0
-_ACCEPT_RETRY_SECONDS = 0.1
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,17 +45,12 @@ class PageServer:
         self._pages = pages
         self._seconds = seconds
         self._limit = connections
-        self._open: dict[socket.socket, _OpenConnection] = {}
-        self._accept_failing = False
-        self._selector = selectors.DefaultSelector()
-        self._listener: socket.socket | None = None
-        self._wake, self._woken = socket.socketpair()
-        self._thread = Thread(target=self._serve, name="pages", daemon=True)
-
-    @property
-    def port(self) -> int:
-        """Return the port of the listening socket; 0 before `start`."""
-        return int(self._listener.getsockname()[1]) if self._listener else 0
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+        self.port = 0
+        """The port of the listening socket; 0 before `start`."""
 
     def start(self) -> None:
         """Listen, and serve in a thread.
@@ -65,81 +58,56 @@ class PageServer:
         Raises:
             OSError: the address is in use, or not one of this machine.
         """
-        self._listener = listen(self._address, _BACKLOG)
-        self._listener.settimeout(0.0)
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        listener = listen(self._address, _BACKLOG)
+        # asyncio reads 256 KiB at a time, if the socket has them.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CHUNK)
+        self.port = int(listener.getsockname()[1])
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run, args=(self._loop, listener), name="pages", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop at once, and cut off open connections. Idempotent."""
-        with suppress(OSError):
-            self._wake.send(b"x")
-        if self._thread.is_alive():
-            self._thread.join(_STOP_SECONDS)
-        if not self._thread.is_alive():
-            self._selector.close()
-        for end in (self._wake, self._woken, self._listener):
-            if end is not None:
-                end.close()
-
-    def _serve(self) -> None:
-        while True:
-            for key, _ in self._selector.select(self._timeout()):
-                if key.fileobj is self._woken:
-                    for connection in list(self._open):
-                        self._close(connection)
-                    return
-                if key.fileobj is self._listener:
-                    self._accept(self._listener)
-                elif isinstance(key.fileobj, socket.socket):
-                    self._advance(key.fileobj)
-            self._close_expired()
-
-    def _timeout(self) -> float | None:
-        """Return the seconds until the deadline of the oldest connection; None without a connection."""
-        oldest = next(iter(self._open.values()), None)
-        return None if oldest is None else max(0.0, oldest.deadline - time.monotonic())
-
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            connection, _ = listener.accept()
-        except OSError as error:
-            # Mostly no descriptors are left: the client stays in the backlog until other connections have ended.
-            if not self._accept_failing:
-                _LOG.warning("accept failed", extra={"reason": str(error)})
-            self._accept_failing = True
-            time.sleep(_ACCEPT_RETRY_SECONDS)
+        if self._loop is None or self._thread is None:
             return
-        self._accept_failing = False
-        connection.settimeout(0.0)
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_STOP_SECONDS)
+
+    def _run(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
+        loop.set_exception_handler(_log_error)
+        with listener:
+            loop.run_until_complete(self._serve(listener))
+        loop.close()
+
+    async def _serve(self, listener: socket.socket) -> None:
+        server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_REQUEST_BYTES, backlog=_BACKLOG)
+        await self._stop.wait()
+        server.close()
+        # Also connections that asyncio is accepting at this moment.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+        await asyncio.sleep(0)  # the transports close their sockets
+
+    def _accept(self, reader: asyncio.StreamReader, connection: asyncio.StreamWriter) -> None:
         if len(self._open) >= self._limit:
-            self._close(next(iter(self._open)))
-        self._open[connection] = _OpenConnection(
-            _http_session(connection, self._respond), time.monotonic() + self._seconds
-        )
-        self._selector.register(connection, selectors.EVENT_READ)
-        self._advance(connection)
+            self._abort(next(iter(self._open)))
+        session = asyncio.get_running_loop().create_task(self._serve_client(reader, connection))
+        self._open[connection] = session
+        # As a callback, because a task that is cancelled before its first step runs none of its own code.
+        session.add_done_callback(lambda _: self._abort(connection))
 
-    def _advance(self, connection: socket.socket) -> None:
-        found = self._open.get(connection)
-        if found is None:  # closed for another connection in this round
-            return
-        try:
-            self._selector.modify(connection, next(found.session))
-        except (StopIteration, OSError):
-            self._close(connection)
+    def _abort(self, connection: asyncio.StreamWriter) -> None:
+        self._open.pop(connection, None)
+        connection.transport.abort()
 
-    def _close(self, connection: socket.socket) -> None:
-        del self._open[connection]
-        self._selector.unregister(connection)
-        connection.close()
-
-    def _close_expired(self) -> None:
-        now = time.monotonic()
-        # All have the same time limit, so the first connection has the first deadline.
-        while (oldest := next(iter(self._open.items()), None)) is not None and oldest[1].deadline <= now:
-            self._close(oldest[0])
+    async def _serve_client(self, reader: asyncio.StreamReader, connection: asyncio.StreamWriter) -> None:
+        # A deadline that passes, an incomplete request and a client that disconnects end this connection only.
+        with suppress(TimeoutError, EOFError, OSError):
+            async with asyncio.timeout(self._seconds):
+                await _exchange(reader, connection, self._respond)
 
     def _respond(self, head: bytes) -> bytes:
         request = parse(head)
@@ -156,36 +124,27 @@ class PageServer:
         return encode(page, with_body=request.method == "GET")
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenConnection:
-    """A connection; `session` yields the event that it waits for."""
-
-    session: Iterator[int]
-    deadline: float
-
-
-def _http_session(peer: socket.socket, respond: Callable[[bytes], bytes]) -> Iterator[int]:
-    """Read a request and send its response; yield the event to wait for before each step."""
-    head = bytearray()
-    while END_OF_HEAD not in head and len(head) <= MAX_REQUEST_BYTES:
-        yield selectors.EVENT_READ
-        part = peer.recv(_CHUNK)
-        if not part:
-            return
-        head += part
-    unsent = memoryview(respond(bytes(head)))
-    while unsent:
-        yield selectors.EVENT_WRITE
-        unsent = unsent[peer.send(unsent) :]
-    peer.shutdown(socket.SHUT_WR)
+async def _exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, respond: Callable[[bytes], bytes]
+) -> None:
+    """Read a request and send its response."""
+    try:
+        response = respond(await reader.readuntil(END_OF_HEAD))
+    except asyncio.LimitOverrunError:
+        response = encode(TOO_LONG)
+    writer.transport.set_write_buffer_limits(0)  # `drain` then waits until all is sent
+    writer.write(response)
+    await writer.drain()
+    writer.write_eof()
     # A socket closed with unread data resets the connection, and the client may lose the response.
     discarded = 0
-    while discarded < _MAX_DISCARDED:
-        yield selectors.EVENT_READ
-        part = peer.recv(_CHUNK)
-        if not part:
-            return
+    while discarded < _MAX_DISCARDED and (part := await reader.read(_CHUNK)):
         discarded += len(part)
+
+
+def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error of the loop: mostly no descriptors are left to accept a client, and the loop retries in a second."""
+    _LOG.warning("page server failed", extra={"reason": f"{context['message']}: {context.get('exception')}"})
 
 
 def listen(address: tuple[str, int], backlog: int) -> socket.socket:

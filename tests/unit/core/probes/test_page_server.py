@@ -160,6 +160,16 @@ def test_a_request_is_answered_beside_many_slow_clients() -> None:
         assert len(small._open) <= 4
 
 
+def test_a_client_that_closes_its_side_and_reads_slowly_gets_the_whole_page(server: PageServer) -> None:
+    with socket.socket() as peer:
+        peer.settimeout(DEADLINE)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 10)
+        peer.connect(("127.0.0.1", server.port))
+        peer.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        peer.shutdown(socket.SHUT_WR)
+        assert len(read_all(peer)) > 8 << 20
+
+
 def test_a_client_that_leaves_early_costs_only_its_connection(server: PageServer) -> None:
     for request in (b"", b"GET /", b"GET /large HTTP/1.1\r\n\r\n"):
         with connect(server) as peer:
