@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
-from gkm.packing.domains.capacity import Capacity, capacity, shape
+from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.plan import plan
@@ -136,9 +136,7 @@ def _spares(answer: Plan) -> Iterator[str]:
 def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:
     metrics = answer.metrics
     if not sized.may_spread:
-        size = shape(sized)
-        pods = sized.groups * (size.pods + size.spares) - size.missing
-        many = int((offer.domain_slots >= pods).sum())
+        many = int((offer.domain_slots >= sized.all_pods).sum())
         # A domain that could hold it may be one whose scopes do not give enough.
         within = " that its scopes allow" if len(sized.ceilings) > 1 else ""
         held = f"the run may not spread: {count_of(many, 'domain')} can hold all of it"
@@ -204,10 +202,9 @@ def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> st
 
 def _capacities(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> tuple[Integers, Integers]:
     """Return the whole groups that each domain or block holds, and which hold one more if it is the short one."""
-    size = shape(sized)
-    unit = size.pods + (0 if answer.metrics.spares_elsewhere else size.spares)
+    unit = sized.group_pods + (0 if answer.metrics.spares_elsewhere else sized.spares)
     whole = offer.domain_slots // unit
-    extra = (offer.domain_slots + size.missing) // unit - whole
+    extra = (offer.domain_slots + sized.missing_pods) // unit - whole
     if not blocks:
         return whole, extra
     counted = [np.zeros(int(offer.inventory.blocks[-1]) + 1, dtype=np.int64) for _ in range(2)]

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from gkm.packing.domains.capacity import Capacity, shape
+from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.objective import ORDERS, CostPart
 from gkm.packing.program import Program, Sum, total
 from gkm.packing.values import Policy, Request
@@ -109,7 +109,7 @@ class PlacementModel(RunProgram):
         # 3. The run has all its groups, in one domain or one area if it has to.
         # 4. Scopes give no more than their ceilings, and every spare that is not colocated has a slot elsewhere.
         super().__init__(capacity.kinds)
-        self.capacity, self.request, self.size = capacity, request, shape(request)
+        self.capacity, self.request = capacity, request
         self.whole: dict[Key, Sum] = {}
         self.short: dict[Key, Sum] = {}
         self.colocated: dict[Key, Sum] = {}
@@ -120,15 +120,15 @@ class PlacementModel(RunProgram):
         # Spares that stay are part of their group; those that may leave or lack have columns of their own.
         self._apart = bool(request.spares) and (leave or may_lack)
         self._leave, self._may_lack = self._apart and leave and request.may_spread, may_lack
-        self._most_whole = request.groups - (self.size.missing > 0)
-        self._unit = self.size.pods + (0 if self._apart else self.size.spares)
+        self._most_whole = request.groups - (self.request.missing_pods > 0)
+        self._unit = self.request.group_pods + (0 if self._apart else self.request.spares)
         slots = [{kind: count for kind, count in enumerate(row) if count} for row in capacity.slots.tolist()]
         for domain, offered in enumerate(slots):
             if among is None or domain in among:
                 self._domain(domain, offered)
         areas = self._levels()
         self.program.row(total(self.whole.values()), least=self._most_whole, most=self._most_whole)
-        if self.size.missing:
+        if self.request.missing_pods:
             self.program.row(total(self.short.values()), least=1, most=1)
         if not request.may_spread:
             self.program.row(total(self.used[CostPart.DOMAINS].values()), most=1)
@@ -166,8 +166,8 @@ class PlacementModel(RunProgram):
         """Return the pods of a scope, spares of its groups included that do not lack."""
         whole = total(groups for (_, of), groups in self.whole.items() if of == scope)
         short = total(groups for (_, of), groups in self.short.items() if of == scope)
-        unit = self.size.unit
-        return whole * unit + short * (unit - self.size.missing) - self.lacking.get(scope, {})
+        unit = self.request.unit_pods
+        return whole * unit + short * (unit - self.request.missing_pods) - self.lacking.get(scope, {})
 
     def _domain(self, domain: int, slots: Mapping[int, int]) -> None:
         """Add what a domain can take, and require that it is used where a group is in it."""
@@ -189,20 +189,20 @@ class PlacementModel(RunProgram):
 
     def _groups(self, domain: int, scope: int, slots: int) -> Sum:
         """Add the columns of a scope in a domain; return how many slots they need there."""
-        size, key, need, groups = self.size, (domain, scope), Sum(), Sum()
+        request, key, need, groups = self.request, (domain, scope), Sum(), Sum()
         if most := min(self._most_whole, slots // self._unit):
             whole = self.whole[key] = self.variable(most)
             need, groups = need + whole * self._unit, groups + whole
-        if size.missing and slots >= self._unit - size.missing:
+        if request.missing_pods and slots >= self._unit - request.missing_pods:
             short = self.short[key] = self.variable(1)
-            need, groups = need + short * (self._unit - size.missing), groups + short
+            need, groups = need + short * (self._unit - request.missing_pods), groups + short
         if need and self._apart:
             home = self.colocated[key] = self.variable(slots)
-            self.program.at_most(home, groups * size.spares)
+            self.program.at_most(home, groups * request.spares)
             if self._leave:
-                away = self.leaving[key] = self.variable(self.request.groups)
+                away = self.leaving[key] = self.variable(request.groups)
                 # The spares that leave are those of as few groups as can be.
-                self.program.at_most(groups * size.spares, home + away * size.spares)
+                self.program.at_most(groups * request.spares, home + away * request.spares)
             need += home
         return need
 
@@ -239,8 +239,8 @@ class PlacementModel(RunProgram):
         """Yield the spares of each scope that are not colocated and have a slot all the same."""
         for scope in range(max(1, len(self.request.ceilings))):
             homes = total(home for (_, of), home in self.colocated.items() if of == scope)
-            away = self.groups(scope) * self.size.spares - homes
+            away = self.groups(scope) * self.request.spares - homes
             if self._may_lack:
-                self.lacking[scope] = self.variable(self.request.groups * self.size.spares)
+                self.lacking[scope] = self.variable(self.request.groups * self.request.spares)
                 away -= self.lacking[scope]
             yield scope, away

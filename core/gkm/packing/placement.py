@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.packing.domains.capacity import Capacity, Offer, scope_of_domains, shape
+from gkm.packing.domains.capacity import Capacity, Offer, scope_of_domains
 from gkm.packing.domains.objective import CostPart
 from gkm.packing.domains.selection import WHOLE, Chosen, choose, objective_of
 from gkm.packing.errors import TooLargeError
@@ -115,8 +115,7 @@ def _areas(capacity: Capacity, request: Request) -> Iterator[Capacity]:
         return
     numbers = inventory.areas(request.within.value)
     slots = np.bincount(numbers, weights=capacity.domain_slots)
-    size = shape(request)
-    for number in np.flatnonzero(slots >= request.groups * size.unit - size.missing).tolist():
+    for number in np.flatnonzero(slots >= request.all_pods).tolist():
         yield capacity.restricted(numbers == number)
 
 

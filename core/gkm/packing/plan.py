@@ -10,7 +10,7 @@ from time import monotonic
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
-from gkm.packing.domains.capacity import Capacity, capacity, shape
+from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.errors import TooLargeError
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Integers, Inventory
@@ -176,7 +176,7 @@ def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Lev
 
 
 def _too_little(slots: Integers, request: Request, largest_groups: int) -> str:
-    bare = count_of(int((slots // shape(request).pods).sum()), "group")
+    bare = count_of(int((slots // request.group_pods).sum()), "group")
     return (
         f"{_wanted(request)} {agree(request.groups, 'does', 'do')} not fit: domains have room for {int(slots.sum())} "
         f"{_pods_of(request)}, spares included, and {bare} without spares; {_largest(largest_groups)}"
@@ -185,14 +185,12 @@ def _too_little(slots: Integers, request: Request, largest_groups: int) -> str:
 
 def _of_domain(most: int, request: Request, largest_groups: int) -> tuple[Level, str] | None:
     """Return the level of domains, if the largest has no slots enough for a group, or for a run that is in one."""
-    size = shape(request)
     if not request.may_spread:
-        needed = request.groups * (size.pods + size.spares) - size.missing
         return Level.DOMAIN, (
-            f"the run may not spread and takes {needed} {_pods_of(request)} in one domain, spares included; the "
-            f"largest domain has room for {most}: {_largest(largest_groups)}"
+            f"the run may not spread and takes {request.all_pods} {_pods_of(request)} in one domain, spares included; "
+            f"the largest domain has room for {most}: {_largest(largest_groups)}"
         )
-    pods = request.last_pods if request.groups == 1 else size.pods
+    pods = request.last_pods if request.groups == 1 else request.group_pods
     if most >= pods:
         return None
     group = f"a group takes {pods} {_pods_of(request)} in one domain"

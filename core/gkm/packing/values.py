@@ -123,6 +123,21 @@ class Request:
         return (self.gpus - (self.groups - 1) * self.group_gpus) // self.pod_gpus
 
     @property
+    def unit_pods(self) -> int:
+        """Return the pods of a whole group and its spares."""
+        return self.group_pods + self.spares
+
+    @property
+    def missing_pods(self) -> int:
+        """Return how many pods the last group has less than a whole one."""
+        return self.group_pods - self.last_pods
+
+    @property
+    def all_pods(self) -> int:
+        """Return the pods of the run, spares included."""
+        return self.groups * self.unit_pods - self.missing_pods
+
+    @property
     def scope_pods(self) -> list[int]:
         """Return how many pods each scope gives at most, spares included."""
         return [ceiling.gpus // self.pod_gpus for ceiling in self.ceilings]

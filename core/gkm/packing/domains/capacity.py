@@ -84,19 +84,6 @@ def _kinds(inventory: Inventory, request: Request) -> tuple[tuple[frozenset[int]
     return kinds, np.array([places[node.scopes] for node in inventory.nodes], dtype=np.int64)
 
 
-class Shape(NamedTuple):
-    """Sizes of a run's groups in pods: of a whole one, its spares, and how many pods the last group has less."""
-
-    pods: int
-    spares: int
-    missing: int
-
-    @property
-    def unit(self) -> int:
-        """Return the slots of a whole group and its spares."""
-        return self.pods + self.spares
-
-
 class Step(NamedTuple):
     """Up to so many whole groups, the short one beside them or not, and how many of all have spares elsewhere."""
 
@@ -105,20 +92,15 @@ class Step(NamedTuple):
     short: bool
 
 
-def shape(request: Request) -> Shape:
-    """Return the sizes of a request's groups."""
-    return Shape(request.group_pods, request.spares, request.group_pods - request.last_pods)
-
-
-def steps(slots: int, size: Shape, most: int, *, overflow: bool, share: int = 0) -> list[Step]:
+def steps(slots: int, request: Request, most: int, *, overflow: bool, share: int = 0) -> list[Step]:
     """Return the steps of a domain, those without the short group first; each with more groups than the one before.
 
     Without `overflow` all spares stay. No more than `most` groups are wanted. With a `share` a domain takes so many
     groups or none, the short one among them, and a step counts such shares: 1, or 0 beside the short group's share.
     """
     found: list[Step] = []
-    for short in (False, True) if size.missing else (False,):
-        ways = _ways(slots, size, most, overflow=overflow, short=short)
+    for short in (False, True) if request.missing_pods else (False,):
+        ways = _ways(slots, request, most, overflow=overflow, short=short)
         if share:
             fewest = next((away for groups, away in ways if groups >= share), None)
             found += [] if fewest is None else [Step(1 - short, fewest, short)]
@@ -127,18 +109,18 @@ def steps(slots: int, size: Shape, most: int, *, overflow: bool, share: int = 0)
     return found
 
 
-def _ways(slots: int, size: Shape, most: int, *, overflow: bool, short: bool) -> list[tuple[int, int]]:
+def _ways(slots: int, request: Request, most: int, *, overflow: bool, short: bool) -> list[tuple[int, int]]:
     """Return (most groups, groups whose spares lie elsewhere), both rising; the short group is one of them or not."""
-    offered = slots + (size.missing if short else 0)
-    highest = min(offered // (size.pods if overflow else size.unit), most)
+    offered = slots + (request.missing_pods if short else 0)
+    highest = min(offered // (request.group_pods if overflow else request.unit_pods), most)
     found: list[tuple[int, int]] = []
-    groups = min(offered // size.unit, highest)
+    groups = min(offered // request.unit_pods, highest)
     if groups:
         found.append((groups, 0))
     while groups < highest:
         # The fewest that must lie elsewhere for one group more; what that makes space for may be several.
-        away = -(-((groups + 1) * size.unit - offered) // size.spares)
-        groups = min((offered + away * size.spares) // size.unit, highest)
+        away = -(-((groups + 1) * request.unit_pods - offered) // request.spares)
+        groups = min((offered + away * request.spares) // request.unit_pods, highest)
         found.append((groups, away))
     return found
 
@@ -168,11 +150,6 @@ class Offer:
     share: int = 0
 
     @cached_property
-    def size(self) -> Shape:
-        """Return the sizes of the run's groups."""
-        return shape(self.request)
-
-    @cached_property
     def slots(self) -> Integers:
         """Return the slots of each domain."""
         return self.capacity.domain_slots
@@ -185,17 +162,17 @@ class Offer:
     @cached_property
     def beside(self) -> Integers:
         """Return the most whole groups of each domain beside the short one, -1 where that does not fit."""
-        return self._capacities_of(self.slots + self.size.missing) - 1
+        return self._capacities_of(self.slots + self.request.missing_pods) - 1
 
     def _capacities_of(self, slots: Integers) -> Integers:
-        group = (self.size.pods if self.overflow else self.size.unit) * max(self.share, 1)
+        group = (self.request.group_pods if self.overflow else self.request.unit_pods) * max(self.share, 1)
         found: Integers = slots // group
         return np.minimum(found, 1) if self.share else found
 
     @property
     def short(self) -> int:
         """Return how many groups are short: 1 or 0."""
-        return int(self.size.missing > 0)
+        return int(self.request.missing_pods > 0)
 
     @property
     def groups(self) -> int:
@@ -213,11 +190,11 @@ class Offer:
 
     def limit(self, scope: int) -> int:
         """Return the most whole groups of a scope."""
-        return self.pods[scope] // (self.size.unit * max(self.share, 1))
+        return self.pods[scope] // (self.request.unit_pods * max(self.share, 1))
 
     def limit_beside(self, scope: int) -> int:
         """Return the most whole groups of a scope beside the short one, -1 where that alone is too much."""
-        return (self.pods[scope] + self.size.missing) // (self.size.unit * max(self.share, 1)) - 1
+        return (self.pods[scope] + self.request.missing_pods) // (self.request.unit_pods * max(self.share, 1)) - 1
 
     def fits(self) -> bool:
         """Return whether the run fits so. The short group is where that costs the fewest whole ones."""

@@ -283,7 +283,7 @@ def _kinds(offer: Offer, domains: Integers, axis: Integers) -> tuple[Integers, l
     axes = int(axis.max(initial=0)) + 1
     codes, kind = np.unique(offer.slots[domains] * axes + axis, return_inverse=True)
     found = [
-        steps(slots, offer.size, offer.request.groups, overflow=offer.overflow, share=offer.share)
+        steps(slots, offer.request, offer.request.groups, overflow=offer.overflow, share=offer.share)
         for slots in (codes // axes).tolist()
     ]
     return kind, found, (codes % axes).tolist()

@@ -92,9 +92,9 @@ def _pods(offer: Offer, chosen: Sequence[Chosen]) -> list[int]:
     found = [0] * len(offer.pods)
     for item in chosen:
         for scope, count in enumerate(item.groups):
-            found[scope] += count * offer.size.unit
+            found[scope] += count * offer.request.unit_pods
         if item.short != WHOLE:
-            found[item.short] -= offer.size.missing
+            found[item.short] -= offer.request.missing_pods
     return found
 
 

@@ -4,14 +4,19 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from gkm.packing.domains.capacity import Shape, Step, steps
+from gkm.packing.domains.capacity import Step, steps
 from gkm.packing.domains.knapsack import INT64_BITS, Area, AreaLevel, DomainOption, Problem, Tables, read, solve, tree
 from gkm.packing.domains.objective import Costs, Objective, objective
 from gkm.packing.errors import TooLargeError
-from gkm.packing.values import Policy
+from gkm.packing.values import Policy, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
+
+
+def a_run(pods: int, spares: int, missing: int) -> Request:
+    """Return a run of two groups, the last of which misses some pods."""
+    return Request(2 * pods - missing, 1, pods, spares=spares)
 
 
 class Case(NamedTuple):
@@ -19,7 +24,7 @@ class Case(NamedTuple):
 
     domains: list[tuple[int, int]]
     areas: list[tuple[int, int, int]]
-    shape: Shape
+    run: Request
     groups: int
     policy: Policy
     wide: bool
@@ -36,27 +41,27 @@ def cases(draw: st.DrawFn) -> Case:
         level = draw(st.integers(0, 3))
         at = at[0] + (level < 1), at[1] + (level < 2), at[2] + (level < 3)
         areas.append(at)
-    shape = Shape(pods, spares, draw(st.integers(0, pods - 1)))
-    return Case(domains, areas, shape, draw(st.integers(1, 4)), draw(st.sampled_from(Policy)), draw(st.booleans()))
+    run = a_run(pods, spares, draw(st.integers(0, pods - 1)))
+    return Case(domains, areas, run, draw(st.integers(1, 4)), draw(st.sampled_from(Policy)), draw(st.booleans()))
 
 
-def fewest_elsewhere(slots: int, groups: int, shape: Shape, *, short: bool) -> int | None:
+def fewest_elsewhere(slots: int, groups: int, run: Request, *, short: bool) -> int | None:
     """Return how few groups have spares elsewhere, by trying all numbers; None if the groups do not fit."""
-    pods = groups * shape.pods - (shape.missing if short else 0)
-    fitting = [away for away in range(groups + 1) if pods + (groups - away) * shape.spares <= slots]
+    pods = groups * run.group_pods - (run.missing_pods if short else 0)
+    fitting = [away for away in range(groups + 1) if pods + (groups - away) * run.spares <= slots]
     return fitting[0] if fitting else None
 
 
 def tried(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return (cost, -use of each domain, -groups of each) of the best plan, by trying all."""
     found = []
-    domains, shape = case.domains, case.shape
+    domains, run = case.domains, case.run
     for taken in product(range(case.groups + 1), repeat=len(domains)):
         if sum(taken) != case.groups:
             continue
         used = [number for number, groups in enumerate(taken) if groups]
-        for short in used if shape.missing else [None]:
-            away = [fewest_elsewhere(domains[d][0], taken[d], shape, short=d == short) for d in used]
+        for short in used if run.missing_pods else [None]:
+            away = [fewest_elsewhere(domains[d][0], taken[d], run, short=d == short) for d in used]
             if None in away:
                 continue
             spares, free = sum(count for count in away if count is not None), sum(domains[d][1] for d in used)
@@ -78,14 +83,14 @@ def solved(case: Case, costs: Objective) -> Tables:
             DomainOption(
                 step.groups, weights.domains + free * weights.gpus + step.overflow * weights.spares, 0, step.short
             )
-            for step in steps(slots, case.shape, case.groups, overflow=True)
+            for step in steps(slots, case.run, case.groups, overflow=True)
         ]
         for slots, free in case.domains
     ]
     of_areas = weights.regions, weights.clusters, weights.blocks
     levels = [AreaLevel([areas[depth] for areas in case.areas], cost) for depth, cost in enumerate(of_areas)]
     parts = tree(range(len(case.domains)), levels)
-    short = case.shape.missing > 0
+    short = case.run.missing_pods > 0
     return solve(Problem(options, parts, (case.groups - short,), costs.impossible, short))
 
 
@@ -96,7 +101,7 @@ def test_what_is_read_back_is_what_trying_everything_finds(case: Case) -> None:
     count, free = len(case.domains), sum(gpus for _, gpus in case.domains)
     costs = objective(case.policy, Costs(case.groups * most, count * most, free + 1, count, count, count))
     assert (costs.impossible > 1 << INT64_BITS) is case.wide
-    tables, short = solved(case, costs), case.shape.missing > 0
+    tables, short = solved(case, costs), case.run.missing_pods > 0
     start = (int(short), case.groups - short)
     best = tried(case)
     assert (tables.least(start) < costs.impossible) == (best is not None)
@@ -114,17 +119,17 @@ def test_steps_are_the_most_groups_for_every_number_whose_spares_are_elsewhere(
     missing: int,
     short: bool,  # noqa: FBT001
 ) -> None:
-    shape = Shape(pods, spares, min(missing, pods - 1))
-    short = short and shape.missing > 0
-    found = [step for step in steps(slots, shape, 50, overflow=True) if step.short == short]
+    run = a_run(pods, spares, min(missing, pods - 1))
+    short = short and run.missing_pods > 0
+    found = [step for step in steps(slots, run, 50, overflow=True) if step.short == short]
     for groups in range(1, 45):
         served = next((away for most, away, _ in found if most + short >= groups), None)
-        assert served == fewest_elsewhere(slots, groups, shape, short=short)
+        assert served == fewest_elsewhere(slots, groups, run, short=short)
 
 
 def test_a_share_is_taken_whole_or_not_at_all() -> None:
     # Groups of 2 pods and a spare, the last one of 1 pod; two groups of 6 slots, or of 5 with the short one.
-    size = Shape(2, 1, 1)
+    size = a_run(2, 1, 1)
     assert steps(7, size, 9, overflow=False, share=2) == [Step(1, 0, short=False), Step(0, 0, short=True)]
     assert steps(5, size, 9, overflow=False, share=2) == [Step(0, 0, short=True)]
     assert steps(4, size, 9, overflow=True, share=2) == [Step(1, 2, short=False), Step(0, 1, short=True)]
