@@ -56,7 +56,7 @@ class RunProgram(ABC):
             self.taken[kind].add(pods)
         return flows
 
-    def place_spares(self, spares: Iterable[tuple[int, Sum]], slots: Mapping[int, int | Sum], most: int) -> None:
+    def assign_spares(self, spares: Iterable[tuple[int, Sum]], slots: Mapping[int, int | Sum], most: int) -> None:
         """Give the spares of each scope slots of its kinds, in any domain, beside all pods.
 
         `slots` are those of each kind: a number, or a sum where they depend on the areas that are used.
@@ -138,7 +138,7 @@ class PlacementModel(RunProgram):
             self.limit(request.scope_pods)
         if self._apart:
             offers = self._slots_for_spares(slots, areas) if self._leave else {}
-            self.place_spares(self._spares_apart(), offers, int(capacity.slots.sum()))
+            self.assign_spares(self._overflow_spares(), offers, int(capacity.slots.sum()))
 
     def cost(self, part: CostPart) -> Sum:
         """Return a part of the cost; of stranded GPUs it is what is free in used domains before the run."""
@@ -235,7 +235,7 @@ class PlacementModel(RunProgram):
             kind: total(used * counts[area] for area, used in areas.items()) for kind, counts in enumerate(of_areas)
         }
 
-    def _spares_apart(self) -> Iterable[tuple[int, Sum]]:
+    def _overflow_spares(self) -> Iterable[tuple[int, Sum]]:
         """Yield the spares of each scope that are not colocated and have a slot all the same."""
         for scope in range(max(1, len(self.request.ceilings))):
             homes = total(home for (_, of), home in self.colocated.items() if of == scope)

@@ -59,28 +59,34 @@ class Symmetry(NamedTuple):
     forced: frozenset[int] = frozenset()
 
 
-def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry | None = None) -> tuple[Part, ...]:
+class Tree(NamedTuple):
+    """Parts, what they are alike in, and whether one of them is forced."""
+
+    parts: tuple[Part, ...]
+    kind: Hashable
+    forced: bool
+
+
+def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry) -> Tree:
     """Return the tree of some domains, whose keys rise; `levels` from the top down, without the domains."""
-    return _parts(domains, levels, alike)[0]
-
-
-def _parts(
-    domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry | None
-) -> tuple[tuple[Part, ...], Hashable, bool]:
-    """Return parts, what they are alike in, and whether one of them is forced."""
-    if not levels:
-        return _enough(domains, alike)
-    level, found, kinds = levels[0], list[Part](), list[Hashable]()
     seen: Counter[Hashable] = Counter()
-    any_forced = False
-    for _, members in groupby(domains, key=level.numbers.__getitem__):
-        parts, kind, forced = _parts(list(members), levels[1:], alike)
+    if not levels:
+        here: list[int] = []
+        for domain in domains:
+            kind = alike.kinds[domain]
+            seen[kind] += 1
+            if seen[kind] <= alike.most[domain] or domain in alike.forced:
+                here.append(domain)
+        return Tree(tuple(here), tuple([alike.kinds[at] for at in here]), any(at in alike.forced for at in here))
+    found, kinds, any_forced = list[Part](), list[Hashable](), False
+    for _, members in groupby(domains, key=levels[0].numbers.__getitem__):
+        parts, kind, forced = tree(list(members), levels[1:], alike)
         any_forced |= forced
         seen[kind] += 1
-        if alike is None or forced or seen[kind] <= alike.areas:
-            found.append(_area(level.cost, parts))
+        if forced or seen[kind] <= alike.areas:
+            found.append(_area(levels[0].cost, parts))
             kinds.append(kind)
-    return tuple(found), tuple(kinds), any_forced
+    return Tree(tuple(found), tuple(kinds), any_forced)
 
 
 def _area(cost: int, parts: tuple[Part, ...]) -> Area:
@@ -88,19 +94,6 @@ def _area(cost: int, parts: tuple[Part, ...]) -> Area:
     if len(parts) == 1 and isinstance(parts[0], Area):
         return Area(cost + parts[0].cost, parts[0].parts)
     return Area(cost, parts)
-
-
-def _enough(domains: Sequence[int], alike: Symmetry | None) -> tuple[tuple[Part, ...], Hashable, bool]:
-    if alike is None:
-        return tuple(domains), None, False
-    used: Counter[Hashable] = Counter()
-    found: list[int] = []
-    for domain in domains:
-        kind = alike.kinds[domain]
-        used[kind] += 1
-        if used[kind] <= alike.most[domain] or domain in alike.forced:
-            found.append(domain)
-    return tuple(found), tuple([alike.kinds[at] for at in found]), any(at in alike.forced for at in found)
 
 
 MAX_CELLS = 25_000_000

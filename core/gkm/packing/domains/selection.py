@@ -183,7 +183,7 @@ class _Search:
         numbers = inventory.regions, inventory.clusters, inventory.blocks
         costs = weights.regions, weights.clusters, weights.blocks
         levels = [AreaLevel(each[self.domains].tolist(), cost) for each, cost in zip(numbers, costs, strict=True)]
-        return tree(here, levels, alike)
+        return tree(here, levels, alike).parts
 
     def _sizes(self, always: Sequence[int], extra: int) -> Cell:
         found = []

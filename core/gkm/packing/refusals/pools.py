@@ -92,7 +92,7 @@ class Pools(RunProgram):
         if request.spares:
             slots = dict(enumerate(offer.slots[list(domains)].sum(axis=0).tolist()))
             spares = (((self.whole[scope] + self.short[scope]) * request.spares) for scope in scopes)
-            self.place_spares(enumerate(spares), slots, request.spares * (sizes.whole[1] + 1))
+            self.assign_spares(enumerate(spares), slots, request.spares * (sizes.whole[1] + 1))
         self.program.row(total(self.whole), least=sizes.whole[0], most=sizes.whole[1])
         if sizes.short[1]:
             self.program.row(total(self.short), least=min(1, sizes.short[0]), most=1)

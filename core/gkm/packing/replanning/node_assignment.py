@@ -302,10 +302,10 @@ class _SpareSlots:
         current = [(group, spare) for group in self.groups for spare in group.ready if spare.place != group.place]
         lacking = {group.index: limits[group.index] - len(group.spares) for group in self.groups}
         # Where scopes overlap one that stands may have the only slot of another: then all are placed anew.
-        if any(lacking.values()) and not self._placed_around(current, lacking):
-            self._placed_around([], lacking)
+        if any(lacking.values()) and not self._assigned_around(current, lacking):
+            self._assigned_around([], lacking)
 
-    def _placed_around(self, current: Sequence[tuple[NewGroup, Spare]], lacking: Mapping[int, int]) -> bool:
+    def _assigned_around(self, current: Sequence[tuple[NewGroup, Spare]], lacking: Mapping[int, int]) -> bool:
         """Place the spares beside some that stay; return whether all found a slot, and change nothing else."""
         # 1. Spares that stand stay on their nodes, as many as each group lacks.
         left, rest = Counter(self.left), Counter(lacking)

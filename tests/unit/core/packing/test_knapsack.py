@@ -5,7 +5,18 @@ from typing import NamedTuple
 
 import pytest
 from gkm.packing.domains.capacity import Step, steps
-from gkm.packing.domains.knapsack import INT64_BITS, Area, AreaLevel, DomainOption, Problem, Tables, read, solve, tree
+from gkm.packing.domains.knapsack import (
+    INT64_BITS,
+    Area,
+    AreaLevel,
+    DomainOption,
+    Problem,
+    Symmetry,
+    Tables,
+    read,
+    solve,
+    tree,
+)
 from gkm.packing.domains.objective import Costs, Objective, objective
 from gkm.packing.errors import TooLargeError
 from gkm.packing.values import Policy, Request
@@ -89,7 +100,8 @@ def solved(case: Case, costs: Objective) -> Tables:
     ]
     of_areas = weights.regions, weights.clusters, weights.blocks
     levels = [AreaLevel([areas[depth] for areas in case.areas], cost) for depth, cost in enumerate(of_areas)]
-    parts = tree(range(len(case.domains)), levels)
+    domains = range(len(case.domains))
+    parts = tree(domains, levels, Symmetry(domains, [1] * len(domains), len(domains))).parts
     short = case.run.missing_pods > 0
     return solve(Problem(options, parts, (case.groups - short,), costs.impossible, short))
 
