@@ -27,7 +27,7 @@ TIER ?= partners
 # sudo has another PATH and HOME: partners that are built stay where the user has them.
 TESTBED = env PYTHONPATH=tests GKM_PEERS_CACHE="$${GKM_PEERS_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/gkm/peers}"
 
-.PHONY: help machine setup toolchain static check format generate docs lock test test-partners test-all demo demo-cluster peers images version release verify-release publish \
+.PHONY: help machine setup toolchain static check format generate manifests docs lock test test-partners test-all demo demo-cluster peers images version release verify-release publish \
   github-release e2e bench gpu gpu-bundle fuzz clean
 
 help: ## what can be done here
@@ -56,9 +56,11 @@ check: static ## static checks, unit and contract tests: three minutes
 format: setup ## rewrite sources in the one format
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
-generate: setup ## crds/, the chart, deploy/, man pages and protobuf modules from their sources (builds Helm once, with Go)
+generate: setup ## crds/, the chart, man pages and protobuf modules from their sources
 	@$(BIN)/python scripts/generate.py
-	$(BIN)/python scripts/manifests.py
+
+manifests: setup ## build/deploy: what kubectl and kustomize apply, rendered from the chart (builds Helm once, with Go)
+	@$(BIN)/python scripts/manifests.py
 
 docs: setup ## the site, in site/: python3 -m http.server --directory site
 	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet

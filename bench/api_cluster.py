@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent_process import NODE
 from api_audit import AGENT
+from support.chart.deploy_files import rendered
 from support.cluster.audit import Audit
 from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
@@ -14,7 +15,6 @@ from support.cluster.gkm_objects import namespace
 from support.kube import our_kinds
 
 NAMESPACES = tuple(f"bench-{number}" for number in range(4))
-_BASE = our_kinds.ROOT / "deploy" / "base"
 _MANIFESTS = ("namespace", "agent", "agent-policy", "fabric", "fabric-policy")
 """The agent's rights and policies, without the webhook, which has no server here."""
 
@@ -35,7 +35,7 @@ def start(directory: Path, labels: Mapping[str, str]) -> Iterator[AgentCluster]:
         cluster, audit = stack.enter_context(audited_cluster(directory))
         our_kinds.install(cluster)
         for name in _MANIFESTS:
-            cluster.apply(_BASE / f"{name}.yaml")
+            cluster.apply(rendered() / "base" / f"{name}.yaml")
         for name in NAMESPACES:
             cluster.apply(namespace(name))
         cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": dict(labels)}})

@@ -30,6 +30,7 @@ from gkm.kube.resources import CONFIGMAPS, HYPERNODES, NODES
 from gkm.topology.hypernode_objects import own
 from gkm.topology.placements import placements
 from process_cost import memory_mib
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
 from support.cluster.control_plane import Options
 from support.host.processes import Process
@@ -45,7 +46,7 @@ TOPOLOGY = {
     "levels": [{"name": level, "keys": [f"bench.gkm.io/{level}"]} for level in LEVELS],
     "hyperNodes": {"enabled": True},
 }
-COMPONENT = Path(__file__).resolve().parents[1] / "deploy" / "components" / "topology" / "kustomization.yaml"
+COMPONENT = Path("components", "topology", "kustomization.yaml")
 Labels = Mapping[str, str]
 
 
@@ -147,7 +148,7 @@ def _is_up_to_date(api: HttpApi) -> bool:
 
 def _limit_mib() -> float:
     """Return the memory limit that the component gives the controllers."""
-    (patch,) = yaml.safe_load(COMPONENT.read_text())["patches"]
+    (patch,) = yaml.safe_load((rendered() / COMPONENT).read_text())["patches"]
     (container,) = yaml.safe_load(patch["patch"])["spec"]["template"]["spec"]["containers"]
     limit: str = container["resources"]["limits"]["memory"]
     if not limit.endswith("Gi"):

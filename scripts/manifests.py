@@ -1,31 +1,23 @@
-"""Write deploy/{base,components,overlays,remove-state} from the chart, by Helm. `--check` only compares.
+"""Write deploy/{base,components,overlays,remove-state} and install.yaml from the chart, by Helm.
 
-Helm is a partner of the tests (tests/support/peers), built from a pinned Go module when it is first needed.
+Without an argument, the directory is build/deploy. Helm is a partner of the tests (tests/support/peers), built from a
+pinned Go module when it is first needed.
 """
 
 import sys
+from pathlib import Path
 
 from kustomizations.directories import COMPONENTS, OVERLAYS
-from kustomizations.rendering import DEPLOY, generated
+from kustomizations.rendering import write
 
-DIRECTORIES = ("base", "components", "overlays", "remove-state")
+DEFAULT = Path(__file__).resolve().parent.parent / "build" / "deploy"
 
 
 def main() -> int:
-    """Write or check; return the exit code."""
-    wanted = generated(COMPONENTS, OVERLAYS)
-    there = {path for name in DIRECTORIES for path in (DEPLOY / name).rglob("*.yaml")}
-    wrong = [path for path, text in wanted.items() if path not in there or path.read_text(encoding="utf-8") != text]
-    stale = sorted(there - wanted.keys())
-    if "--check" in sys.argv:
-        for path in (*wrong, *stale):
-            print(f"stale: {path.relative_to(DEPLOY.parent)}; run 'make generate'")  # noqa: T201 -- a command line
-        return 1 if wrong or stale else 0
-    for path in wrong:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(wanted[path], encoding="utf-8")
-    for path in stale:
-        path.unlink()
+    """Write; return the exit code."""
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
+    write(target, COMPONENTS, OVERLAYS)
+    print(f"{target} has base, components, overlays, remove-state and install.yaml")  # noqa: T201 -- a command line
     return 0
 
 

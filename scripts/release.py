@@ -22,7 +22,7 @@ from gkm.images.signing.forms import ImageSigner
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.signing import SigningOptions
 from releasing import build as building
-from releasing import contents, files, layout, provenance, sbom, signing, versions
+from releasing import contents, files, layout, manifests, provenance, sbom, signing, versions
 from releasing.publishing import publish
 from support.chart.helm import CHART, helm
 
@@ -65,8 +65,7 @@ def _stated(environment: Mapping[str, str]) -> str:
 
 def _version(options: argparse.Namespace) -> None:
     versions.state(ROOT, options.version, datetime.now(UTC).strftime("%Y-%m-%d"))
-    for script in ("generate.py", "manifests.py"):
-        subprocess.run([sys.executable, str(ROOT / "scripts" / script)], check=True)  # noqa: S603 -- our own
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "generate.py")], check=True)  # noqa: S603 -- our own
     _say(f"pyproject.toml, CHANGELOG.md and what is generated state {options.version}: read, commit and tag them")
 
 
@@ -92,6 +91,7 @@ def _build(options: argparse.Namespace) -> None:
     shutil.rmtree(TARGET, ignore_errors=True)
     layouts = building.build(made, TARGET / files.IMAGES)
     helm("package", CHART, "--destination", TARGET)
+    manifests.write_all(TARGET, made.version)
     (TARGET / files.CHANGES).write_text(changes, encoding="utf-8")
     for process, path in layouts.items():
         _write_sboms(process, path, made)

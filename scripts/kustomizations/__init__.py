@@ -1,1 +1,1 @@
-"""The directories of deploy/, rendered from the chart (scripts/manifests.py). No part of the product imports it."""
+"""Directories for kustomize, rendered from the chart (scripts/manifests.py). No part of the product imports it."""

@@ -1,9 +1,10 @@
-"""deploy/base, deploy/components and deploy/overlays, as the chart renders them.
+"""The manifests for kubectl and kustomize, as the chart renders them: base, components, overlays, remove-state.
 
 The base is the chart with its default values. A component or an overlay is the difference that some values make: new
 objects are files of their own, and changed objects are patches.
 """
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,7 @@ from support.chart.helm import CHART, Document, Values, render
 
 from kustomizations.patches import patch_between
 
-DEPLOY = CHART.parents[1]
-HEADER = "# Generated from deploy/chart/gkm by `make generate`; do not edit.\n"
+HEADER = "# Generated from deploy/chart/gkm by `make manifests`; do not edit.\n"
 ABOUT_BASE = "kubectl apply --server-side -f crds && kubectl apply --server-side -k deploy/base"
 FIRST = ("namespace.yaml", "config.yaml")
 WIDTH = 120
@@ -23,7 +23,7 @@ WIDTH = 120
 
 @dataclass(frozen=True)
 class Component:
-    """A directory of deploy/components: the values that it stands for, and the components that come before it."""
+    """A directory of components: the values that it stands for, and the components that come before it."""
 
     name: str
     about: str
@@ -33,7 +33,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A directory of deploy/overlays, for a values file beside the chart's."""
+    """A directory of overlays, for a values file beside the chart's."""
 
     name: str
     about: str
@@ -65,10 +65,23 @@ class Difference:
     patches: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
 
+def write(target: Path, components: Sequence[Component], overlays: Sequence[Overlay]) -> None:
+    """Write every file into a directory, which has nothing else then. A run that fails leaves what was there."""
+    files = generated(components, overlays)
+    new = target.with_name(f".{target.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    for path, text in files.items():
+        (new / path).parent.mkdir(parents=True, exist_ok=True)
+        (new / path).write_text(text, encoding="utf-8")
+    shutil.rmtree(target, ignore_errors=True)
+    new.replace(target)
+
+
 def generated(components: Sequence[Component], overlays: Sequence[Overlay]) -> dict[Path, str]:
-    """Return every file, by its path."""
+    """Return every file, by its path below the directory."""
     base = render()
-    found = _directory(DEPLOY / "base", _kustomization(ABOUT_BASE), base)
+    found = _directory(Path("base"), _kustomization(ABOUT_BASE), base)
+    found |= {Path("install.yaml"): _whole(found)}
     for component in components:
         before = render(merged(other.values for other in components if other.name in component.after))
         values = merged(other.values for other in components if other.name in (*component.after, component.name))
@@ -76,9 +89,16 @@ def generated(components: Sequence[Component], overlays: Sequence[Overlay]) -> d
     for overlay in overlays:
         change = difference(base, render(files=[overlay.values_file]))
         head = _kustomization(overlay.about, resources=["../../base"])
-        found |= _directory(DEPLOY / "overlays" / overlay.name, head, change.added, change.patches)
+        found |= _directory(Path("overlays", overlay.name), head, change.added, change.patches)
     removal = [each for each in render({"removeState": True}) if each.source == REMOVAL.source]
-    return found | _directory(DEPLOY / "remove-state", _kustomization(REMOVAL.about), removal)
+    return found | _directory(Path("remove-state"), _kustomization(REMOVAL.about), removal)
+
+
+def _whole(base: Mapping[Path, str]) -> str:
+    """Return the kinds and the base as one file, in the order in which kubectl can apply it."""
+    kinds = [path.read_text(encoding="utf-8") for path in sorted((CHART / "crds").glob("*.yaml"))]
+    listed = yaml.safe_load(base[Path("base", "kustomization.yaml")])["resources"]
+    return "---\n".join([*kinds, *(base[Path("base", name)] for name in listed)])
 
 
 def merged(values: Iterable[Values]) -> dict[str, Any]:
@@ -124,7 +144,7 @@ def _target(value: Mapping[str, Any]) -> dict[str, str]:
 def _component(component: Component, change: Difference) -> dict[Path, str]:
     usage = f"resources: [<gkm>/deploy/base]\ncomponents: [<gkm>/deploy/components/{component.name}]"
     head = _kustomization(f"{component.about}\n{usage}", component=True)
-    return _directory(DEPLOY / "components" / component.name, head, change.added, change.patches)
+    return _directory(Path("components", component.name), head, change.added, change.patches)
 
 
 def _directory(

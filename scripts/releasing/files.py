@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from releasing import contents, layout, provenance, sbom
+from releasing import contents, layout, manifests, provenance, sbom
 
 CHECKSUMS = "SHA256SUMS"
 CHANGES = "CHANGELOG.md"
@@ -55,7 +55,10 @@ def write_checksums(directory: Path) -> None:
 
 def assets(directory: Path, version: str) -> list[Path]:
     """Return the files that a release on GitHub has, which has no directories."""
-    single = [directory / name for name in (f"gkm-{version}.tgz", DIGESTS, CHANGES)]
+    single = [
+        directory / name
+        for name in (f"gkm-{version}.tgz", manifests.archive(version), manifests.INSTALL, DIGESTS, CHANGES)
+    ]
     return [*single, *sorted(directory.glob("sbom/*")), *sorted(directory.glob("provenance/*"))]
 
 
@@ -85,6 +88,7 @@ def problems(directory: Path, expected: Expected) -> Iterator[str]:
     if json.loads((directory / DIGESTS).read_bytes()) != digests(directory):
         yield f"{DIGESTS} names other images"
     yield from _chart_problems(directory, expected.version)
+    yield from _manifest_problems(directory, expected.version)
     paths = sorted((directory / IMAGES).iterdir())
     built = {path.name: frozenset(image.platform for image in layout.images(path)) for path in paths}
     wanted = expected.platforms or frozenset().union(*built.values())
@@ -104,6 +108,17 @@ def _chart_problems(directory: Path, version: str) -> Iterator[str]:
         yield f"{file.name} is of version {chart.get('version')}"
     if not crds:
         yield f"{file.name} has no kinds"
+
+
+def _manifest_problems(directory: Path, version: str) -> Iterator[str]:
+    wanted = {f"gkm-{process}:{version}" for process in ("agent", "csi", "operator")}
+    text = (directory / manifests.INSTALL).read_text(encoding="utf-8")
+    if manifests.images(text) != wanted:
+        yield f"{manifests.INSTALL} names other images than those of {version}"
+    with tarfile.open(directory / manifests.archive(version)) as archive:
+        member = archive.extractfile(f"deploy/{manifests.INSTALL}")
+        if member is None or member.read().decode() != text:
+            yield f"{manifests.archive(version)} differs from {manifests.INSTALL}"
 
 
 def _image_problems(directory: Path, path: Path, expected: Expected) -> Iterator[str]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.chart.deploy_files import rendered
 from support.cli.command import gkm
 from support.cli.plan_files import Json, PlanWorkspace, pod, racks
 from support.cli.why_site import NAMESPACE, why_site
@@ -28,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             create(cluster, item)
         create(cluster, pod("busy", "gpu-1-0", 5) | {"metadata": {"name": "busy", "namespace": NAMESPACE}})
         create(cluster, a_plan(directory))
-        cluster.kubectl("apply", "-f", str(Path(__file__).parents[3] / "deploy" / "base" / "users.yaml"))
+        cluster.kubectl("apply", "-f", str(rendered() / "base" / "users.yaml"))
         cluster.kubectl("create", "clusterrolebinding", "readers", "--clusterrole=gkm-reader", f"--user={READER}")
         yield cluster
 

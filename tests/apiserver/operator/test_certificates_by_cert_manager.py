@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 from gkm_operator.main import SERVICE_NAMES
+from support.chart import deploy_files
 from support.cluster.cluster import Cluster
 from support.host.processes import Process
 from support.host.waiting import until
 from support.operator import group_templates
 from support.operator import workloads as domains
-from support.operator.deployment import ROOT, operator_command
+from support.operator.deployment import operator_command
 
 NAMESPACE = "gkm-system"
 Object = dict[str, Any]
@@ -21,7 +22,7 @@ Object = dict[str, Any]
 
 def render(cluster: Cluster, directory: Path, *components: str) -> list[Object]:
     """Return what a kustomization of an administrator's own comes to."""
-    deploy = os.path.relpath(ROOT / "deploy", directory)
+    deploy = os.path.relpath(deploy_files.rendered(), directory)
     overlay = {
         "resources": [f"{deploy}/base"],
         "components": [f"{deploy}/components/{component}" for component in components],
@@ -80,7 +81,7 @@ def test_with_cert_manager_every_name_fits_the_other(rendered: list[Object]) -> 
 def test_with_cert_manager_nothing_else_changes_and_the_webhook_has_no_rights(
     gkm_cluster: Cluster, rendered: list[Object]
 ) -> None:
-    base = list(yaml.safe_load_all(gkm_cluster.kubectl("kustomize", str(ROOT / "deploy" / "base"))))
+    base = list(yaml.safe_load_all(gkm_cluster.kubectl("kustomize", str(deploy_files.rendered() / "base"))))
 
     def names(found: list[Object]) -> set[tuple[str, str]]:
         return {(each["kind"], each["metadata"]["name"]) for each in found}

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
 from support.agent.api_gate import Gate
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
 from support.host import pages, ports
 from support.host.processes import Process
 from support.kube import our_kinds
-from support.operator.deployment import ROOT, deployed, operator
+from support.operator.deployment import deployed, operator
 from support.operator.upstream import upstream
 from support.peers import require
 
@@ -49,7 +50,7 @@ def bare(tmp_path: Path) -> Iterator[Bare]:
     for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
         require.peer(command)
     with Cluster.start(tmp_path / "cluster") as cluster:
-        cluster.apply(ROOT / "deploy" / "base" / "namespace.yaml")
+        cluster.apply(rendered() / "base" / "namespace.yaml")
         cluster.apply(account("gkm-controllers"))
         yield Bare(cluster, tmp_path / "controllers", count())
 

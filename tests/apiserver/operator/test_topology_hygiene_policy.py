@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from gkm.api.cliques import PLACEHOLDERS
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
 from support.peers.build import binary
 
-POLICY = Path(__file__).resolve().parents[3] / "deploy" / "components" / "topology-hygiene" / "policy.yaml"
 LABELER = Path(__file__).resolve().parents[3] / "hack" / "labeler.sh"
 NODE = "hygiene-0"
 ZERO = "00000000-0000-0000-0000-000000000000"
@@ -21,13 +21,14 @@ ZERO = "00000000-0000-0000-0000-000000000000"
 @pytest.fixture(scope="module")
 def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
     """Return the shared cluster with the policy and a Node, for the tests of this file only."""
-    gkm_cluster.apply(POLICY)
+    policy = rendered() / "components" / "topology-hygiene" / "policy.yaml"
+    gkm_cluster.apply(policy)
     try:
         gkm_cluster.until(lambda: warned(gkm_cluster, block=""), "the policy to be in force")
         gkm_cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"block": "B_1"}}})
         yield gkm_cluster
     finally:
-        gkm_cluster.kubectl("delete", "--filename", str(POLICY))
+        gkm_cluster.kubectl("delete", "--filename", str(policy))
         gkm_cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
 
 

@@ -1,4 +1,4 @@
-"""deploy/{base,components,overlays} are what the chart renders, for every kustomize that people have."""
+"""The rendered base, components and overlays are the chart, for every kustomize that people have."""
 
 import subprocess
 import sys
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from kustomizations.directories import COMPONENTS, OVERLAYS
-from kustomizations.rendering import DEPLOY, Component, Overlay, merged
+from kustomizations.rendering import Component, Overlay, merged
+from support.chart.deploy_files import rendered
 from support.chart.helm import render
 from support.chart.kustomized import COMMANDS, build, of_chart, overlay
 from support.peers import require
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "manifests.py"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,14 +28,20 @@ def command(request: pytest.FixtureRequest) -> Sequence[str]:
     return found
 
 
-def test_the_files_are_fresh() -> None:
-    script = DEPLOY.parent / "scripts" / "manifests.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*.yaml")}
+
+
+def test_the_command_writes_what_the_tests_read_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "deploy"
+    (target / "base").mkdir(parents=True)
+    (target / "base" / "stale.yaml").touch()
+    subprocess.run([sys.executable, str(SCRIPT), str(target)], check=True, capture_output=True)
+    assert contents(target) == contents(rendered())
 
 
 def test_the_base_is_the_chart_with_its_defaults(command: Sequence[str]) -> None:
-    assert build(DEPLOY / "base", command) == of_chart(render())
+    assert build(rendered() / "base", command) == of_chart(render())
 
 
 def test_the_base_with_all_components_is_the_chart_with_all_values(tmp_path: Path, command: Sequence[str]) -> None:
@@ -52,7 +61,7 @@ def test_the_base_with_one_component_is_the_chart_with_its_values(
 
 @pytest.mark.parametrize("each", OVERLAYS, ids=lambda each: each.name)
 def test_an_overlay_is_the_chart_with_its_values_file(each: Overlay, command: Sequence[str]) -> None:
-    built = build(DEPLOY / "overlays" / each.name, command)
+    built = build(rendered() / "overlays" / each.name, command)
     assert built == of_chart(render(files=[each.values_file]))
     assert built != of_chart(render())
 
@@ -65,6 +74,6 @@ def test_an_overlay_takes_all_components(tmp_path: Path, each: Overlay, command:
 
 
 def test_the_cleanup_of_nodes_is_that_of_the_chart(command: Sequence[str]) -> None:
-    built = build(DEPLOY / "remove-state", command)
+    built = build(rendered() / "remove-state", command)
     assert built == of_chart(each for each in render({"removeState": True}) if each.key[2] == "gkm-remove-state")
     assert len(built) == 1

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from kustomizations.directories import OVERLAYS
-from kustomizations.rendering import DEPLOY, Overlay, merged
+from kustomizations.rendering import Overlay, merged
+from support.chart.deploy_files import rendered
 from support.chart.helm import CHART, HelmFailed, Object, Values, render
 from support.chart.release import Release
 from support.chart.rendered import ALL
@@ -114,7 +115,7 @@ def test_certificates_change_from_our_own_to_those_of_cert_manager_and_back(empt
 
 def test_what_kubectl_applied_can_be_taken_over(empty: Cluster) -> None:
     empty.apply(CRDS)
-    empty.kubectl("apply", "--server-side", "--kustomize", str(DEPLOY / "base"))
+    empty.kubectl("apply", "--server-side", "--kustomize", str(rendered() / "base"))
     release = Release(empty)
     with pytest.raises(HelmFailed, match="exists and cannot be imported"):
         release.install()

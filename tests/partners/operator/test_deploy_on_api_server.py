@@ -9,6 +9,7 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
 from kustomizations import directories
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.operator.deployment import ROOT, cache, node
 
@@ -93,10 +94,8 @@ OVERLAYS = ("base", *(f"overlays/{each.name}" for each in directories.OVERLAYS))
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_manifest_is_accepted(gkm_cluster: Cluster, overlay: str) -> None:
     # The namespace is there already; in a dry run nothing could be put into a new one.
-    said = gkm_cluster.kubectl(
-        "apply", "--server-side", "--dry-run=server", "--kustomize", str(ROOT / "deploy" / overlay)
-    )
-    built = gkm_cluster.kubectl("kustomize", str(ROOT / "deploy" / overlay))
+    said = gkm_cluster.kubectl("apply", "--server-side", "--dry-run=server", "--kustomize", str(rendered() / overlay))
+    built = gkm_cluster.kubectl("kustomize", str(rendered() / overlay))
     assert len(said.splitlines()) == len(list(yaml.safe_load_all(built)))
     assert all(line.endswith("serverside-applied (server dry run)") for line in said.splitlines())
 

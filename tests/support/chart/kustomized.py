@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from kustomizations.patches import MERGE_KEYS
-from kustomizations.rendering import DEPLOY
+from support.chart.deploy_files import rendered
 from support.chart.helm import Document
 from support.host.waiting import scaled
 from support.peers import build as peers
@@ -23,7 +23,7 @@ COMMANDS = (("kubectl", "kustomize"), ("kustomize", "build"))
 def overlay(directory: Path, components: Sequence[str], base: str = "base") -> Path:
     """Write the kustomization of an administrator with components over a base; return its directory."""
     # Kustomize takes no absolute paths.
-    deploy = os.path.relpath(DEPLOY, directory)
+    deploy = os.path.relpath(rendered(), directory)
     lists = {
         "resources": [f"{deploy}/{base}"],
         "components": [f"{deploy}/components/{name}" for name in components],

@@ -15,6 +15,7 @@ import yaml
 from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.resources import Resource
+from support.chart.deploy_files import rendered
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
@@ -22,7 +23,6 @@ from support.grove.kinds import ALL
 from support.grove.objects import NAMESPACE
 
 Json = dict[str, Any]
-ROLES = Path(__file__).parents[3] / "deploy" / "base" / "users.yaml"
 USER = "doctor"
 PLURALS = {
     "ClusterRole": "clusterroles",
@@ -73,7 +73,7 @@ def problems(found: Sequence[Json]) -> list[tuple[str, str, str]]:
 
 def shipped_role() -> Json:
     """Return the ClusterRole for readers."""
-    roles: list[Json] = list(yaml.safe_load_all(ROLES.read_text()))
+    roles: list[Json] = list(yaml.safe_load_all((rendered() / "base" / "users.yaml").read_text()))
     return next(role for role in roles if role["metadata"]["name"] == "gkm-reader")
 
 

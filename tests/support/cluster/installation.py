@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.chart.deploy_files import rendered
 from support.cluster import gkm_objects
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.csi.client import CSIClient
@@ -95,7 +96,7 @@ class Installation:
         found = [
             document
             for directory in MANIFESTS
-            for path in sorted((ROOT / "deploy" / directory).glob("*.yaml"))
+            for path in sorted((rendered() / directory).glob("*.yaml"))
             for document in _documents(path)
             if document["kind"] not in IN_PODS
         ]

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.grove.objects import pod_clique_set
 from support.host import pages, ports
 from support.host.processes import Process
 from support.kube import our_kinds
-from support.operator.deployment import MAIN, ROOT
+from support.operator.deployment import MAIN
 
 Json = dict[str, Any]
 SYSTEM = "gkm-system"
@@ -130,7 +131,7 @@ class Gkm:
         # Kustomize takes no absolute paths.
         with tempfile.TemporaryDirectory(dir=self.directory) as overlay:
             base, *components = (
-                os.path.relpath(ROOT / "deploy" / name, overlay)
+                os.path.relpath(rendered() / name, overlay)
                 for name in ("base", *(f"components/{each}" for each in self.components))
             )
             lists = {"resources": [base], "components": components}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import yaml
 from gkm.kube.resources import GKMCACHES, Json
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import ADMINS, Cluster
 from support.kube.whole_objects import whole
 
@@ -21,7 +22,7 @@ def install(cluster: Cluster) -> None:
 
 def install_agents_rights(cluster: Cluster) -> None:
     """Apply what agents may do; not their DaemonSet, or nodes would be silent to the controllers of other tests."""
-    texts = [(ROOT / "deploy" / "base" / f"{name}.yaml").read_text() for name in ("namespace", "agent", "agent-policy")]
+    texts = [(rendered() / "base" / f"{name}.yaml").read_text() for name in ("namespace", "agent", "agent-policy")]
     documents = [document for text in texts for document in yaml.safe_load_all(text)]
     cluster.apply([document for document in documents if document["kind"] != "DaemonSet"])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
 from support.cluster.policies import until_policies_hold
 from support.host.processes import Process
@@ -112,7 +113,7 @@ def node(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | No
 def deployed(cluster: Cluster) -> None:
     """Put crds/ and what the processes need of deploy/base into a cluster, without pods; wait until it is in force."""
     our_kinds.install(cluster)
-    cluster.apply(ROOT / "deploy" / "base" / "namespace.yaml")
+    cluster.apply(rendered() / "base" / "namespace.yaml")
     left_out = {"Namespace", "ValidatingWebhookConfiguration", "Deployment", "DaemonSet"}
     cluster.apply([document for document in manifests() if document["kind"] not in left_out])
     until_policies_hold(cluster)
@@ -120,12 +121,12 @@ def deployed(cluster: Cluster) -> None:
 
 def manifests() -> list[dict[str, Any]]:
     """Return every object of deploy/base."""
-    return _resources(ROOT / "deploy" / "base")
+    return _resources(rendered() / "base")
 
 
 def component(name: str) -> list[dict[str, Any]]:
     """Return every object that a component of deploy/components adds."""
-    return _resources(ROOT / "deploy" / "components" / name)
+    return _resources(rendered() / "components" / name)
 
 
 def called_here(configuration: dict[str, Any], port: int, *conditions: dict[str, str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.chart.deploy_files import rendered
 from support.cluster.audit import Audit
 from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster, KubectlFailed
@@ -23,9 +24,8 @@ from support.grove.objects import GPU, claim_template
 from support.host import listening, pages
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS, status_writer
-from support.operator.deployment import HURRIED, ROOT, deployed, operator
+from support.operator.deployment import HURRIED, deployed, operator
 
-COMPONENT = ROOT / "deploy" / "components" / "domains"
 FILES = ("controllers.yaml", "policies.yaml")
 NVIDIA = "system:serviceaccount:nvidia-dra:compute-domain-controller"
 LABEL, UID_LABEL, MARK = "gkm.io/compute-domain", "resource.nvidia.com/computeDomain", "gkm.io/pods-using"
@@ -142,7 +142,7 @@ def install_kinds(cluster: Cluster) -> None:
 
 def documents(name: str) -> list[Json]:
     """The objects of a file of the component."""
-    return list(yaml.safe_load_all((COMPONENT / name).read_text(encoding="utf-8")))
+    return list(yaml.safe_load_all((rendered() / "components" / "domains" / name).read_text(encoding="utf-8")))
 
 
 def object_of(version: str, kind: str, name: str, space: str, **metadata: object) -> Json:

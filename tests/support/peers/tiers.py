@@ -10,11 +10,13 @@ from collections.abc import Collection
 TIERS = ("check", "test", "partners", "all")
 APISERVER = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"})
 """Kubernetes without a node: 470 CPU seconds to build, and no privileges to run."""
+RENDERING = frozenset({"helm"})
+"""Renders the manifests that tests apply (support.chart.deploy_files)."""
 HEAVY = frozenset({"kube-state-metrics", "kueue", "kyverno", "policy-tester", "tuf-initialize"})
 """Partners whose builds take minutes each and that few tests need."""
 MACHINE = frozenset({"gcc"})
 """Programs of the machine that each tier has; Go is found by `support.peers.go_toolchain`."""
-ALLOWED = {"check": MACHINE, "test": MACHINE | APISERVER}
+ALLOWED = {"check": MACHINE, "test": MACHINE | APISERVER | RENDERING}
 """The commands that tests of a tier may start. `partners` allows all but HEAVY, `all` and no tier allow everything."""
 MARKERS = {
     "apiserver": "apiserver",

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from releasing import contents, files, layout, provenance, sbom
+from releasing import contents, files, layout, manifests, provenance, sbom
 
 VERSION = "1.2.3"
 METADATA = "opt/gkm/lib/python3.11/site-packages/{0}-{1}.dist-info/METADATA"
@@ -36,7 +36,7 @@ def put(directory: Path, content: bytes, media_type: str) -> dict[str, Any]:
 
 def built(directory: Path, version: str = VERSION, urllib3: str = "2.8.0", revision: str = COMMIT) -> None:
     """Make a layout as buildah does, with one image for each platform, and join them."""
-    manifests = []
+    entries = []
     for architecture in PLATFORMS:
         members = {"var/lib/dpkg/status": STATUS}
         for name, installed in (("gkm", version), ("urllib3", urllib3)):
@@ -48,14 +48,20 @@ def built(directory: Path, version: str = VERSION, urllib3: str = "2.8.0", revis
             "layers": [put(directory, archive(members), "application/vnd.oci.image.layer.v1.tar+gzip")],
         }
         entry = put(directory, json.dumps(manifest).encode(), "application/vnd.oci.image.manifest.v1+json")
-        manifests.append(entry | {"annotations": {layout.REF_NAME: f"linux/{architecture}"}})
-    (directory / "index.json").write_text(json.dumps({"manifests": manifests}))
+        entries.append(entry | {"annotations": {layout.REF_NAME: f"linux/{architecture}"}})
+    (directory / "index.json").write_text(json.dumps({"manifests": entries}))
     layout.join(directory, version)
 
 
 def built_from(directory: Path, subjects: dict[str, str], revision: str = COMMIT, base: str = BASE) -> None:
     build = provenance.Build(VERSION, "Dockerfile.csi", "", revision, base, "", "")
     files.write_json(directory / files.provenance_file("gkm-csi"), provenance.statement(subjects, build))
+
+
+def manifests_of(version: str) -> dict[Path, str]:
+    """Return manifests that name the images of a version."""
+    text = "".join(f"      - image: gkm-{process}:{version}\n" for process in ("agent", "csi", "operator"))
+    return {Path("install.yaml"): text, Path("base/agent.yaml"): text}
 
 
 def release_of(base: Path) -> Path:
@@ -67,6 +73,7 @@ def release_of(base: Path) -> Path:
     (directory / files.CHANGES).write_text("- new\n")
     chart = {"gkm/Chart.yaml": f"version: {VERSION}\nappVersion: {VERSION}\n", "gkm/crds/a.yaml": "{}"}
     (directory / f"gkm-{VERSION}.tgz").write_bytes(archive(chart))
+    manifests.pack(directory, VERSION, manifests_of(VERSION))
     subjects = {"gkm-csi": layout.index_of(path)["digest"]}
     for image in layout.images(path):
         about = sbom.Subject("gkm-csi", VERSION, image.platform, image.digest, "base", "", "2026-01-02T03:04:05Z")

@@ -48,11 +48,6 @@ def problems(tmp_path: Path, text: str) -> list[str]:
     return said.splitlines()
 
 
-def test_the_configmap_that_ships_is_read_as_it_is() -> None:
-    shipped = Path(__file__).parents[3] / "deploy" / "base" / "config.yaml"
-    assert checked("--check-config", f"--config={shipped}") == (0, "gkm-operator: the configuration is good")
-
-
 def test_a_mistake_inside_a_configmap_is_found_and_a_configmap_without_ours_is_none(tmp_path: Path) -> None:
     form = "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: x}}, data: {{{}: 'verification: {{mode: on}}'}}}}"
     (wrong,) = problems(tmp_path, form.format("config.yaml"))

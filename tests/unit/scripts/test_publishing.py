@@ -106,7 +106,7 @@ def test_the_files_on_github_have_checksums_by_their_names_and_one_signed_statem
     lines = [line.partition("  ") for line in sums.read_text().splitlines()]
     listed = {name: digest for digest, _, name in lines}
     assert set(listed) == {path.name for path in flat.iterdir()} - {sums.name, bundle.name}
-    assert f"gkm-{VERSION}.tgz" in listed
+    assert {f"gkm-{VERSION}.tgz", f"gkm-manifests-{VERSION}.tgz", "install.yaml"} <= set(listed)
     assert all(hashlib.sha256((flat / name).read_bytes()).hexdigest() == digest for name, digest in listed.items())
     signature = parse_bundle(bundle.read_bytes(), signing.PREDICATE)
     assert SIGNER.key.public.verifies(signature.signature, signature.signed)

@@ -5,8 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from releasing import contents, files, layout, sbom
-from support.releases.release_files import BASE, COMMIT, PLATFORMS, VERSION, built, built_from, put, release_of
+from releasing import contents, files, layout, manifests, sbom
+from support.releases.release_files import (
+    BASE,
+    COMMIT,
+    PLATFORMS,
+    VERSION,
+    built,
+    built_from,
+    manifests_of,
+    put,
+    release_of,
+)
 
 
 @pytest.fixture
@@ -51,6 +61,14 @@ def swapped(release: Path) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "chart": (lambda at: append(at / f"gkm-{VERSION}.tgz"), "SHA256SUMS: gkm-1.2.3.tgz differs"),
+    "manifests of another version": (
+        lambda at: manifests.pack(at, VERSION, manifests_of("1.2.2")),
+        "install.yaml names other images than those of 1.2.3",
+    ),
+    "another archive of manifests": (
+        lambda at: (at / manifests.INSTALL).write_text(manifests_of(VERSION)[Path("install.yaml")] + "\n"),
+        "gkm-manifests-1.2.3.tgz differs from install.yaml",
+    ),
     "no changes": (lambda at: (at / files.CHANGES).write_text(""), "CHANGELOG.md is empty"),
     "extra": (lambda at: (at / "extra").write_text("x"), "SHA256SUMS: extra differs"),
     "blob": (lambda at: append(a_blob(at)), "is missing, damaged or unused"),
@@ -85,7 +103,8 @@ def test_checksums_that_fit_do_not_hide_other_digests(release: Path) -> None:
 
 
 def test_another_version_is_found_in_chart_and_labels(release: Path) -> None:
-    (release / f"gkm-{VERSION}.tgz").rename(release / "gkm-2.0.0.tgz")
+    for name in ("gkm", "gkm-manifests"):
+        (release / f"{name}-{VERSION}.tgz").rename(release / f"{name}-2.0.0.tgz")
     files.write_checksums(release)
     found = problems(release, "2.0.0")
     assert any("is of version 1.2.3" in text for text in found)

@@ -12,6 +12,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GLOSSARY = ROOT / "docs" / "glossary.md"
 SOURCES = [ROOT / name for name in ("core", "agent", "csi", "operator", "cli")]
 FILE = re.compile(r"(?<![\w/.:-])((?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|toml))\b")
+RENDERED = re.compile(r"^deploy/base/")
+"""`make manifests` renders each template of the chart into a file of its name."""
 MODULE = re.compile(r"(?<![\w/.:-])gkm(?:_(?:agent|csi|operator|cli))?(?!\.io\b)(?:\.[a-z]\w*)+")
 
 
@@ -22,8 +24,9 @@ def linked(document: Path) -> set[Path]:
 
 
 def is_file(document: Path, name: str) -> bool:
-    """Return whether a document may name a file so: from the root, from itself, or from a source root."""
-    return any((folder / name).exists() for folder in (ROOT, document.parent, *SOURCES))
+    """Return whether a document may name a file so: from the root, from itself, from a source root, or as rendered."""
+    rendered = RENDERED.sub("deploy/chart/gkm/templates/", name)
+    return any((folder / name).exists() for folder in (ROOT, document.parent, *SOURCES)) or (ROOT / rendered).exists()
 
 
 def is_module(dotted: str) -> bool:

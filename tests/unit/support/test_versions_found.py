@@ -10,10 +10,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-GENERATED = re.compile(
-    r"deploy/(base|components|overlays|remove-state)/.*|docs/man/.*|docs/images/.*|csi/gkm_csi/server/version\.py"
-)
-"""From the chart by scripts/manifests.py, from pyproject.toml by scripts/generate.py; both are tested to be current.
+GENERATED = re.compile(r"docs/man/.*|docs/images/.*|csi/gkm_csi/server/version\.py")
+"""From pyproject.toml by scripts/generate.py; they are tested to be current.
 
 Pictures show the version that they are of.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from gkm.api.cliques import CLIQUE_LABEL, NO_CLIQUE, PLACEHOLDERS
+from gkm.api.cliques import CLIQUE_LABEL
 from gkm.api.topology_settings import Topology, TopologyLabels, TopologyLevel
 from gkm.topology.lists import NodeList
 from gkm.topology.nodes import Node
@@ -24,7 +24,6 @@ from support.topology.kube_lists import Json
 
 ZERO = "00000000-0000-0000-0000-000000000000"
 ROOT = Path(__file__).resolve().parents[4]
-POLICY = ROOT / "deploy" / "components" / "topology-hygiene" / "policy.yaml"
 RACKS_IN_PARENTS = Topology(
     labels=TopologyLabels(rack=[]),
     levels=[
@@ -274,15 +273,3 @@ def test_a_file_without_nodes_is_wrong_usage(tmp_path: Path, content: str) -> No
     done = topology("check", "--nodes", path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("; give what `kubectl get nodes -o json` prints\n")
-
-
-def test_the_admission_policy_has_the_same_placeholders_and_keys() -> None:
-    policy = next(yaml.safe_load_all(POLICY.read_text(encoding="utf-8")))
-    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
-    assert yaml.safe_load(variables["placeholders"]) == list(PLACEHOLDERS)
-    defaults = TopologyLabels()
-    places = [*defaults.region, *defaults.cluster, *defaults.domain, *defaults.block, *defaults.rack]
-    assert yaml.safe_load(variables["places"]) == places
-    assert yaml.safe_load(variables["flavors"]) == defaults.flavor
-    assert yaml.safe_load(variables["cliques"]) == defaults.domain
-    assert yaml.safe_load(variables["noClique"]) == NO_CLIQUE

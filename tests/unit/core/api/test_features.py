@@ -16,16 +16,6 @@ def test_each_feature_is_a_value_of_the_chart() -> None:
 def test_a_feature_has_the_directory_of_its_value(feature: Feature) -> None:
     component = next(one for one in COMPONENTS if one.values == {"features": {feature.value: True}})
     assert feature.component == f"deploy/components/{component.name}"
-    assert (ROOT / feature.component / "kustomization.yaml").is_file()
-
-
-@pytest.mark.parametrize("feature", sorted(set(Feature) - {Feature.TOPOLOGY_HYGIENE}))
-def test_a_feature_has_a_binding_of_its_name(feature: Feature) -> None:
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / feature.component).glob("*.yaml")]
-    found = [one for text in texts for one in yaml.safe_load_all(text) if one]
-    assert ("ClusterRoleBinding", feature.binding) in {
-        (one["kind"], one["metadata"]["name"]) for one in found if "metadata" in one
-    }
 
 
 def test_a_message_names_both_ways_of_installation() -> None:

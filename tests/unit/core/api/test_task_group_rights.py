@@ -1,12 +1,8 @@
 """The rights on the kinds that templates may create: exactly those of the allow-list."""
 
-import yaml
 from gkm.api.cluster_roles import PolicyRule
 from gkm.api.task_group_rights import VERBS, manifests, rules
 from gkm.api.task_group_settings import AllowedKind, TaskGroups
-from support.operator.deployment import ROOT
-
-COMPONENT = ROOT / "deploy" / "components" / "task-groups"
 
 
 def allowed(settings: TaskGroups) -> set[tuple[str, str, str]]:
@@ -40,17 +36,6 @@ def test_kinds_of_a_group_share_a_rule_whatever_their_order() -> None:
     assert [rule["resources"] for rule in rules(TaskGroups(allowed_kinds=kinds))] == [
         ["configmaps", "services"],
         ["deployments"],
-    ]
-
-
-def test_the_component_ships_the_rights_of_the_default_list() -> None:
-    shipped = list(yaml.safe_load_all((COMPONENT / "kinds.yaml").read_text(encoding="utf-8")))
-    assert shipped == manifests(TaskGroups())
-    roles, bindings = shipped[::2], shipped[1::2]
-    assert [each["roleRef"]["name"] for each in bindings] == [each["metadata"]["name"] for each in roles]
-    assert [each["subjects"] for each in bindings] == [
-        [{"kind": "ServiceAccount", "name": name, "namespace": "gkm-system"}]
-        for name in ("gkm-controllers", "gkm-admission")
     ]
 
 

@@ -1,12 +1,6 @@
 """InfiniBand and LLDP become HyperNodes by way of their real child processes; surveys are those of chosen nodes."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 import pytest
-import yaml
-from gkm.api.topology_settings import TopologyProvider
 from gkm.api.topology_status import ProviderState
 from gkm.kube.resources import CONFIGMAPS
 from support.operator.fabric_worlds import (
@@ -26,8 +20,6 @@ from support.operator.fabric_worlds import (
 )
 from support.operator.nodes import put
 from support.topology.infiniband_networks import Cabling, adapter_guid, cabling, leaf_guid, topology_file
-
-DEPLOY = Path(__file__).parents[4] / "deploy"
 
 
 def test_a_survey_of_a_chosen_node_becomes_leaf_groups_by_the_guids_of_nodes() -> None:
@@ -121,22 +113,3 @@ def test_a_provider_is_read_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     rest = controller._handle("provider/lldp")
     assert rest is not None
     assert rest > 0
-
-
-def test_the_limit_of_the_container_is_the_sum_of_the_controllers_and_infiniband() -> None:
-    def documents(path: str) -> list[dict[str, Any]]:
-        return list(yaml.safe_load_all((DEPLOY / path).read_text()))
-
-    def limit(deployment: Mapping[str, Any]) -> int:
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        number, unit = container["resources"]["limits"]["memory"][:-2], container["resources"]["limits"]["memory"][-2:]
-        return int(number) << {"Mi": 20, "Gi": 30}[unit]
-
-    (base,) = (
-        one
-        for one in documents("base/controllers.yaml")
-        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "gkm-controllers")
-    )
-    (component,) = documents("components/topology/kustomization.yaml")
-    (patch,) = component["patches"]
-    assert limit(yaml.safe_load(patch["patch"])) == limit(base) + TopologyProvider("infiniband").memory

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import yaml
 from gkm.kube.errors import ApiError
@@ -10,11 +9,11 @@ from gkm.kube.resources import DAEMON_SETS, DEFINITIONS, VALIDATING_WEBHOOKS
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.reader import ClusterReader
 from gkm_cli.doctor.runner import run_checks
+from support.chart.deploy_files import rendered
 from support.cli.doctor_lists import CUTOFF
 from support.grove.kinds import COMPUTE_DOMAIN
 from support.kube.fake_api import FakeApi
 
-ROLES = Path(__file__).parents[4] / "deploy" / "base" / "users.yaml"
 BY_OTHERS = {
     # `gkm why` (tests/partners/cli/test_doctor_faults.py reads a pod with this role); the namespace is that of -n.
     ("get", "pods"),
@@ -32,7 +31,7 @@ POD = {"runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"
 
 
 def granted() -> Iterator[tuple[str, str]]:
-    roles = list(yaml.safe_load_all(ROLES.read_text(encoding="utf-8")))
+    roles = list(yaml.safe_load_all((rendered() / "base" / "users.yaml").read_text(encoding="utf-8")))
     (rules,) = (role["rules"] for role in roles if role["metadata"]["name"] == "gkm-reader")
     for rule in rules:
         yield from ((verb, resource) for verb in rule["verbs"] for resource in rule["resources"])

@@ -1,0 +1,90 @@
+"""The rendered manifests agree with the code: configuration, rights, names, limits and the policy about labels."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+from gkm.api.cliques import NO_CLIQUE, PLACEHOLDERS
+from gkm.api.features import Feature
+from gkm.api.task_group_rights import manifests
+from gkm.api.task_group_settings import TaskGroups
+from gkm.api.topology_settings import TopologyLabels, TopologyProvider
+from support.chart.deploy_files import ROOT, rendered
+from support.operator.command_line import called
+from support.operator.deployment import manifests as base
+from support.peers import require
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _helm() -> None:
+    require.peer("helm")
+
+
+def documents(path: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((rendered() / path).read_text(encoding="utf-8")))
+
+
+def test_the_configmap_that_ships_is_read_as_it_is() -> None:
+    code, said = called("--check-config", f"--config={rendered() / 'base' / 'config.yaml'}")
+    assert (code, said.strip()) == (0, "gkm-operator: the configuration is good")
+
+
+def test_install_yaml_is_the_kinds_and_then_the_base() -> None:
+    kinds = sorted((ROOT / "crds").glob("*.yaml"))
+    wanted = [*(yaml.safe_load(path.read_text(encoding="utf-8")) for path in kinds), *base()]
+    assert documents("install.yaml") == wanted
+    assert wanted[len(kinds)]["kind"] == "Namespace"
+
+
+@pytest.mark.parametrize("feature", Feature)
+def test_a_feature_has_the_directory_that_messages_name(feature: Feature) -> None:
+    assert (rendered().parent / feature.component / "kustomization.yaml").is_file()
+
+
+@pytest.mark.parametrize("feature", sorted(set(Feature) - {Feature.TOPOLOGY_HYGIENE}))
+def test_a_feature_has_a_binding_of_its_name(feature: Feature) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (rendered().parent / feature.component).glob("*.yaml")]
+    found = [one for text in texts for one in yaml.safe_load_all(text) if one]
+    assert ("ClusterRoleBinding", feature.binding) in {
+        (one["kind"], one["metadata"]["name"]) for one in found if "metadata" in one
+    }
+
+
+def test_the_component_ships_the_rights_of_the_default_list() -> None:
+    shipped = documents("components/task-groups/kinds.yaml")
+    assert shipped == manifests(TaskGroups())
+    roles, bindings = shipped[::2], shipped[1::2]
+    assert [each["roleRef"]["name"] for each in bindings] == [each["metadata"]["name"] for each in roles]
+    assert [each["subjects"] for each in bindings] == [
+        [{"kind": "ServiceAccount", "name": name, "namespace": "gkm-system"}]
+        for name in ("gkm-controllers", "gkm-admission")
+    ]
+
+
+def test_the_limit_of_the_container_is_the_sum_of_the_controllers_and_infiniband() -> None:
+    def limit(deployment: Mapping[str, Any]) -> int:
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        number, unit = container["resources"]["limits"]["memory"][:-2], container["resources"]["limits"]["memory"][-2:]
+        return int(number) << {"Mi": 20, "Gi": 30}[unit]
+
+    (base,) = (
+        one
+        for one in documents("base/controllers.yaml")
+        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "gkm-controllers")
+    )
+    (component,) = documents("components/topology/kustomization.yaml")
+    (patch,) = component["patches"]
+    assert limit(yaml.safe_load(patch["patch"])) == limit(base) + TopologyProvider("infiniband").memory
+
+
+def test_the_admission_policy_has_the_same_placeholders_and_keys() -> None:
+    policy = documents("components/topology-hygiene/policy.yaml")[0]
+    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    assert yaml.safe_load(variables["placeholders"]) == list(PLACEHOLDERS)
+    defaults = TopologyLabels()
+    places = [*defaults.region, *defaults.cluster, *defaults.domain, *defaults.block, *defaults.rack]
+    assert yaml.safe_load(variables["places"]) == places
+    assert yaml.safe_load(variables["flavors"]) == defaults.flavor
+    assert yaml.safe_load(variables["cliques"]) == defaults.domain
+    assert yaml.safe_load(variables["noClique"]) == NO_CLIQUE
