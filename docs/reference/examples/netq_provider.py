@@ -27,8 +27,8 @@ class Config(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
     file: str
     interval_seconds: float = 10.0
-    interfaces: list[str] = ["*"]
-    switches: list[str] = ["*"]
+    interfaces: tuple[str, ...] = ("*",)
+    switches: tuple[str, ...] = ("*",)
 
 
 class CableEnd(msgspec.Struct, rename="camel"):

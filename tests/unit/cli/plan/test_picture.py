@@ -89,15 +89,6 @@ def test_a_page_has_the_picture_and_all_that_the_table_has(workspace: PlanWorksp
     assert "<li>ask for 128 GPUs instead of 256" in refused.stdout
 
 
-def test_several_runs_are_one_picture(workspace: PlanWorkspace) -> None:
-    other = workspace.write("other.json", run("other", gpus=64))
-    root = fromstring(workspace.run_plan("--run", other, "-o", "svg").stdout)
-    assert gpus(root)["r"] == 96
-    page = workspace.run_plan("--run", other, "-o", "html").stdout
-    assert "ml/other" in page
-    assert "<h1>Plans of 2 runs</h1>" in page
-
-
 def a_cluster(count: int, name: str, gpus_each: int = 8) -> tuple[TopologySurvey, Inventory]:
     """Return nodes that are a domain each, of names that end in `name`, eight in a block."""
     plain = a_survey(gpu_node("n", "d")).located[0].node

@@ -50,7 +50,6 @@ def without(path: str) -> Json:
         (spec(scopes=[{"name": "s", "maxGPUs": 8, "selector": {"labels": {"a": "-"}}}]), "spec.scopes[0].selector"),
         (run("Not A Name"), "not a valid name"),
         (run() | {"metadata": {"name": "a", "namespace": "\x1b[31m"}}, "metadata.namespace"),
-        (listed(run(), run()), "two runs have the name ml/llama"),
         (listed(run(), "text"), "items[1] is not an object"),  # type: ignore[arg-type]
     ],
 )
@@ -158,13 +157,11 @@ def test_a_problem_too_large_for_an_exact_solution_is_an_error(
     assert done.stderr.startswith("error: run ml/llama cannot be planned: ")
 
 
-@pytest.mark.parametrize("runs", [["llama"], ["llama", "qwen"]])
 def test_a_defect_of_the_planner_is_one_line_and_no_plan(
-    workspace: PlanWorkspace, monkeypatch: pytest.MonkeyPatch, runs: list[str]
+    workspace: PlanWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "verify", Mock(side_effect=InvalidPlanError("the planner made an invalid plan: why")))
-    typed = [part for name in runs for part in ("--run", workspace.write(f"{name}.json", run(name)))]
-    done = run_plan("--nodes", workspace.nodes, *typed)
+    done = workspace.run_plan()
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot be planned: the planner made an invalid plan: why" in done.stderr
     assert len(done.stderr.splitlines()) == 1
