@@ -118,7 +118,6 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         if stop_all((*leading, copies)):
             elector.release()
         close_watches((*leading, copies))
-        topology.end_providers()
         health.close()
     return 0
 

@@ -1,4 +1,4 @@
-"""The program `gkm-operator`: the commands `admission` and `controllers`, one process each, and `uninstall-check`.
+"""The program `gkm-operator`: `admission`, `controllers` and `provider`, one process each, and `uninstall-check`.
 
 `gkm-operator --check-config --config FILE` checks a configuration and ends.
 """
@@ -91,6 +91,10 @@ def _command(name: str) -> Run:
         from gkm_operator.uninstall_check import run as uninstall_check  # noqa: PLC0415
 
         return uninstall_check
+    if name == "provider":
+        from gkm_operator.hypernodes.providers.command import run as provider  # noqa: PLC0415
+
+        return provider
     from gkm_operator.controllers import run as controllers  # noqa: PLC0415
 
     return controllers
@@ -109,6 +113,7 @@ def _parser() -> Parser:
     for name, text, add_flags in (
         ("admission", "serve the validating webhook", add_admission_flags),
         ("controllers", "reconcile caches and runs", _add_controllers_flags),
+        ("provider", "run one topology provider", _add_provider_flags),
         ("uninstall-check", "exit with 3 while pods use volumes of GKM", _add_uninstall_flags),
     ):
         command = commands.add_parser(name, help=text, description=text)
@@ -217,6 +222,26 @@ def _budget(text: str) -> float:
 
 def _add_uninstall_flags(parser: Parser) -> None:
     parser.add_flag("--otherwise", "command that keeps GKM after a refusal, for the message", metavar="COMMAND")
+
+
+def _add_provider_flags(parser: Parser) -> None:
+    parser.add_argument("--name", required=True, help="name of the provider in topology.providers")
+    parser.add_flag(
+        "--class",
+        "class of the provider, or name of a built-in one; without it, the built-in one of the name",
+        dest="reference",
+        metavar="MODULE:CLASS",
+    )
+    parser.add_flag("--path", "directory with the modules of the provider, after those of the image", default="")
+    parser.add_flag("--credentials", "directory with the mounted Secret of the provider", metavar="DIR", type=Path)
+    parser.add_flag("--max-memory-bytes", "memory that this process may use; 0: any", default="0", type=_bytes)
+    parser.add_flag("--health", "host:port of /healthz, /readyz and /metrics", default=":8081", type=addresses.parse)
+
+
+def _bytes(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError("a number of bytes")
+    return int(text)
 
 
 def _add_controllers_flags(parser: Parser) -> None:

@@ -105,7 +105,7 @@ TOPOLOGY_CHANGES: Final = Counter(
     registry=REGISTRY,
 )
 TOPOLOGY_PROVIDER_STATE: Final = Gauge(
-    "gkm_topology_provider_state", "1 for the state of each provider: Starting, Serving or Failed.",
+    "gkm_topology_provider_state", "1 for the state of each provider: Starting, Serving, Failed or Stale.",
     ["provider", "state"], registry=REGISTRY,
 )  # fmt: skip
 TOPOLOGY_PROVIDER_LAG: Final = Gauge(

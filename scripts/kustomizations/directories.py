@@ -30,6 +30,15 @@ In a kustomization of your own:""",
         {"features": {"topology": True}},
     ),
     Component(
+        "topology-infiniband",
+        """\
+The pod of the topology provider infiniband, which reads the surveys of ibnetdiscover (docs/design/fabric.md). Name this
+component after `topology`, and the provider in topology.providers of the ConfigMap gkm-config. For other providers,
+take the chart. In a kustomization of your own:""",
+        {"topology": {"providers": [{"name": "infiniband"}]}},
+        after=("topology",),
+    ),
+    Component(
         "topology-labels",
         """\
 The right to label Nodes with their levels (level.gkm.io/*), for Kueue and KAI. Name it beside the component topology,

@@ -1,4 +1,4 @@
-"""Topology providers: the same statements in this process and in a real child, as the controllers run them.
+"""Topology providers: the same statements against a plain queue, and as a pod runs them, with an API in memory.
 
 The providers are the built-in ones, and the examples of the cookbook.
 """
@@ -14,15 +14,21 @@ from typing import Any
 
 import pytest
 from gkm.api.topology_settings import TopologyProvider
+from gkm.kube.resources import NODES as KUBE_NODES
+from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.providers import ClusterNode, Reply
+from gkm.topology.providers import Reply
 from gkm_operator.hypernodes.providers import polling, registry
+from gkm_operator.hypernodes.providers.command import ProviderCode
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet
-from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild
+from gkm_operator.hypernodes.providers.view import AgentReport
 from support.host.waiting import until
-from support.topology.hosted_providers import LONG, Secrets, hosted
+from support.kube.fake_api import FakeApi
+from support.operator.fabric_worlds import FABRICS, fabric
+from support.operator.nodes import put
+from support.operator.topology import node
 from support.topology.observed import neighbors
-from support.topology.provider_package import install
+from support.topology.provider_pods import LONG, pod
 from support.topology.provider_run import ProviderRun
 from support.topology.ufm_server import UfmServer
 
@@ -32,6 +38,7 @@ FIRST = {"a": ["n1", "n2"], "b": ["n3"]}
 SECRET = {"username": b"reader", "password": b"s3cret"}
 Write = Callable[[dict[str, list[str]]], None]
 Publish = Callable[[list[AgentReport]], None]
+REFERENCES = {"inventory": "inventory_provider:Inventory", "netq": "netq_provider:NetQ"}
 
 
 @dataclass
@@ -108,12 +115,12 @@ def _publishing(publish: Publish) -> Write:
 
 @contextmanager
 def in_process(name: str, config: dict[str, Any], packages: Path, write: Write) -> Iterator[Running]:
-    made = registry.factory(name, str(packages))(config, SECRET)
+    made = registry.factory(REFERENCES.get(name, name), str(packages))(config, SECRET)
     count = [0]
     hypernodes = HyperNodeSet()
     with ProviderRun.of(made, *NODES) as run:
         if name == "lldp":
-            write = _publishing(lambda observed: run.view.update(ToChild(observed=tuple(observed))))
+            write = _publishing(run.view.publish)
             write(FIRST)
 
         def read() -> tuple[HyperNode, ...]:
@@ -130,27 +137,47 @@ def in_process(name: str, config: dict[str, Any], packages: Path, write: Write) 
 
 
 @contextmanager
-def in_a_child(name: str, config: dict[str, Any], packages: Path, write: Write) -> Iterator[Running]:
-    settings = TopologyProvider(name, config, "secret")
-    with hosted(
-        packages.parent,
-        settings,
-        secrets=Secrets({"secret": SECRET}),
-        path=packages,
-        view=tuple(map(ClusterNode, NODES)),
-    ) as running:
-        running.serves(name)
-        if name == "lldp":
-            write = _publishing(running.host.view.publish)
-            write(FIRST)
+def in_a_pod(name: str, config: dict[str, Any], packages: Path, write: Write) -> Iterator[Running]:
+    api, mounted = FakeApi(), packages.parent / "secret"
+    for each in NODES:
+        put(api, KUBE_NODES, node(each, {}))
+    mounted.mkdir()
+    for key, value in SECRET.items():
+        (mounted / key).write_bytes(value)
+    if name == "lldp":
+        write = _cabling(api)
+        write(FIRST)
+    code = ProviderCode(REFERENCES.get(name, name), str(packages), mounted)
+    with pod(api, TopologyProvider(name, config), code) as running:
+        running.serves()
         yield Running(
-            lambda: running.host.hypernodes(name),
-            lambda reply: running.host.reply(name, reply),
+            running.hypernodes,
+            lambda reply: _refuse(api, name, running.spec.revision, reply),
             write,
-            lambda: len(running.seen.changes),
+            lambda: running.spec.revision,
         )
-        assert running.status(name).restarts == 0
-    assert running.status(name).reason == ""
+        assert running.spec.reason == ""
+    assert running.code == 0
+
+
+def _cabling(api: FakeApi) -> Write:
+    """Return what changes the source of the provider lldp in an API."""
+
+    def write(groups: dict[str, list[str]]) -> None:
+        leaves = {each: group for group, nodes in groups.items() for each in nodes}
+        for each in NODES:
+            found = [leaves[each]] if each in leaves else []
+            links = [{"interface": "eth0", "neighbour": {"chassisID": leaf, "portID": "1"}} for leaf in found]
+            put(api, FABRICS, fabric(each, ethernet=links))
+
+    return write
+
+
+def _refuse(api: FakeApi, name: str, revision: int, reply: Reply) -> None:
+    """Write what the controllers do when the API server refuses a HyperNode."""
+    refused = [{"name": reply.name, "error": reply.error}]
+    status = {"observedRevision": revision, "refused": refused}
+    api.merge(PROVIDER_TREES, name, {"status": status}, subresource="status")
 
 
 @pytest.fixture(params=["tree-file", "lldp", "ufm", "inventory", "netq"])
@@ -158,9 +185,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(
-    params=[pytest.param(in_process, id="fake"), pytest.param(in_a_child, id="real", marks=pytest.mark.processes)]
-)
+@pytest.fixture(params=[pytest.param(in_process, id="fake"), pytest.param(in_a_pod, id="real")])
 def running(
     request: pytest.FixtureRequest, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Running]:
@@ -168,9 +193,9 @@ def running(
     # A provider in this process sends again at its next event, and not ten seconds later.
     monkeypatch.setattr(polling, "_HEARTBEAT_SECONDS", 0.1)
     packages = tmp_path / "packages"
-    for example, attribute in (("inventory", "Inventory"), ("netq", "NetQ")):
-        source_code = (EXAMPLES / f"{example}_provider.py").read_text()
-        install(packages, source_code, example, package=f"{example}_provider", attribute=attribute)
+    packages.mkdir()
+    for example in EXAMPLES.glob("*_provider.py"):
+        (packages / example.name).write_text(example.read_text())
     with source(name, tmp_path) as (config, write):
         write(FIRST)
         with request.param(name, config, packages, write) as made:

@@ -1,5 +1,7 @@
 """Labels and HyperNodes of strangers: whatever they are, the tree is whole, and what Volcano gets of it is valid."""
 
+import base64
+import zlib
 from collections.abc import Mapping
 
 import msgspec
@@ -10,10 +12,11 @@ from gkm.topology.label_levels import label_placements
 from gkm.topology.merge import build_tree
 from gkm.topology.nodes import Node
 from gkm.topology.placements import placements
+from gkm.topology.providers import Event
 from gkm.topology.tree import Tree
 from gkm.topology.trees import volcano
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
-from gkm_operator.hypernodes.providers.messages import InvalidMessage, decode_from_child
+from gkm_operator.hypernodes.providers.packed_tree import InvalidTree, pack, unpack
 
 _MOST_NODES = 200
 _LEVELS = ("nvlink", "rack", "block", "region")
@@ -75,25 +78,40 @@ def _check_nested(tree: Tree) -> None:
                 assert domain.end <= parent.end
 
 
-def messages_of_a_child(data: bytes) -> None:
-    """After each message the HyperNodes are a forest; what is refused changes nothing and names no content."""
+def events_of_a_provider(data: bytes) -> None:
+    """After each event the HyperNodes are a forest; what is refused changes nothing and names no content."""
     found = HyperNodeSet()
     for number, line in enumerate(data.split(b"\n")):
         try:
-            message = decode_from_child(line)
-        except InvalidMessage as error:
-            _check_kind(str(error))
-            continue
-        if message.event is None:
+            event = msgspec.json.decode(line, type=Event)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         before = dict(found.hypernodes)
         try:
-            found.apply(message.event, first=number == 0)
+            found.apply(event, first=number == 0)
         except Refused as error:
             _check_kind(error.kind)
             assert found.hypernodes == before
             continue
         _check_forest(found.hypernodes)
+
+
+def tree_of_a_provider(data: bytes) -> None:
+    """A tree is refused without its content, or a forest that is packed again as the same."""
+    for text in (data.decode("latin-1"), base64.b64encode(zlib.compress(data)).decode()):
+        found = HyperNodeSet()
+        try:
+            found.apply(unpack(text), first=True)
+        except InvalidTree as error:
+            _check_kind(str(error))
+            continue
+        except Refused as error:
+            _check_kind(error.kind)
+            continue
+        _check_forest(found.hypernodes)
+        again = HyperNodeSet()
+        again.apply(unpack(pack(found.hypernodes.values(), found.quarantined)), first=True)
+        assert again.hypernodes == found.hypernodes
 
 
 def _check_forest(hypernodes: Mapping[str, HyperNode]) -> None:

@@ -95,7 +95,7 @@ MEASURED = {
     },
     "operator/gkm_operator/admission/groups/objects.py": {"GroupTemplate of admission", "TaskGroup of admission"},
     "operator/gkm_operator/admission/review.py": {"admission review"},
-    "operator/gkm_operator/hypernodes/providers/messages.py": {"message of a provider"},
+    "operator/gkm_operator/hypernodes/providers/packed_tree.py": {"tree of a provider"},
     "operator/gkm_operator/plans/state/objects.py": {"Pod of the controllers"},
 }
 NOT_FOREIGN = {
@@ -121,7 +121,8 @@ NOT_FOREIGN = {
     "core/gkm/templates/rendering/child.py": "its memory is limited by the kernel",
     "core/gkm/templates/rendering/sandbox.py": "runs in that child",
     "core/gkm/topology/list_parts.py": "the head of a list, at most one block",
-    "operator/gkm_operator/hypernodes/providers/view.py": "what the controllers have decoded before",
+    "operator/gkm_operator/hypernodes/providers/channel.py": "what this process has encoded",
+    "operator/gkm_operator/hypernodes/providers/view.py": "what this process has decoded before",
     "operator/gkm_operator/plans/planning/draft.py": "a plan that this process has made",
 }
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gkm.api import caches, fabrics, nodes, plans, runs, schemas, task_groups
+from gkm.api import caches, fabrics, nodes, plans, provider_trees, runs, schemas, task_groups
 from gkm.api.meta import GROUP, VERSION
 from gkm.api.schemas import Schema
 
@@ -59,6 +59,16 @@ _FABRIC_COLUMNS = (
 _FABRIC_RULES: tuple[Schema, ...] = (
     {"rule": "self.spec.nodeName == self.metadata.name", "message": "spec.nodeName must be the name of the object"},
 )
+_TREE_COLUMNS = (
+    _column("State", ".spec.state"),
+    _column("Accepted", '.status.conditions[?(@.type=="Accepted")].reason'),
+    _column("Revision", ".spec.revision", "integer"),
+    _column("HyperNodes", ".spec.hypernodes", "integer"),
+    _column("Nodes", ".spec.nodes", "integer"),
+    _column("Observed", ".spec.observedTime", "date"),
+    _column("Heartbeat", ".spec.heartbeatTime", "date"),
+    _column("Reason", ".spec.reason", wide=True),
+)
 _RUN_COLUMNS = (
     _column("GPUs", ".spec.gpus", "integer"),
     _column("Planned", '.status.conditions[?(@.type=="Planned")].reason'),
@@ -108,6 +118,7 @@ KINDS = (
     Kind(nodes.GKMCacheNode, "gkmcachenodes", "gkmcn", _NODE_COLUMNS, _NODE_RULES),
     Kind(nodes.ClusterGKMCacheNode, "clustergkmcachenodes", "cgkmcn", _NODE_COLUMNS, _NODE_RULES, namespaced=False),
     Kind(fabrics.NodeFabric, "nodefabrics", "nf", _FABRIC_COLUMNS, _FABRIC_RULES, namespaced=False),
+    Kind(provider_trees.ProviderTree, "providertrees", "gkmpt", _TREE_COLUMNS, (), namespaced=False),
     Kind(runs.Run, "runs", "gkmr", _RUN_COLUMNS, runs.RUN_RULES),
     Kind(plans.PlacementPlan, "placementplans", "gkmp", _PLAN_COLUMNS, plans.PLAN_RULES),
     Kind(task_groups.GroupTemplate, "grouptemplates", "gkmt", _TEMPLATE_COLUMNS, (), namespaced=False),

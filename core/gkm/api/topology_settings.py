@@ -112,22 +112,18 @@ _CONFIGS: dict[str, type[NoConfig | CountedAdapters | CountedInterfaces]] = {
     "lldp": LldpConfig,
 }
 """The provider ufm has further keys, which it checks."""
-_MEMORY = {"infiniband": 512 << 20, "ufm": 512 << 20}
 
 
 class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A source of HyperNodes: labels, infiniband, lldp, ufm, tree-file, or an entry point.
+    """A source of HyperNodes: labels, or the provider whose pod has this name (`topology.providers` of the chart).
 
-    `config` belongs to the provider. `credentials_secret` names a Secret of GKM's namespace. A provider that sends
-    nothing for `stale_seconds` is restarted; 0 is never, and without a value the provider decides. `max_memory_bytes`
-    limits what runs in a child process.
+    `config` belongs to the provider. One that sends nothing for `stale_seconds` is restarted; 0 is never, and without a
+    value the provider decides.
     """
 
     name: ProviderName
     config: Annotated[dict[Annotated[str, Meta(max_length=63)], Any], Meta(max_length=64)] = field(default_factory=dict)
-    credentials_secret: Annotated[str, Meta(max_length=253)] = ""
     stale_seconds: Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)] | None = None
-    max_memory_bytes: Annotated[int, Meta(ge=64 << 20, le=1 << 40)] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a `config` that a provider of ours does not know."""
@@ -135,11 +131,6 @@ class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_field
             convert(self.config, _CONFIGS.get(self.name, dict[str, Any]))
         except ValidationError as error:
             raise ValueError(f"the config of provider {self.name} is not valid: {error}") from None
-
-    @property
-    def memory(self) -> int:
-        """Return the limit of its processes in bytes."""
-        return self.max_memory_bytes or _MEMORY.get(self.name, 256 << 20)
 
 
 class TopologyGuard(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -167,9 +158,8 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     `presets` add the labels of clouds and of topograph: keys to `labels`, and the levels leaf, spine and so on in place
     of `block`, unless `levels` are given. `levels` are those of the tree, from the closest to the widest; `providers`
-    come with the most trusted first. `provider_path` is a directory with the packages of further providers. `kueue` and
-    `kai` name the Topology to write; an empty name writes none. `node_labels` writes the levels on Nodes. Both need it:
-    a Topology whose labels no node has admits nothing.
+    come with the most trusted first. `kueue` and `kai` name the Topology to write; an empty name writes none.
+    `node_labels` writes the levels on Nodes. Both need it: a Topology whose labels no node has admits nothing.
     """
 
     labels: TopologyLabels = field(default_factory=TopologyLabels)
@@ -180,7 +170,6 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     providers: Annotated[list[TopologyProvider], Meta(max_length=16)] = field(
         default_factory=lambda: [TopologyProvider("labels")]
     )
-    provider_path: Annotated[str, Meta(max_length=4096)] = ""
     guard: TopologyGuard = field(default_factory=TopologyGuard)
     hyper_nodes: HyperNodes = field(default_factory=HyperNodes)
     kueue: ObjectName = ""

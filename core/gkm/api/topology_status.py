@@ -18,20 +18,22 @@ MAX_BYTES = 1 << 20
 
 
 class ProviderState(StrEnum):
-    """Starting: it runs and nothing has come. Serving: it has sent a snapshot. Failed: it will be restarted."""
+    """Starting: nothing has come since the start of its pod. Serving: its tree counts, and is new.
+
+    Failed: it failed, and its last good tree counts. Stale: it has been silent for too long, and its last tree counts.
+    """
 
     STARTING = "Starting"
     SERVING = "Serving"
     FAILED = "Failed"
+    STALE = "Stale"
 
 
 class ProviderStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A provider. `nodes` have a place by it; about the `quarantined` ones it contradicts itself.
 
-    `reason` is why it failed last, without content of the source. `restarts` counts the starts after the first,
-    `refused` the events that were not applied; `refusal` is the kind of the last one. `last_sync` is the time of its
-    last accepted event in seconds since 1970, None before the first snapshot since the controllers started; it is in no
-    report. `faults` are sentences about the data that it has read.
+    `reason` is why it failed last, without content of the source. `refused` counts the events that were not applied;
+    `refusal` is the kind of the last one. `faults` are sentences about the data that it has read.
     """
 
     name: str
@@ -39,11 +41,9 @@ class ProviderStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: str = ""
     nodes: int = 0
     quarantined: int = 0
-    restarts: int = 0
     refused: int = 0
     refusal: str = ""
     hypernodes: int = 0
-    last_sync: float | None = None
     faults: tuple[str, ...] = ()
 
 

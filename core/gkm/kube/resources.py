@@ -12,6 +12,7 @@ from gkm.api.hypernodes import HyperNodeObject, SchedulerTopology
 from gkm.api.meta import API_VERSION
 from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
 from gkm.api.plans import PlacementPlan
+from gkm.api.provider_trees import ProviderTree
 from gkm.api.runs import Run
 from gkm.api.task_groups import GroupTemplate, Pool, TaskGroup
 from gkm.api.watched_caches import WatchedCache, WatchedClusterCache
@@ -78,6 +79,15 @@ GROUPTEMPLATES = Resource(API_VERSION, "GroupTemplate", "grouptemplates", namesp
 POOLS = Resource(API_VERSION, "Pool", "pools", namespaced=False, type=Pool)
 TASKGROUPS = Resource(API_VERSION, "TaskGroup", "taskgroups", namespaced=True, type=TaskGroup)
 PLACEMENTPLANS = Resource(API_VERSION, "PlacementPlan", "placementplans", namespaced=True, type=PlacementPlan)
+PROVIDER_TREES = Resource(
+    API_VERSION,
+    "ProviderTree",
+    "providertrees",
+    namespaced=False,
+    type=ProviderTree,
+    page_limit=4,
+    unbounded="only the ServiceAccount of its provider writes it, 1.3 MB at most (gkm.api.provider_trees.MAX_PACKED)",
+)
 
 COMPUTEDOMAINS = Resource(
     computedomains.API_VERSION,

@@ -1,8 +1,8 @@
 """The contract of topology providers, after Volcano's design document "HyperNode Lifecycle Management".
 
-A provider turns one source, such as a fabric manager, into HyperNodes. Entry points of the group
-`gkm.topology_providers` name a function that takes the provider's configuration and credentials and returns a Provider.
-Each provider runs in a child process of its own (docs/reference/topology-providers.md).
+A provider turns one source, such as a fabric manager, into HyperNodes. A class or a function takes the provider's
+configuration and credentials and returns a Provider. Each provider runs in a pod of its own, as
+`gkm-operator provider --class module:Class` (docs/reference/topology-providers.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +14,8 @@ from msgspec import Struct
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.quarantine import Quarantined
 
-ENTRY_POINTS = "gkm.topology_providers"
 LABELS = "labels"
-"""The provider that is a function of the watched Nodes; all others run in a child process each."""
+"""The provider that is a function of the watched Nodes; all others run in a pod each."""
 
 
 class Action(StrEnum):
@@ -65,11 +64,11 @@ class Events(Protocol):
     """Where a provider sends its events, from any thread, in their order."""
 
     def put(self, event: Event) -> None:
-        """Send an event; waits while the controllers are busy.
+        """Send an event: it is applied at once, or refused with a reply.
 
         Raises:
             ProviderStopped: the provider must end.
-            ValueError: it is no event, or larger than a message may be (64 MiB).
+            ValueError: it is no event, or larger than one may be (64 MiB).
         """
 
 
@@ -104,7 +103,7 @@ class HyperNodeView(Protocol):
 
 
 class Provider(Protocol):
-    """A source of HyperNodes. An exception of either method shows as the provider's state, and it is restarted.
+    """A source of HyperNodes. An exception of either method shows as the provider's state, and its pod restarts.
 
     It may have an attribute `stale_seconds`: how long it sends nothing at most, where the configuration does not say.
     """
@@ -119,11 +118,11 @@ class Provider(Protocol):
 
 
 ProviderFactory = Callable[[Mapping[str, Any], Mapping[str, bytes]], Provider]
-"""Called in the child process with `config` of the provider's section and the data of `credentialsSecret`."""
+"""Called with `config` of the provider's section and the data of its Secret."""
 
 
 class ProviderStopped(Exception):
-    """The provider must end: the controllers stop."""
+    """The provider must end: its pod stops."""
 
 
 class ProviderFailed(Exception):

@@ -1,8 +1,8 @@
 """The controller of the topology: threads and queue around sources, tree, sinks and report.
 
 One thread looks at the API server now and then: whether the kinds are there that the configuration needs. A queue has
-a key for each provider, for the tree, for each sink and for the report; each of them is level-triggered. Nothing runs
-unless the configuration asks for HyperNodes, a Topology or node labels.
+a key for each provider, for the tree, for each sink, for replies and for the report; each of them is level-triggered.
+Nothing runs unless the configuration asks for HyperNodes, a Topology or node labels.
 """
 
 import logging
@@ -18,7 +18,7 @@ from gkm.kube.api import Api
 from gkm.kube.controller import Controller
 from gkm.kube.informers import Informers
 from gkm.kube.resources import HYPERNODES, KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2
-from gkm.kube.secrets import DEFAULT_NAMESPACE, KubeSecrets
+from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
 from gkm.topology.providers import LABELS
 from gkm.topology.trees import topologies
@@ -26,18 +26,13 @@ from gkm.topology.trees import topologies
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
 from gkm_operator.hypernodes.overview import Overview
-from gkm_operator.hypernodes.providers.credentials import SecretCredentials
-from gkm_operator.hypernodes.providers.host import ProviderHost
-from gkm_operator.hypernodes.providers.status import ProviderStatus
 from gkm_operator.hypernodes.report import TopologyReport
-from gkm_operator.hypernodes.sources import ChildSource, LabelSource, Source
-from gkm_operator.hypernodes.survey_feed import SurveyFeed
+from gkm_operator.hypernodes.sources import LabelSource, ProviderSource, Source
 from gkm_operator.hypernodes.tree_reconciler import DesiredTrees, TreeReconciler
-from gkm_operator.hypernodes.view_feed import feed
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS, HyperNodeWriter
 from gkm_operator.hypernodes.writes.node_labels import LabelWriter
-from gkm_operator.hypernodes.writes.replies import WriteReplies
+from gkm_operator.hypernodes.writes.replies import ProviderReplies
 from gkm_operator.hypernodes.writes.sinks import TreeSink
 from gkm_operator.hypernodes.writes.topologies import TopologyWriter
 
@@ -57,7 +52,7 @@ WRITES_BURST, WRITE_SECONDS = 50, 0.02
 BACKOFF = Backoff(0.5, 60.0)
 # Both versions have the fields in use.
 _KUEUE = (KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2)
-TREE, SURVEYS, REPORT, _PROVIDER = "tree", "surveys", "report", "provider/"
+TREE, REPLIES, REPORT, _PROVIDER = "tree", "replies", "report", "provider/"
 
 
 class TopologyController(Controller):
@@ -100,17 +95,18 @@ class TopologyController(Controller):
             NAME, self._handle, workers=WORKERS, backoff=backoff, observe=metrics.reconcile_recorder(NAME)
         )
         self.watcher = TopologyWatcher(
-            api, config, namespace, changed=self._changed, informers=informers if self.enabled else None
+            api,
+            config,
+            changed=self._changed,
+            tree_changed=self._provider_changed,
+            informers=informers if self.enabled else None,
         )
-        self._host = ProviderHost(settings, SecretCredentials(KubeSecrets(api), namespace), self, self.watcher)
-        feed(self._host.view, self.watcher)
-        self.surveys = SurveyFeed(api, self.watcher, self._host.view, namespace)
         self.sources = [self._source(provider.name) for provider in settings.providers]
         self.tree = TreeReconciler(self.watcher, self.sources, settings)
         self.writer = HyperNodeWriter(api, self.watcher, self._levels, pace=self._paced())
         self._labels = LabelWriter(api, self.watcher, pace=self._paced())
-        external = [source.name for source in self.sources if source.name != LABELS]
-        self._replies = WriteReplies(self._host, external, hashed=settings.hyper_nodes.hash_names)
+        external = [source for source in self.sources if isinstance(source, ProviderSource)]
+        self.replies = ProviderReplies(api, self.watcher, external, hashed=settings.hyper_nodes.hash_names)
         self.sinks = self._sinks()
         self.overview = Overview(settings, self.sources, self.tree, self.sinks.values(), self.writer)
         self.report = TopologyReport(api, namespace, instance or NAME, self.overview)
@@ -137,32 +133,14 @@ class TopologyController(Controller):
         """Look at the API server now and then."""
         self.repeat(self._look, self._backoff)
 
-    def stop(self) -> None:
-        """Let nothing new begin. External providers are asked to stop; `end_providers` waits for them."""
-        self._host.ask_to_stop()
-        super().stop()
-
     def close_watches(self, seconds: float) -> None:
         """End the watches."""
         self.watcher.close(seconds)
 
-    def end_providers(self) -> None:
-        """End the external providers, at most about 12 seconds after `close` began."""
-        self._host.stop()
-
-    def hypernodes_changed(self, provider: str) -> None:
-        """Schedule a provider that runs in a child process: its HyperNodes have changed."""
-        self.queue.add(_PROVIDER + provider, self._calm_seconds)
-
-    def status_changed(self, provider: str, _status: ProviderStatus) -> None:
-        """Schedule the report: the status of a provider has changed."""
-        self.queue.add(_PROVIDER + provider, self._calm_seconds)
-        self.queue.add(REPORT, self._calm_seconds)
-
     def _source(self, name: str) -> Source:
         if name == LABELS:
             return LabelSource(self.watcher, self._settings)
-        return ChildSource(name, self._host, self._levels)
+        return ProviderSource(name, self.watcher, self._levels)
 
     def _sinks(self) -> dict[str, TreeSink]:
         settings = self._settings
@@ -187,8 +165,10 @@ class TopologyController(Controller):
         self.writer.write(
             approved.hypernodes,
             is_current=lambda: self.tree.approved is approved,
-            refused=lambda name, why: self._replies.refused(name, why, approved.tree),
+            refused=lambda name, why: self.replies.refused(name, why, approved.tree),
         )
+        if not self.writer.refusals:
+            self.replies.forget()
         if refusals := self.writer.refusals:
             message = f"the API server refuses {count_of(len(refusals), 'HyperNode')}; all others are written"
             raise Blocked(TopologyReason.HYPERNODE_REFUSED, message, detail=listed(refusals, 3))
@@ -226,9 +206,14 @@ class TopologyController(Controller):
         names = {source.name for source in self.sources}
         if LABELS in names:
             self.queue.add(_PROVIDER + LABELS, self._calm_seconds)
-        if "infiniband" in names:
-            self.queue.add(SURVEYS, self._calm_seconds)
         self.queue.add(TREE, self._calm_seconds)
+
+    def _provider_changed(self, name: str) -> None:
+        """Schedule what reads a ProviderTree."""
+        if any(source.name == name for source in self.sources):
+            self.queue.add(_PROVIDER + name, self._calm_seconds)
+        else:
+            self.queue.add(REPLIES, self._calm_seconds)
 
     def _handle(self, key: str) -> float | None:
         try:
@@ -237,15 +222,16 @@ class TopologyController(Controller):
                 return self.report.write()
             if key == TREE:
                 return self._at_pace(key, self._reconcile_tree)
-            if key == SURVEYS:
-                self.surveys.publish()
+            if key == REPLIES:
+                self.replies.write()
             elif key.startswith(_PROVIDER):
                 return self._at_pace(key, lambda: self._refresh(key.removeprefix(_PROVIDER)))
             else:
                 return self.sinks[key].reconcile()
         finally:
-            if key != REPORT:
+            if key not in (REPORT, REPLIES):
                 self.queue.add(REPORT, self._calm_seconds)
+                self.queue.add(REPLIES, self._calm_seconds)
         return None
 
     def _at_pace(self, key: str, act: Callable[[], float | None]) -> float | None:
@@ -285,9 +271,10 @@ class TopologyController(Controller):
             if not self.wait(lambda: self.watcher.synced, self._look_seconds):
                 return
             self._working = True
-            self._host.start()
             self.start_queues()
             self._changed()
+            for source in self.sources:
+                self.queue.add(_PROVIDER + source.name)
         # Topologies are not watched, and what was refused may be allowed now.
         for name in (TREE, *self.sinks, REPORT):
             self.queue.add(name)

@@ -62,7 +62,7 @@ class PartFinding(NamedTuple):
 def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) -> PartFinding:
     """Return whether every provider serves."""
     starting = sorted(waits_for)
-    failed = [report for report in reports if report.state is ProviderState.FAILED]
+    failed = [report for report in reports if report.state in (ProviderState.FAILED, ProviderState.STALE)]
     waits = ""
     if starting:
         waits = f"waits for {listed(starting, _SHOWN)}; nothing is written before all providers have served"

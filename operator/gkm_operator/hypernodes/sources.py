@@ -3,20 +3,38 @@
 A provider that fails keeps its last placements.
 """
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Protocol
 
+from gkm.api.meta import utc_time
+from gkm.api.provider_trees import ProviderTreeSpec
 from gkm.api.topology_settings import Topology
 from gkm.api.topology_status import ProviderState, ProviderStatus
-from gkm.topology.hypernodes import HyperNode
+from gkm.hoststate.escaping import escape
+from gkm.hoststate.logs import fields
 from gkm.topology.label_levels import label_placements
 from gkm.topology.placements import Placements, placements
-from gkm.topology.quarantine import Quarantined
 from msgspec import structs
 
+from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
+from gkm_operator.hypernodes.providers.packed_tree import InvalidTree, unpack
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 
+_LOG = logging.getLogger(__name__)
+
+POD_LABEL = "gkm.io/provider"
+"""The label of a provider's pods, with its name (deploy/chart)."""
+HEARTBEAT_STALE_SECONDS = 180.0
+"""A pod writes every 30 s. One that is rescheduled, or whose API server is away, may take some of these."""
+_SLACK = 60.0
+"""An observed time is written with the next heartbeat."""
+_UNLISTED = "waits for the list of providertrees: if it does not come, the controllers' log says why"
+_DECODING = Lock()
+"""One tree at a time is unpacked: each may take 32 MiB and what its values take."""
 MAX_FAULTS = 8
 """Sentences about a provider's data in its report."""
 
@@ -71,57 +89,143 @@ class LabelSource:
         return math.nan if self.placements is None else 0.0
 
 
-class Children(Protocol):
-    """The providers that run in child processes (gkm_operator.hypernodes.providers.host)."""
+class LastChange:
+    """When a time in an object was changed last, in seconds since 1970.
 
-    def hypernodes(self, provider: str) -> tuple[HyperNode, ...]:
-        """Return the last good HyperNodes of a provider."""
+    A change that this process sees is one of now, whatever the clock of the other machine shows. Of the first value,
+    which may be old, the time itself counts, and never a later one than now.
+    """
 
-    def quarantined(self, provider: str) -> tuple[Quarantined, ...]:
-        """Return the nodes that its last snapshot quarantines."""
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.at = -math.inf
+        self._is_first = True
 
-    def statuses(self) -> Mapping[str, ProviderStatus]:
-        """Return the status of each provider."""
+    def see(self, text: str | None, now: float) -> None:
+        """Observe the present value; None is no time yet."""
+        if text == self.text:
+            return
+        moment = utc_time(text)
+        if moment is None:
+            self.at = -math.inf
+        else:
+            self.at = min(moment.timestamp(), now) if self._is_first else now
+        self.text = text
+        self._is_first = False
 
 
-class ChildSource:
-    """A provider in a child process."""
+class ProviderSource:
+    """A provider that runs in a pod, by its ProviderTree. A tree that cannot be used changes nothing but the report."""
 
-    def __init__(self, name: str, host: Children, levels: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, watcher: TopologyWatcher, levels: Sequence[str], *, now: Callable[[], float] = time.time
+    ) -> None:
         self.name = name
         self.placements: Placements | None = None
-        self._host = host
+        self.names: frozenset[str] = frozenset()
+        """The names of the HyperNodes in the tree that counts."""
+        self.refused: dict[str, str] = {}
+        """The errors of the API server about HyperNodes of the present revision."""
+        self.set_aside = ""
+        """Why the tree of the present revision does not count, as a predicate."""
+        self._watcher = watcher
         self._levels = levels
+        self._now = now
+        self._read: tuple[str, int, str] | None = None
+        self._heartbeat, self._observed = LastChange(), LastChange()
+
+    @property
+    def revision(self) -> int | None:
+        """Return the revision that was read last, None before the first."""
+        return self._read[1] if self._read is not None else None
 
     def refresh(self) -> bool:
-        """Read the provider's HyperNodes."""
-        if self._host.statuses()[self.name].last_sync is None:
+        """Read the ProviderTree."""
+        found = self._watcher.provider_trees.get(self.name)
+        if found is None:
             return False
-        placed = placements(self._host.hypernodes(self.name), self._levels)
-        quarantined = tuple(sorted({*placed.quarantined, *self._host.quarantined(self.name)}))
-        found = Placements(placed.places, quarantined, placed.faults)
-        if found == self.placements:
+        spec = found.spec
+        self._heartbeat.see(spec.heartbeat_time, self._now())
+        self._observed.see(spec.observed_time, self._now())
+        present = found.metadata.uid, spec.revision, spec.tree
+        if not spec.revision or present == self._read:
             return False
-        self.placements = found
+        self._read, self.refused = present, {}
+        try:
+            with _DECODING:
+                tree = _checked(spec.tree)
+        except (InvalidTree, Refused) as error:
+            self.set_aside = (
+                f"has a tree that is set aside, revision {spec.revision}: {error}; its last good one counts on"
+            )
+            _LOG.warning("tree set aside", extra=fields(provider=self.name, revision=spec.revision, why=str(error)))
+            return False
+        self.set_aside = ""
+        self.names = frozenset(tree.hypernodes)
+        placed = placements(tree.hypernodes.values(), self._levels, tree.quarantined)
+        if placed == self.placements:
+            return False
+        self.placements = placed
         return True
 
     def report(self) -> ProviderStatus:
         """Return the state."""
-        status = self._host.statuses()[self.name]
-        found = serving(self.name, self.placements or Placements())
-        # The time changes all the time, and is a metric.
+        state, reason = self._state()
+        found = self._watcher.provider_trees.get(self.name)
+        spec = found.spec if found is not None else ProviderTreeSpec()
+        placed = serving(self.name, self.placements or Placements())
         return structs.replace(
-            status,
-            nodes=found.nodes,
-            quarantined=found.quarantined,
-            last_sync=None,
-            faults=(*status.faults, *found.faults),
+            placed,
+            state=state,
+            reason=escape(reason),
+            refused=spec.refused,
+            refusal=escape(spec.refusal),
+            hypernodes=len(self.names),
+            faults=(*map(escape, spec.faults), *placed.faults),
         )
 
     def lag(self, now: float) -> float:
-        """Return the seconds since the last accepted event."""
-        last = self._host.statuses()[self.name].last_sync
-        return math.nan if last is None else max(0.0, now - last)
+        """Return the seconds since the provider has read its source."""
+        return math.nan if self.placements is None else max(0.0, now - self._observed.at)
+
+    def _state(self) -> tuple[ProviderState, str]:
+        found = self._watcher.provider_trees.get(self.name)
+        if found is None:
+            return self._absent()
+        if self.set_aside or found.spec.state == "Failed":
+            return ProviderState.FAILED, self.set_aside or found.spec.reason
+        if stale := self._stale(found.spec):
+            return ProviderState.STALE, stale
+        serves = self.placements is not None and found.spec.state == "Serving"
+        return ProviderState.SERVING if serves else ProviderState.STARTING, found.spec.reason
+
+    def _absent(self) -> tuple[ProviderState, str]:
+        if not self._watcher.provider_trees.synced.is_set():
+            return ProviderState.STARTING, _UNLISTED
+        pods = f"kubectl -n gkm-system get pods -l {POD_LABEL}={self.name}"
+        if self.placements is None:
+            return ProviderState.STARTING, f"has written no ProviderTree yet: does its pod run? {pods}"
+        return ProviderState.FAILED, f"has no ProviderTree any more, and its last tree counts: does its pod run? {pods}"
+
+    def _stale(self, spec: ProviderTreeSpec) -> str:
+        """Return why the tree is stale, "" if it is not. The times stand in it, and no ages: it changes seldom."""
+        now = self._now()
+        if now - self._heartbeat.at > HEARTBEAT_STALE_SECONDS:
+            return f"has written nothing since {self._heartbeat.text}: its pod may be gone; its last tree counts on"
+        if self.placements is not None and spec.stale_seconds and now - self._observed.at > spec.stale_seconds + _SLACK:
+            return f"has not read its source since {self._observed.text}; its last tree counts on"
+        return ""
+
+
+def _checked(text: str) -> HyperNodeSet:
+    """Return the HyperNodes in a text.
+
+    Raises:
+        InvalidTree, Refused: they cannot be used; no message has content of the text.
+    """
+    found = HyperNodeSet()
+    found.apply(unpack(text), first=True)
+    return found
 
 
 def serving(name: str, found: Placements) -> ProviderStatus:

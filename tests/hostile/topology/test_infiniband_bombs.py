@@ -1,15 +1,17 @@
 """Surveys that are small and become large: each is a fault by itself, in bounded memory, and the others count."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gkm.api.topology_settings import TopologyProvider
 from gkm_operator.hypernodes.providers.infiniband import SurveyReader
-from gkm_operator.hypernodes.providers.messages import AgentReport
 from gkm_operator.hypernodes.providers.polling import SourceMissing
-from support.topology.hosted_providers import hosted
-from support.topology.infiniband_views import BY_GROUP, TEXT, cluster, groups, known
+from gkm_operator.hypernodes.providers.view import AgentReport
+from support.topology import little_memory
+from support.topology.infiniband_views import BY_GROUP, TEXT, groups, known
 from support.topology.observed import packed, survey
 
 _LINE = b'[1]\t"H-00000000000000aa"[1](00000000000000ab)\t\t# "' + b"n" * 63 + b'" lid 1 4xNDR\n'
@@ -36,13 +38,16 @@ def test_a_survey_that_cannot_be_read_is_a_fault_and_the_others_count(bomb: Call
     assert why in fault
 
 
-def test_a_real_child_with_little_memory_serves_beside_a_survey_that_needs_more(tmp_path: Path) -> None:
-    provider = TopologyProvider("infiniband", max_memory_bytes=160 << 20)
-    view = tuple(cluster(survey("a", TEXT), survey("bomb", BOMB)))
-    with hosted(tmp_path, provider, view=view) as running:
-        running.serves("infiniband")
-        assert running.status("infiniband").faults == (
-            "a survey cannot be read: it takes more memory than the provider has",
-        )
-        assert len(running.names("infiniband")) == 3
-        assert running.status("infiniband").restarts == 0
+def test_a_process_with_little_memory_serves_beside_a_survey_that_needs_more(tmp_path: Path) -> None:
+    """The command limits its memory as this child does; what it leaves out is a fault, and the others are read."""
+    (tmp_path / "bomb").write_bytes(packed(BOMB))
+    done = subprocess.run(
+        [sys.executable, str(Path(little_memory.__file__)), str(160 << 20), str(tmp_path / "bomb")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == {
+        "groups": BY_GROUP,
+        "faults": ["a survey cannot be read: it takes more memory than the provider has"],
+    }

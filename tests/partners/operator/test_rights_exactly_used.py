@@ -157,6 +157,7 @@ def topology(place: Accounts) -> None:
     def has_levels(kind: str) -> bool:
         return len(cluster.get(kind, "racks")["spec"]["levels"]) > 1
 
+    place.provider()
     until(partial(cluster.exists, "topologies.kueue.x-k8s.io", "racks"), "the Topology of Kueue")
     until(partial(cluster.exists, "topologies.kai.scheduler", "racks"), "the Topology of KAI")
     for name in ("a", "b"):
@@ -173,6 +174,7 @@ def topology(place: Accounts) -> None:
     cluster.kubectl("delete", "node", "beside")
     until(lambda: not cluster.exists("hypernode", "rack-b"), "the HyperNode to go")
     until(partial(cluster.exists, "configmap", "gkm-topology", SYSTEM), "the report")
+    until(lambda: cluster.get("providertree", "infiniband").get("status", {}).get("conditions"), "the verdict")
 
 
 def domains(place: Accounts) -> None:

@@ -56,7 +56,6 @@ def running(cluster: Cluster, settings: Config) -> Iterator[TopologyController]:
         yield controller
     finally:
         controller.close()
-        controller.end_providers()
 
 
 @pytest.fixture(autouse=True)

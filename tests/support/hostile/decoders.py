@@ -18,7 +18,7 @@ from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
 from gkm_cli.cache import gpu_files
-from gkm_operator.hypernodes.providers import messages as provider_messages
+from gkm_operator.hypernodes.providers import packed_tree
 from support.hostile.decoder import MIB, OBJECT_FACTOR, Decoder
 from support.hostile.image_decoders import IMAGES, SIGNATURES
 from support.hostile.kube_decoders import KUBE
@@ -61,10 +61,10 @@ HOSTS = (
     ),
     # The number of its values has an absolute limit instead.
     Decoder(
-        "message of a provider",
-        provider_messages.decode_from_child,
-        provider_messages.FromChild,
-        provider_messages.MAX_FRAME_BYTES,
+        "tree of a provider",
+        packed_tree.decode,
+        packed_tree.TreeContent,
+        packed_tree.MAX_BYTES,
         factor=OBJECT_FACTOR,
     ),
     Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.CacheKeyFactors, factors_file.MAX_BYTES),

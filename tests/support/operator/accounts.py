@@ -97,6 +97,7 @@ class Accounts:
         self.configure_webhook()
         added = [*component("domains"), *component("task-groups")]
         added += [*component("topology"), *component("topology-labels"), *component("pod-caches")]
+        added += [one for one in component("topology-infiniband") if one["kind"] not in NOT_RUN_HERE]
         self.cluster.apply([called_here(one, self.webhook_port) if "webhooks" in one else one for one in added])
 
     def configure_webhook(self) -> None:
@@ -135,6 +136,14 @@ class Accounts:
         health = f"--health={self.address(identity)}"
         words = ("--kubeconfig", account, health, f"--identity={identity}")
         process = self._run(identity, MAIN, "controllers", *words, *CONFIGURATIONS)
+        pages.wait_until_ready(process)
+        return process
+
+    def provider(self) -> Process:
+        """Start the pod of the topology provider infiniband, and wait until it has written its ProviderTree."""
+        words = ("--name=infiniband", f"--health={self.address('provider')}")
+        account = self._account("gkm-provider-infiniband")
+        process = self._run("provider", MAIN, "provider", "--kubeconfig", account, *words)
         pages.wait_until_ready(process)
         return process
 

@@ -1,17 +1,23 @@
-"""Clusters whose agents report cables, and a process with the real children of its providers."""
+"""Clusters whose agents report cables, the pods of their providers, and what these see."""
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from gkm.api.config import Config, parse
 from gkm.api.fabrics import SURVEY_KEY
 from gkm.kube.resources import Json, Resource
+from gkm_operator.hypernodes.providers import registry
+from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch
+from gkm_operator.hypernodes.providers.command import ProviderCode
+from gkm_operator.hypernodes.providers.survey_feed import SurveyFeed
+from gkm_operator.hypernodes.providers.view import LiveView
 from support.host.waiting import until
 from support.operator.nodes import put
 from support.operator.topology import SYSTEM, TOPOLOGY, Process, World
 from support.topology.infiniband_networks import Rails, adapter_guid
 from support.topology.observed import packed
+from support.topology.provider_pods import pod
 
 FABRICS: Resource[Json] = Resource("gkm.io/v1alpha1", "NodeFabric", "nodefabrics", namespaced=False, type=Json)
 NETWORK = Rails(groups=2, hosts_each=3, rails=2, spines=2)
@@ -66,8 +72,6 @@ def until_it(process: Process, probe: Callable[[], object], what: str) -> None:
 
     def acted() -> bool:
         process.observe()
-        if process.controller.watcher.surveys.synced.is_set():
-            process.controller.surveys.publish()
         process.work()
         return bool(probe())
 
@@ -76,14 +80,27 @@ def until_it(process: Process, probe: Callable[[], object], what: str) -> None:
 
 @contextmanager
 def running(world: World) -> Iterator[Process]:
-    """A process with its children."""
-    process = world.process()
-    process.observe()
-    process.controller._host.start()
-    try:
+    """A process of the controllers, and the pod of each provider."""
+    with ExitStack() as pods:
+        for provider in world.config.topology.providers:
+            pods.enter_context(pod(world.api, provider, ProviderCode(provider.name), world.config))
+        process = world.process()
+        process.observe()
         yield process
-    finally:
-        process.controller._host.stop()
+
+
+class Watching:
+    """What a built-in provider sees, in steps: nothing is watched by itself."""
+
+    def __init__(self, world: World, provider: str = "infiniband") -> None:
+        self.view = LiveView()
+        reads = registry.reads(provider)
+        self.watch = ClusterWatch(world.api, world.config, self.view, namespace=SYSTEM, reads=reads)
+        self.surveys = SurveyFeed(world.api, self.watch, self.view, SYSTEM)
+
+    def observe(self) -> None:
+        for reflector in self.watch.wanted:
+            reflector._list()
 
 
 def until_groups(world: World, process: Process, wanted: list[list[str]]) -> None:

@@ -68,7 +68,9 @@ BASE = sorted(granted(manifests()))
 DOMAINS = sorted(granted(component("domains")))
 TASK_GROUPS = sorted(granted(component("task-groups")))
 POD_CACHES = sorted(granted(component("pod-caches")))
-TOPOLOGY = sorted([*granted(component("topology")), *granted(component("topology-labels"))])
+TOPOLOGY = sorted(
+    right for name in ("topology", "topology-infiniband", "topology-labels") for right in granted(component(name))
+)
 SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY, *POD_CACHES})
 """Those of deploy/base and of the components, which share some."""
 _CERTIFICATES = "admissionregistration.k8s.io"

@@ -1,11 +1,11 @@
 """A small InfiniBand network as surveys and agents report it, and what the provider finds in it."""
 
+from collections.abc import Container
+
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.providers import ClusterNode, Event
-from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild, Written
 from gkm_operator.hypernodes.providers.polling import Known
-from gkm_operator.hypernodes.providers.view import LiveView
-from gkm_operator.hypernodes.providers.written_names import ExistingNames
+from gkm_operator.hypernodes.providers.view import AgentReport, LiveView
 from support.topology.infiniband_networks import Rails, adapter_guid, cabling, topology_file
 from support.topology.observed import ports
 
@@ -24,17 +24,10 @@ def cluster(*observed: AgentReport) -> list[ClusterNode | AgentReport]:
     return [*map(ClusterNode, NODES), *guids, *observed]
 
 
-def message(*surveys: AgentReport) -> ToChild:
-    values = cluster(*surveys)
-    nodes = [one for one in values if isinstance(one, ClusterNode)]
-    observed = [one for one in values if isinstance(one, AgentReport)]
-    return ToChild(nodes=tuple(nodes), observed=tuple(observed), synced=True)
-
-
-def known(*surveys: AgentReport, existing: ExistingNames | None = None) -> Known:
+def known(*surveys: AgentReport, existing: Container[str] = ()) -> Known:
     view = LiveView()
-    view.update(message(*surveys))
-    return Known(view, existing or ExistingNames(Written()))
+    view.publish(cluster(*surveys))
+    return Known(view, existing)
 
 
 def groups(found: FabricDiscovery | Event) -> list[list[str]]:

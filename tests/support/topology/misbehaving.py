@@ -1,11 +1,9 @@
 # ruff: noqa: N801, ANN401, ARG002 -- classes have the names of providers, which use a part of the contract
-"""Providers that do one wrong thing each, and one that does what `config` says. Installed as a package by tests."""
+"""Providers that do one wrong thing each, and one that does what `config` says."""
 
 import ctypes
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -59,24 +57,25 @@ class hangs_in_start(Base):
         time.sleep(600)
 
 
+class hangs_in_stop(Base):
+    def stop(self) -> None:
+        time.sleep(600)
+
+
 class hangs_in_c(Base):
     def then(self, *_: Any) -> None:
         # PyDLL holds the interpreter: no other thread of this process runs.
         ctypes.PyDLL(None).sleep(600)
 
 
-class hangs_in_stop(Base):
-    def stop(self) -> None:
-        time.sleep(600)
+class sends_no_event(Base):
+    def then(self, events: Any, *_: Any) -> None:
+        events.put({"serial": "MT1234X00001"})
 
 
-class ignores_sigterm(Base):
-    def start(self, *arguments: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        super().start(*arguments)
-
-    def stop(self) -> None:
-        time.sleep(600)
+class kills_itself(Base):
+    def then(self, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class raises(Base):
@@ -102,42 +101,6 @@ class states_why(Base):
         raise ProviderFailed("cannot read its \x1b[31mserver")
 
 
-class exits(Base):
-    def then(self, *_: Any) -> None:
-        os._exit(7)
-
-
-class kills_itself(Base):
-    def then(self, *_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _channel() -> int:
-    """Return the descriptor of the socket to the controllers."""
-    return next(
-        int(path.name)
-        for path in Path("/proc/self/fd").iterdir()
-        if path.is_symlink() and str(path.readlink()).startswith("socket:")
-    )
-
-
-class dies_in_a_snapshot(Base):
-    def then(self, *_: Any) -> None:
-        os.write(_channel(), (1000).to_bytes(4, "big") + b'{"event":{"action":"snapshot","hypernodes":[{"name":"two"')
-        os._exit(0)
-
-
-class stalls_in_a_message(Base):
-    def then(self, *_: Any) -> None:
-        os.write(_channel(), (1000).to_bytes(4, "big") + b"{")
-
-
-class stalls_in_a_large_message(Base):
-    def then(self, *_: Any) -> None:
-        os.write(_channel(), (2 << 20).to_bytes(4, "big") + b"{")
-        self.note("stalls")
-
-
 class promises(Base):
     stale_seconds = 1.0
 
@@ -159,29 +122,6 @@ class quarantines(Base):
         self.stopped.wait()
 
 
-class sends_garbage(Base):
-    def then(self, *_: Any) -> None:
-        os.write(_channel(), (8).to_bytes(4, "big") + b"serial-1")
-
-
-class sends_a_huge_message(Base):
-    def then(self, *_: Any) -> None:
-        os.write(_channel(), b"\xff\xff\xff\xff")
-
-
-class sends_many_values(Base):
-    def then(self, *_: Any) -> None:
-        text = b'{"event":[' + b"[]," * 1_600_000 + b"[]]}"
-        with os.fdopen(_channel(), "wb") as channel:
-            channel.write(len(text).to_bytes(4, "big") + text)
-
-
-class prints(Base):
-    def then(self, *_: Any) -> None:
-        print("serial number MT1234X00001" * 10_000, flush=True)
-        print("serial number MT1234X00001" * 10_000, file=sys.stderr, flush=True)
-
-
 class floods(Base):
     def then(self, events: Any, *_: Any) -> None:
         count = 0
@@ -192,33 +132,10 @@ class floods(Base):
                 self.note(str(count))
 
 
-class eats_memory(Base):
-    def then(self, *_: Any) -> None:
-        held = [bytes(1) * (1 << 20) for _ in range(100_000)]
-        self.stopped.wait(len(held))
-
-
-class forks(Base):
-    def then(self, *_: Any) -> None:
-        for child in [subprocess.Popen(["sleep", "600"]) for each in range(40)]:
-            self.note(str(child.pid))
-
-
-class leaves_a_process(Base):
-    def then(self, *_: Any) -> None:
-        child = os.fork()
-        if child == 0:
-            # It holds the socket too.
-            time.sleep(600)
-        self.note(str(child))
-        os._exit(0)
-
-
 class sends_after_stop(Base):
-    def then(self, *_: Any) -> None:
+    def then(self, events: Any, *_: Any) -> None:
         self.stopped.wait()
-        text = b'{"event":{"action":"snapshot","hypernodes":[]}}'
-        os.write(_channel(), len(text).to_bytes(4, "big") + text)
+        events.put(Event(Action.SNAPSHOT, ()))
 
 
 class sends_invalid(Base):
@@ -237,22 +154,6 @@ class begins_with_an_update(Base):
         self.note(replies.get(20).error)
         events.put(ONE)
         self.stopped.wait()
-
-
-class begins_again_with_an_update(Base):
-    def start(self, events: Any, replies: Any, hypernodes: Any) -> None:
-        if not Path(self.config["notes"]).exists():
-            events.put(ONE)
-            self.note("first")
-            os._exit(3)
-        events.put(Event(Action.UPDATE, (group("two", "n2"),)))
-        self.note(replies.get(20).error)
-        self.stopped.wait()
-
-
-class starts_a_process(Base):
-    def then(self, *_: Any) -> None:
-        self.note(str(subprocess.Popen(["sleep", "600"]).pid))
 
 
 class watches(Base):
@@ -275,19 +176,6 @@ class hears(Base):
 class shows_secrets(Base):
     def then(self, *_: Any) -> None:
         self.note(repr(sorted(self.credentials.items())))
-        self.note(Path("/proc/self/cmdline").read_bytes().decode().replace("\0", " "))
-        self.note(Path("/proc/self/environ").read_bytes().decode().replace("\0", " "))
-
-
-class serves_once(Base):
-    """Its second start hangs."""
-
-    def start(self, events: Any, replies: Any, hypernodes: Any) -> None:
-        if Path(self.config["notes"]).exists():
-            time.sleep(600)
-        self.note("first")
-        events.put(ONE)
-        os._exit(3)
 
 
 class sends_large(Base):
@@ -297,10 +185,6 @@ class sends_large(Base):
             Event(Action.SNAPSHOT, tuple(group(f"g{i}", *(f"n{i}-{k}" for k in range(16))) for i in range(nodes // 16)))
         )
         self.stopped.wait()
-
-
-class sends_large_too(sends_large):
-    pass
 
 
 class returns_at_once(Base):

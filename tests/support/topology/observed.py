@@ -4,7 +4,7 @@ import base64
 import gzip
 import json
 
-from gkm_operator.hypernodes.providers.messages import AgentReport
+from gkm_operator.hypernodes.providers.view import AgentReport
 
 
 def packed(text: bytes) -> bytes:

@@ -8,7 +8,6 @@ from threading import Event as Flag
 from threading import Thread
 
 from gkm.topology.providers import ClusterNode, Event, Provider, ProviderStopped, Reply
-from gkm_operator.hypernodes.providers.messages import ToChild
 from gkm_operator.hypernodes.providers.view import LiveView
 from support.host.waiting import scaled
 
@@ -31,7 +30,7 @@ class ProviderRun:
     def of(cls, provider: Provider, *nodes: str) -> Iterator["ProviderRun"]:
         """Run a provider in a cluster with these nodes."""
         run = cls(provider)
-        run.view.update(ToChild(nodes=tuple(map(ClusterNode, nodes)), synced=True))
+        run.view.publish(map(ClusterNode, nodes))
         with run.running():
             yield run
 

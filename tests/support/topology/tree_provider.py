@@ -1,7 +1,4 @@
-"""A provider that sends what a file has: each line is a snapshot of one domain with its nodes, or a word that ends it.
-
-Installed as a package by tests.
-"""
+"""A provider that sends what a file has: each line is a domain with its nodes, or a word that ends it."""
 
 import os
 import threading
@@ -13,19 +10,15 @@ from gkm.topology.providers import Action, Event, ProviderFailed
 
 
 class File:
-    """Sends the file again whenever it changes; `die` and `garbage` break off in the middle of a snapshot."""
+    """Sends the file again whenever it changes; `die` and `fail` break off in the middle of a snapshot."""
 
     name = "file"
 
-    def __init__(self, config: Any, credentials: Any) -> None:  # noqa: ANN401 -- any configuration
+    def __init__(self, config: Any, _credentials: Any) -> None:  # noqa: ANN401 -- any configuration
         self.path = Path(config["path"])
-        self.wants = config.get("password", "")
-        self.credentials = credentials
         self.stopped = threading.Event()
 
     def start(self, events: Any, replies: Any, hypernodes: Any) -> None:  # noqa: ANN401, ARG002 -- the contract's
-        if self.wants and self.credentials.get("password", b"").decode() != self.wants:
-            raise ProviderFailed("is refused by its source")
         sent = ""
         while not self.stopped.wait(0.05):
             text = self.path.read_text() if self.path.exists() else ""
@@ -42,6 +35,8 @@ class File:
         for line in text.splitlines():
             if line == "die":
                 os.kill(os.getpid(), 9)
+            if line == "fail":
+                raise ProviderFailed("cannot read its file")
             name, *nodes = line.split()
             found.append(HyperNode(name, "block", tuple(Member("Node", node) for node in nodes)))
         events.put(Event(Action.SNAPSHOT, tuple(found)))

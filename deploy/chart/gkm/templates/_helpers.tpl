@@ -175,6 +175,14 @@ labels:
 {{- fail (printf "config.%s is set and features.%s is not: set features.%s=true, which grants the rights for it" (index . 1) (index . 0) (index . 0)) }}
 {{- end }}
 {{- end }}
+{{- range .Values.topology.providers }}
+{{- if not $features.topology }}
+{{- fail "topology.providers is set and features.topology is not: set features.topology=true, which grants the rights for it" }}
+{{- end }}
+{{- if eq .name "labels" }}
+{{- fail "topology.providers has labels, which the controllers read themselves: leave it out here, and name it in config.topology.providers" }}
+{{- end }}
+{{- end }}
 {{- if and .Values.agent.driverRoot .Values.agent.runtimeClassName }}
 {{- fail "agent.driverRoot and agent.runtimeClassName are both set: set agent.runtimeClassName=\"\" to take the driver from agent.driverRoot" }}
 {{- end }}

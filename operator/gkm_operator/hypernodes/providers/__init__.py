@@ -1,4 +1,5 @@
-"""External topology providers: a child process each, and what the controllers read of them.
+"""Topology providers: the process that runs one, and the check of what it sends.
 
-The controllers never import the code of a provider. `child` and what it imports run in the child process only.
+The controllers import `packed_tree` and `intake` only, never the code of a provider. `command` and what it imports run
+in the pod of a provider.
 """

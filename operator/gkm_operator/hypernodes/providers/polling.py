@@ -2,7 +2,7 @@
 
 It sends a snapshot when the HyperNodes have changed, or when an event was refused or not written; otherwise it reports
 that nothing changed. What cannot be read, or is missing after a snapshot, ends it: its last HyperNodes count on, and
-the controllers start it again after a pause. Reading takes a fifth of its time at most.
+kubelet starts its pod again after a pause. Reading takes a fifth of its time at most.
 """
 
 import time
@@ -18,7 +18,6 @@ from gkm.topology.providers import Action, Event, Events, HyperNodeView, Provide
 from msgspec import Struct
 
 from gkm_operator.hypernodes.providers.view import LiveView
-from gkm_operator.hypernodes.providers.written_names import ExistingNames
 
 C = TypeVar("C", bound=Struct)
 _REST = 4.0
@@ -67,13 +66,13 @@ class PollingProvider:
         view = cast("LiveView", hypernodes)  # built-in providers see all that there is
         found: FabricDiscovery | None = None
         sent: object = None
-        names: frozenset[str] = frozenset()
+        names = view.earlier_names
         read = -1
         while not self._stopped.is_set():
             version, began = view.version, time.monotonic()
             try:
                 if found is None or not self._follows or version != read:
-                    found, read = self._read(Known(view, ExistingNames(view.written, names))), version
+                    found, read = self._read(Known(view, names)), version
             except TooIrregular as error:
                 raise ProviderFailed(f"cannot use its network: {error}") from None
             except SourceMissing as missing:

@@ -1,49 +1,57 @@
-"""Which function makes the provider of a name: a built-in one, or an entry point of an installed package.
+"""Which function makes a provider, and what of the cluster the provider reads.
 
-Runs in the child process only: the controllers import no provider.
+Runs in the provider's process only: the controllers import no provider.
 """
 
 import sys
-from importlib import import_module, metadata
+from collections.abc import Mapping
+from importlib import import_module
 from typing import cast
 
-from gkm.topology.providers import ENTRY_POINTS, ProviderFactory, ProviderFailed
+from gkm.topology.providers import ProviderFactory, ProviderFailed
 
-_BUILT_IN = {
-    name: f"gkm_operator.hypernodes.providers.{module}"
-    for name, module in (
-        ("infiniband", "infiniband"),
-        ("lldp", "lldp"),
-        ("ufm", "ufm"),
-        ("tree-file", "tree_file"),
-    )
+from gkm_operator.hypernodes.providers.view import Kind
+
+_PACKAGE = "gkm_operator.hypernodes.providers"
+BUILT_IN: Mapping[str, str] = {
+    "infiniband": f"{_PACKAGE}.infiniband:provider",
+    "lldp": f"{_PACKAGE}.lldp:provider",
+    "ufm": f"{_PACKAGE}.ufm:provider",
+    "tree-file": f"{_PACKAGE}.tree_file:provider",
 }
-_SHOWN = 20
+_READS: Mapping[str, frozenset[Kind]] = {
+    "infiniband": frozenset({"Node", "Ports", "Survey"}),
+    "lldp": frozenset({"Node", "Neighbors"}),
+    "ufm": frozenset({"Node", "Ports"}),
+    "tree-file": frozenset({"Node"}),
+}
+# Providers of others see the GUIDs of Nodes, and would lose nodes without them.
+_OTHERS_READ: frozenset[Kind] = frozenset({"HyperNode", "Node", "Ports"})
 
 
-def factory(name: str, path: str = "") -> ProviderFactory:
-    """Return the function that makes the provider `name`; packages in the directory `path` count as installed.
+def reads(reference: str) -> frozenset[Kind]:
+    """Return the kinds that a provider reads."""
+    return _READS.get(reference, _OTHERS_READ)
 
-    Built-in providers come first; packages of ours win over those in `path`.
+
+def factory(reference: str, path: str = "") -> ProviderFactory:
+    """Return the function that makes a provider: the name of a built-in one, or `module:attribute`.
+
+    Modules in the directory `path` can be imported as well; packages of ours win over them.
 
     Raises:
-        ProviderFailed: no package or several packages offer it, or it cannot be imported.
+        ProviderFailed: it cannot be imported.
     """
     if path:
-        # Behind ours: a package of a provider must not replace what the child itself runs on.
+        # Behind ours: a package of a provider must not replace what this process runs on.
         sys.path.append(path)
-    if name in _BUILT_IN:
-        return cast("ProviderFactory", import_module(_BUILT_IN[name]).provider)
-    found = {point.value: point for point in metadata.entry_points(group=ENTRY_POINTS, name=name)}
-    if not found:
-        known = sorted({*_BUILT_IN, *metadata.entry_points(group=ENTRY_POINTS).names})
-        where = f"the image or {path}" if path else "the image; topology.providerPath names no directory"
-        raise ProviderFailed(f"is not installed in {where}; there are {', '.join(known[:_SHOWN])}")
-    if len(found) > 1:
-        raise ProviderFailed(f"is offered by several packages: {', '.join(sorted(found)[:_SHOWN])}")
-    (point,) = found.values()
+    target = BUILT_IN.get(reference, reference)
+    module, _, attribute = target.partition(":")
+    if not module or not attribute:
+        known = ", ".join(sorted(BUILT_IN))
+        raise ProviderFailed(f"has no class: --class must be module:Class, or one of {known}")
     try:
-        made = point.load()
+        return cast("ProviderFactory", getattr(import_module(module), attribute))
     except (ImportError, AttributeError) as error:
-        raise ProviderFailed(f"cannot be imported from {point.value}: {type(error).__name__}") from error
-    return cast("ProviderFactory", made)
+        where = f"the image or {path}" if path else "the image; --path names no directory"
+        raise ProviderFailed(f"cannot be imported as {target} from {where}: {type(error).__name__}") from error

@@ -57,7 +57,9 @@ def _authentication(credentials: Mapping[str, bytes]) -> tuple[str, str]:
             raise ProviderFailed("has a token that is not one line of ASCII")
         return "/ufmRestV3", token.decode("ascii")
     if not user or not password:
-        raise ProviderFailed("needs a credentialsSecret with the keys username and password, or token")
+        raise ProviderFailed(
+            "needs a Secret with the keys username and password, or token (secret of its entry in the chart)"
+        )
     return "/ufmRest", base64.b64encode(user + b":" + password).decode("ascii")
 
 

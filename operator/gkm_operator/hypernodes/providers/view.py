@@ -1,41 +1,65 @@
-"""The live view of the cluster in a child process: HyperNodes, Nodes, and for built-in providers what agents report."""
+"""What a provider sees of the cluster: HyperNodes of all sources, Nodes, and for built-in ones what agents report.
 
-from collections.abc import Iterator, Mapping
+The process that runs the provider publishes every change that its watches show.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from threading import Condition
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from gkm.api.fabrics import NodeFabric
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import ClusterNode
+from msgspec import Struct
 
-from gkm_operator.hypernodes.providers.messages import Kind, ToChild, Written
+MAX_VIEW = 200_000
+"""HyperNodes, Nodes and reports that a provider sees; further ones are left out."""
+
+Kind = Literal["HyperNode", "Node", "Ports", "Neighbors", "Survey"]
+Key = tuple[str, str]
+"""Kind and name of what a provider sees."""
+
+
+class AgentReport(Struct, frozen=True):
+    """What an agent reports of a node, for built-in providers.
+
+    Ports and Neighbors are a NodeFabric in JSON without the rest; a Survey is the text in its ConfigMap.
+    """
+
+    kind: Kind
+    name: str
+    data: bytes
+
+
+Value = HyperNode | ClusterNode | AgentReport
 
 
 class LiveView:
     """`gkm.topology.providers.HyperNodeView`. Thread-safe; a reader that does not take changes holds one for a name."""
 
-    def __init__(self) -> None:
-        self._hypernodes: dict[str, HyperNode] = {}
-        self._nodes: dict[str, ClusterNode] = {}
-        self._observed: dict[str, dict[str, bytes]] = {"Ports": {}, "Neighbors": {}, "Survey": {}}
-        self.written = Written()
+    def __init__(self, earlier_names: frozenset[str] = frozenset()) -> None:
+        self.earlier_names = earlier_names
+        """The names of HyperNodes that this provider has sent before the start of this process."""
         self.version = 0
         """Grows with each change."""
+        self._values: dict[Kind, dict[str, Any]] = {
+            kind: {} for kind in ("HyperNode", "Node", "Ports", "Neighbors", "Survey")
+        }
         self._readers: list[dict[str, None]] = []
         self._stopped = False
-        self._synced = False
         self._condition = Condition()
 
     def list(self) -> list[HyperNode]:
         """Return all HyperNodes."""
         with self._condition:
-            return [*self._hypernodes.values()]
+            return [*self._values["HyperNode"].values()]
 
     def get(self, name: str) -> HyperNode | None:
         """Return a HyperNode by its name."""
         with self._condition:
-            return self._hypernodes.get(name)
+            found: HyperNode | None = self._values["HyperNode"].get(name)
+            return found
 
     def changes(self) -> Iterator[str]:
         """Return the names of HyperNodes that change from now on, until the provider stops."""
@@ -47,45 +71,43 @@ class LiveView:
     def nodes(self) -> tuple[ClusterNode, ...]:
         """Return the Nodes of the cluster."""
         with self._condition:
-            return (*self._nodes.values(),)
+            return (*self._values["Node"].values(),)
 
     def surveys(self) -> Mapping[str, bytes]:
         """Return the surveys by node."""
         with self._condition:
-            return {**self._observed["Survey"]}
+            return {**self._values["Survey"]}
 
     def fabrics(self, kind: Kind) -> tuple[NodeFabric, ...]:
         """Return the NodeFabrics of all Nodes, with their ports or with their neighbors only."""
         with self._condition:
-            found = [data for name, data in self._observed[kind].items() if name in self._nodes]
+            nodes = self._values["Node"]
+            found = [data for name, data in self._values[kind].items() if name in nodes]
         return tuple([msgspec.json.decode(data, type=NodeFabric) for data in found])
 
-    def update(self, message: ToChild) -> None:
-        """Apply a change."""
+    def publish(self, changed: Iterable[Value], deleted: Iterable[tuple[Kind, str]] = ()) -> None:
+        """Set and remove values."""
         with self._condition:
-            deleted = [name for kind, name in message.deleted if kind == "HyperNode"]
-            values: dict[str, dict[str, Any]] = {
-                "HyperNode": self._hypernodes,
-                "Node": self._nodes,
-                **self._observed,
-            }
-            for kind, name in message.deleted:
-                values[kind].pop(name, None)
-            for one in message.observed:
-                self._observed[one.kind][one.name] = one.data
-            self._nodes |= {node.name: node for node in message.nodes}
-            changed = {hypernode.name: hypernode for hypernode in message.hypernodes}
-            self._hypernodes |= changed
+            version = self.version
+            names: dict[str, None] = {}
+            for kind, name in deleted:
+                self._values[kind].pop(name, None)
+                version += 1
+                names |= {name: None} if kind == "HyperNode" else {}
+            size = sum(map(len, self._values.values()))
+            for value in changed:
+                kind = _kind(value)
+                if value.name not in self._values[kind]:
+                    if size >= MAX_VIEW:
+                        continue
+                    size += 1
+                self._values[kind][value.name] = value.data if isinstance(value, AgentReport) else value
+                version += 1
+                names |= {value.name: None} if kind == "HyperNode" else {}
             for unread in self._readers:
-                unread.update(dict.fromkeys((*deleted, *changed)))
-            self._synced |= message.synced
-            self.version += 1
+                unread.update(names)
+            self.version = version
             self._condition.notify_all()
-
-    def wait(self) -> None:
-        """Wait until all HyperNodes are known, or the provider stops."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._synced or self._stopped)
 
     def wait_for_change(self, version: int, seconds: float) -> None:
         """Wait until the view is newer than `version`, the provider stops, or `seconds` have passed."""
@@ -111,3 +133,9 @@ class LiveView:
         finally:
             with self._condition:
                 self._readers = [reader for reader in self._readers if reader is not unread]
+
+
+def _kind(value: Value) -> Kind:
+    if isinstance(value, AgentReport):
+        return value.kind
+    return "HyperNode" if isinstance(value, HyperNode) else "Node"

@@ -1,39 +1,93 @@
-"""Replies to external providers whose domains the API server refuses. They may send them again."""
+"""Tells providers what the controllers make of their trees, in the status of each ProviderTree.
 
-from collections.abc import Mapping, Sequence
+The pod of a provider passes refused HyperNodes on as replies. It is written only where it differs, so it repeats
+nothing; what is written follows from the state alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from gkm.topology.hypernodes import HyperNode
+import msgspec
+from gkm.api.meta import FALSE, TRUE, Condition, timestamp, with_condition
+from gkm.api.provider_trees import (
+    ACCEPTED,
+    MAX_NAME,
+    MAX_REFUSED,
+    MAX_TEXT,
+    ProviderTree,
+    ProviderTreeStatus,
+    RefusedHyperNode,
+    TreeReason,
+)
+from gkm.kube.api import Api
+from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.names import hypernode_name
-from gkm.topology.providers import Reply
 from gkm.topology.tree import Tree
 
+from gkm_operator.hypernodes.sources import ProviderSource
+from gkm_operator.hypernodes.watcher import TopologyWatcher
 
-class Providers(Protocol):
-    """The external providers (gkm_operator.hypernodes.providers.host)."""
-
-    def hypernodes(self, provider: str) -> Sequence[HyperNode]:
-        """Return the last good HyperNodes of a provider."""
-
-    def reply(self, provider: str, reply: Reply) -> None:
-        """Send a reply to a provider."""
+_NOT_CONFIGURED = "topology.providers does not name it: add it there, or delete this object and its pod"
 
 
 @dataclass(frozen=True, slots=True)
-class WriteReplies:
-    """Sends replies to the providers of these names."""
+class ProviderReplies:
+    """Collects refusals by provider, and writes the status of ProviderTrees."""
 
-    providers: Providers
-    names: Sequence[str]
+    api: Api
+    watcher: TopologyWatcher
+    sources: Sequence[ProviderSource]
     hashed: bool
+    now: Callable[[], str] = timestamp
 
     def refused(self, name: str, error: str, tree: Tree) -> None:
-        """Reply to those who named the domain of the HyperNode `name`."""
+        """Record the refusal of the HyperNode `name` for those who named its domain."""
         domain = self._domains(tree).get(name)
-        for provider in self.names if domain is not None else ():
-            if any(hypernode.name == domain for hypernode in self.providers.hypernodes(provider)):
-                self.providers.reply(provider, Reply(str(domain), error))
+        for source in self.sources if domain is not None else ():
+            if domain in source.names:
+                source.refused[str(domain)] = error
+
+    def forget(self) -> None:
+        """Record that no HyperNode is refused any more."""
+        for source in self.sources:
+            source.refused.clear()
+
+    def write(self) -> None:
+        """Write each status that differs.
+
+        Raises:
+            ApiError: one cannot be written; the ones before it are.
+        """
+        by_name = {source.name: source for source in self.sources}
+        for found in self.watcher.provider_trees.values():
+            wanted = self._wanted(found, by_name.get(found.metadata.name))
+            if wanted is not None and wanted != found.status:
+                # A field that is left out would stay.
+                values = {one.encode_name: getattr(wanted, one.name) for one in msgspec.structs.fields(wanted)}
+                fields = msgspec.to_builtins(values)
+                name = found.metadata.name
+                self.api.merge(PROVIDER_TREES, name, {"status": fields}, subresource="status")
+
+    def _wanted(self, found: ProviderTree, source: ProviderSource | None) -> ProviderTreeStatus | None:
+        if source is None:
+            return self._status(found, found.spec.revision, (TreeReason.NOT_CONFIGURED, _NOT_CONFIGURED), {})
+        if source.revision is None:
+            return None
+        verdict = (
+            (TreeReason.SET_ASIDE, f"provider {source.name} {source.set_aside}")
+            if source.set_aside
+            else (TreeReason.ACCEPTED, "")
+        )
+        return self._status(found, source.revision, verdict, {**source.refused})
+
+    def _status(
+        self, found: ProviderTree, revision: int, verdict: tuple[TreeReason, str], refused: Mapping[str, str]
+    ) -> ProviderTreeStatus:
+        reason, message = verdict
+        status = TRUE if reason is TreeReason.ACCEPTED else FALSE
+        condition = Condition(ACCEPTED, status, reason, message, self.now())
+        conditions = with_condition(found.status.conditions, condition)
+        return ProviderTreeStatus(revision, [*_entries(refused.items())], conditions)
 
     def _domains(self, tree: Tree) -> Mapping[str, str]:
         """Return the names that providers gave to domains, by the names of their HyperNodes."""
@@ -43,3 +97,8 @@ class WriteReplies:
             for domain in domains
             if not domain.own
         }
+
+
+def _entries(refused: Iterable[tuple[str, str]]) -> Iterable[RefusedHyperNode]:
+    for name, error in sorted(refused)[:MAX_REFUSED]:
+        yield RefusedHyperNode(name[:MAX_NAME], error[:MAX_TEXT])

@@ -1,4 +1,4 @@
-"""The configuration of built-in providers is checked when the file is read, and their limits have defaults."""
+"""The configuration of built-in providers is checked when the file is read."""
 
 import json
 
@@ -35,8 +35,7 @@ def test_other_configs_belong_to_their_providers() -> None:
     assert provider("acme", config={"anything": [1]}).config == {"anything": [1]}
 
 
-def test_a_provider_that_reads_a_whole_subnet_gets_more_memory_unless_it_is_configured() -> None:
-    assert [provider(name).memory >> 20 for name in ("infiniband", "ufm", "lldp", "acme")] == [512, 512, 256, 256]
-    assert provider("infiniband", maxMemoryBytes=64 << 20).memory == 64 << 20
-    with pytest.raises(ConfigInvalid, match="maxMemoryBytes"):
-        provider("infiniband", maxMemoryBytes=1)
+@pytest.mark.parametrize("key", ["credentialsSecret", "maxMemoryBytes"])
+def test_what_belongs_to_the_pod_of_a_provider_is_no_key_here(key: str) -> None:
+    with pytest.raises(ConfigInvalid, match=f"unknown field `{key}`"):
+        provider("ufm", **{key: 1})

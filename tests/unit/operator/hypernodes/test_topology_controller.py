@@ -1,6 +1,5 @@
-"""The controller as a process runs it: threads, watches, and external providers in real children."""
+"""The controller as a process runs it: threads, watches, and providers as their pods run them."""
 
-import base64
 import json
 import time
 from collections.abc import Iterator
@@ -13,17 +12,16 @@ from gkm.api.topology_status import parse_status
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
-from gkm.kube.resources import Json, Resource
 from gkm_operator.hypernodes import controller as module
 from gkm_operator.hypernodes.controller import TopologyController
+from gkm_operator.hypernodes.providers.command import ProviderCode
 from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS
 from support.host.waiting import until
 from support.operator.topology import SYSTEM, TOPOLOGY, World, racks, settings
-from support.topology import misbehaving, tree_provider
-from support.topology.provider_package import install
+from support.topology import tree_provider
+from support.topology.provider_pods import ProviderPod, pod
 
 NODES = racks(2, 2, 2)
-SECRETS: Resource[Json] = Resource("v1", "Secret", "secrets", namespaced=True, type=Json)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +48,6 @@ def running(world: World, *, leads: bool = True, succeeds: bool = False) -> Iter
         yield controller
     finally:
         controller.close()
-        controller.end_providers()
 
 
 def is_placed(world: World, name: str, **expected: str) -> bool:
@@ -107,18 +104,23 @@ def test_broken_watches_and_an_api_that_is_away_are_survived() -> None:
     assert world.api.violations == []
 
 
-def of_file(tmp_path: Path, *others: str, **more: object) -> Config:
-    """A configuration with the provider `file` first, installed in a directory."""
-    packages = tmp_path / "packages"
-    install(packages, Path(tree_provider.__file__).read_text(), "file", package="tree_provider")
-    provider = {"name": "file", "config": {"path": str(tmp_path / "tree"), "password": more.pop("password", "")}} | more
-    providers = [provider, *({"name": name} for name in others)]
-    return parse(json.dumps({"topology": TOPOLOGY | {"providers": providers, "providerPath": str(packages)}}))
+def of_file(tmp_path: Path, *others: str) -> Config:
+    """A configuration with the provider `file` first."""
+    names = [{"name": "file", "config": {"path": str(tmp_path / "tree")}}, *({"name": name} for name in others)]
+    return parse(json.dumps({"topology": TOPOLOGY | {"providers": names}}))
+
+
+@contextmanager
+def pod_of_file(world: World) -> Iterator[ProviderPod]:
+    """The pod of the provider `file`."""
+    settings = world.config.topology.providers[0]
+    with pod(world.api, settings, ProviderCode(f"{tree_provider.__name__}:file"), world.config) as running_pod:
+        yield running_pod
 
 
 def test_nothing_is_written_before_an_external_provider_has_served_and_then_it_comes_first(tmp_path: Path) -> None:
     world = World(NODES, of_file(tmp_path, "labels"))
-    with running(world) as controller:
+    with running(world) as controller, pod_of_file(world):
         until(lambda: controller.sources[1].placements, "labels have served")
         until(lambda: reasons(world).get("ProvidersServing") == "ProvidersStarting", "the report")
         assert world.api.hypernodes() == {}
@@ -128,33 +130,27 @@ def test_nothing_is_written_before_an_external_provider_has_served_and_then_it_c
     assert world.api.violations == []
 
 
-def test_a_provider_that_dies_in_the_middle_of_a_snapshot_changes_nothing_and_is_reported(tmp_path: Path) -> None:
+def test_a_provider_that_fails_changes_nothing_and_is_reported_whoever_restarts(tmp_path: Path) -> None:
     world = World(NODES, of_file(tmp_path))
     tree = tmp_path / "tree"
     tree.write_text("x node-0-0-0 node-0-0-1\ny node-1-0-0\n")
     with running(world) as controller:
-        until(lambda: set(world.api.hypernodes()) == {"block-x", "block-y"}, "the tree is written")
-        before = world.api.states
-        tree.write_text("x node-0-0-0\ndie\n")
+        with pod_of_file(world) as first:
+            until(lambda: set(world.api.hypernodes()) == {"block-x", "block-y"}, "the tree is written")
+            before = world.api.states
+            tree.write_text("x node-0-0-0\nfail\n")
+            first.failed()
         until(lambda: reasons(world).get("ProvidersServing") == "ProviderFailed", "it is reported")
         until(lambda: controller.queue.idle, "all is decided")
         assert world.api.states == before
+    with running(world) as controller:
+        until(lambda: controller.sources[0].placements, "the next leader has the last good tree")
+        until(lambda: controller.queue.idle, "all is decided")
+        assert world.api.states == before
         tree.write_text("x node-0-0-0\ny node-1-0-0\n")
-        until(lambda: is_placed(world, "node-0-0-1"), "it serves again", 60)
-        until(lambda: reasons(world).get("ProvidersServing") == "ProvidersServing", "it is reported")
-
-
-def test_a_provider_gets_the_secret_of_its_section_and_no_report_has_it(tmp_path: Path) -> None:
-    world = World(NODES, of_file(tmp_path, password="geheim", credentialsSecret="fabric-manager"))
-    (tmp_path / "tree").write_text("x node-0-0-0\n")
-    with running(world):
-        until(lambda: reasons(world).get("ProvidersServing") == "ProviderFailed", "the Secret is missing")
-        data = {"password": base64.b64encode(b"geheim").decode()}
-        metadata = {"name": "fabric-manager", "namespace": SYSTEM}
-        world.api.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
-        until(lambda: set(world.api.hypernodes()) == {"block-x"}, "the tree is written", 60)
-    with world.api._lock:
-        assert "geheim" not in json.dumps([value for key, value in world.api._objects.items() if key[0] != "secrets"])
+        with pod_of_file(world):
+            until(lambda: is_placed(world, "node-0-0-1"), "it serves again", 60)
+            until(lambda: reasons(world).get("ProvidersServing") == "ProvidersServing", "it is reported")
 
 
 def test_two_leaders_at_once_converge() -> None:
@@ -210,19 +206,3 @@ def test_who_writes_no_hypernodes_releases_the_lease_at_once() -> None:
     world = World(NODES, settings(hyperNodes={"enabled": False}, nodeLabels=True))
     with running(world, succeeds=True) as controller:
         assert controller.close()
-
-
-def test_a_provider_that_hangs_delays_no_release_of_the_lease(tmp_path: Path) -> None:
-    """It is asked to stop at once, and ended after the lease is released."""
-    packages = tmp_path / "packages"
-    install(packages, Path(misbehaving.__file__).read_text(), "hangs-in-stop")
-    notes = tmp_path / "notes"
-    provider = {"name": "hangs-in-stop", "config": {"notes": str(notes)}}
-    topology = TOPOLOGY | {"providers": [provider], "providerPath": str(packages)}
-    world = World(NODES, parse(json.dumps({"topology": topology})))
-    with running(world) as controller:
-        until(lambda: controller._host.statuses()["hangs-in-stop"].last_sync, "it serves")
-        assert controller.close()
-        assert [thread.is_alive() for thread in controller._host._threads] == [True]
-        controller.end_providers()
-        assert [thread.is_alive() for thread in controller._host._threads] == [False]

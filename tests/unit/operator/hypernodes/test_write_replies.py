@@ -1,50 +1,63 @@
 """HyperNodes that the API server refuses: the others are written, and the provider of the domain gets a reply."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm.topology.providers import Reply
+from gkm_operator.hypernodes.providers.packed_tree import pack
 from gkm_operator.hypernodes.writes.hypernodes import MAX_REFUSED, REFUSED_SECONDS
-from gkm_operator.hypernodes.writes.replies import WriteReplies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.kube.interposed_api import Call, InterposedApi
+from support.kube.whole_objects import whole
+from support.operator.nodes import put
 from support.operator.topology import World, racks
 from support.operator.topology import settings as unguarded
 
-
-@dataclass
-class Providers:
-    """What providers sent and got."""
-
-    sent: dict[str, tuple[HyperNode, ...]]
-    replies: list[tuple[str, Reply]] = field(default_factory=list)
-
-    def hypernodes(self, provider: str) -> Sequence[HyperNode]:
-        return self.sent[provider]
-
-    def reply(self, provider: str, reply: Reply) -> None:
-        self.replies.append((provider, reply))
+RAW_TREES = whole(PROVIDER_TREES)
 
 
-def test_a_refused_domain_stops_no_other_and_its_provider_gets_one_reply() -> None:
-    world = World(racks(2, 2, 2))
+def test_a_refused_domain_stops_no_other_and_the_tree_of_its_provider_says_so() -> None:
+    providers = [{"name": name} for name in ("labels", "ufm", "lldp")]
+    world = World(racks(2, 2, 2), unguarded(providers=providers))
+    for name, rack in (("ufm", "r0-1"), ("lldp", "r0-0")):
+        tree = pack([HyperNode(rack, "rack", (Member("Node", f"node-{rack[1:]}-0"),))])
+        spec = {"state": "Serving", "revision": 4, "tree": tree}
+        put(world.api, RAW_TREES, {"metadata": {"name": name}, "spec": spec})
     process = world.process(InterposedApi(world.api, refusing("rack-r0-1")))
-    providers = Providers({"ufm": (HyperNode("r0-1", "rack", ()),), "lldp": (HyperNode("r0-0", "rack", ()),)})
-    process.controller._replies = WriteReplies(providers, ["ufm", "lldp"], hashed=False)
     process.settle()
+    process.controller.replies.write()
     assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
     assert world.place("node-1-1-1") == {"rack": "rack-r1-1", "block": "block-b1"}
     assert world.place("node-0-1-0") == {}
-    ((provider, reply),) = providers.replies
-    assert (provider, reply.name) == ("ufm", "r0-1")
-    assert "a webhook denied the request" in reply.error
+    refused = {name: world.api.get(PROVIDER_TREES, name).status for name in ("ufm", "lldp")}
+    (entry,) = refused["ufm"].refused
+    assert (entry.name, refused["ufm"].observed_revision, refused["lldp"].refused) == ("r0-1", 4, [])
+    assert "a webhook denied the request" in entry.error
     found = process.condition("HyperNodesWritten")
     assert (found["reason"], "rack-r0-1: a webhook denied" in found["message"]) == ("HyperNodeRefused", True)
     assert world.api.violations == []
+    process.observe()
+    calls = len(world.api.calls)
+    process.controller.replies.write()
+    assert world.api.calls[calls:] == [], "what is written already is not written again"
+
+
+def test_a_status_says_when_nothing_is_refused_any_more() -> None:
+    world = World(racks(1, 2, 2), unguarded(providers=[{"name": "labels"}, {"name": "ufm"}]))
+    tree = pack([HyperNode("r0-1", "rack", (Member("Node", "node-0-1-0"),))])
+    put(world.api, RAW_TREES, {"metadata": {"name": "ufm"}, "spec": {"revision": 1, "tree": tree}})
+    process = world.process(InterposedApi(world.api, refusing("rack-r0-1", times=1)))
+    now = [0.0]
+    process.controller.writer._clock = lambda: now[0]
+    seen = []
+    for now[0] in (0.0, REFUSED_SECONDS):
+        process.settle()
+        process.controller.replies.write()
+        seen.append([one.name for one in world.api.get(PROVIDER_TREES, "ufm").status.refused])
+    assert seen == [["r0-1"], []]
 
 
 def test_an_update_that_is_refused_leaves_the_object_and_the_others_are_valid_beside_it() -> None:

@@ -16,8 +16,8 @@ from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Action
 from gkm_operator.hypernodes.providers import infiniband, survey_text
 from gkm_operator.hypernodes.providers.infiniband import AGAIN_SECONDS, SurveyReader
-from gkm_operator.hypernodes.providers.messages import AgentReport, ToChild
 from gkm_operator.hypernodes.providers.polling import SourceMissing
+from gkm_operator.hypernodes.providers.view import AgentReport
 from support.topology.infiniband_networks import (
     Cabling,
     Rails,
@@ -27,7 +27,7 @@ from support.topology.infiniband_networks import (
     leaf_guid,
     topology_file,
 )
-from support.topology.infiniband_views import BY_GROUP, NETWORK, NODES, TEXT, groups, known, message
+from support.topology.infiniband_views import BY_GROUP, NETWORK, NODES, TEXT, cluster, groups, known
 from support.topology.observed import packed, survey
 from support.topology.provider_run import ProviderRun
 
@@ -62,12 +62,12 @@ def test_nodes_are_found_by_the_guids_of_their_ports() -> None:
 
 def test_it_waits_for_a_survey_and_reads_the_view_again_when_it_changes() -> None:
     run = ProviderRun(infiniband.provider({}, {}))
-    run.view.update(message())
+    run.view.publish(cluster())
     with run.running():
         waits = run.next()
         assert (waits.action, waits.hypernodes) == (Action.UPDATE, ())
         assert waits.faults == ("waits for a survey of a node that fabric.ibnetdiscover names or selects",)
-        run.view.update(ToChild(observed=(survey("a", TEXT),)))
+        run.view.publish([survey("a", TEXT)])
         assert groups(run.next(lambda event: event.action is Action.SNAPSHOT)) == BY_GROUP
 
 

@@ -3,28 +3,24 @@
 import pytest
 from gkm.topology.providers import ClusterNode, Event, ProviderFailed
 from gkm_operator.hypernodes.providers import lldp
-from gkm_operator.hypernodes.providers.messages import ToChild, Written
+from gkm_operator.hypernodes.providers.view import Value
 from support.topology.observed import neighbors
 from support.topology.provider_run import ProviderRun
 
 NODES = ("n1", "n2", "n3", "n4")
-MESSAGE = ToChild(
-    nodes=tuple(map(ClusterNode, NODES)),
-    observed=(
-        neighbors("n1", ens1="leaf-a", eno1="management"),
-        neighbors("n2", ens1="leaf-a", eno1="management"),
-        neighbors("n3", ens1="leaf-b", eno1="management"),
-        neighbors("n4", ens1="leaf-b", eno1="management"),
-        neighbors("no-node", ens1="leaf-b"),
-    ),
-    synced=True,
+VALUES: tuple[Value, ...] = (
+    *map(ClusterNode, NODES),
+    neighbors("n1", ens1="leaf-a", eno1="management"),
+    neighbors("n2", ens1="leaf-a", eno1="management"),
+    neighbors("n3", ens1="leaf-b", eno1="management"),
+    neighbors("n4", ens1="leaf-b", eno1="management"),
+    neighbors("no-node", ens1="leaf-b"),
 )
 
 
-def first(config: dict[str, object], written: Written | None = None) -> Event:
+def first(config: dict[str, object]) -> Event:
     run = ProviderRun(lldp.provider(config, {}))
-    run.view.written = written or Written()
-    run.view.update(MESSAGE)
+    run.view.publish(VALUES)
     with run.running():
         return run.next()
 

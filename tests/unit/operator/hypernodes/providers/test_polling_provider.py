@@ -3,21 +3,14 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from gkm.topology.claims import escaped
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.rails import TooIrregular
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm.topology.names import hypernode_name, label_value
-from gkm.topology.providers import Action, Event, ProviderFailed, Reply
+from gkm.topology.providers import Action, ClusterNode, Event, ProviderFailed, Reply
 from gkm_operator.hypernodes.providers import polling
-from gkm_operator.hypernodes.providers.messages import ToChild, Written
 from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, SourceMissing, following
-from gkm_operator.hypernodes.providers.written_names import ExistingNames
-from hypothesis import given
-from hypothesis import strategies as st
+from gkm_operator.hypernodes.providers.view import LiveView
 from support.topology.provider_run import ProviderRun
-
-LEVELS = ("leaf", "spine", "leaf-a")
 
 
 def leaf(name: str) -> FabricDiscovery:
@@ -70,7 +63,7 @@ def test_reading_takes_a_fifth_of_the_time_at_most(
     monkeypatch.setattr(provider, "_stopped", clock)
     run = ProviderRun(provider)
     # A view that changes all the time makes no pause shorter.
-    monkeypatch.setattr(run.view, "wait_for_change", lambda *_: run.view.update(ToChild()))
+    monkeypatch.setattr(run.view, "wait_for_change", lambda *_: run.view.publish([ClusterNode("n1")]))
     provider.start(run, run, run.view)
     assert clock.pauses == [pytest.approx(pause)] * 3
 
@@ -142,7 +135,7 @@ def test_a_view_that_does_not_change_is_not_read_again(monkeypatch: pytest.Monke
         ]
         run.reply(Reply("a", "not written"))
         assert run.next(lambda event: event.action is Action.SNAPSHOT).hypernodes == leaf("a").hypernodes
-        run.view.update(ToChild())
+        run.view.publish([ClusterNode("n1")])
         assert run.next(lambda event: event.action is Action.SNAPSHOT).hypernodes == leaf("b").hypernodes
 
 
@@ -159,25 +152,15 @@ def test_names_that_were_sent_exist() -> None:
     assert seen[:2] == [False, True]
 
 
-NAMES = st.text(min_size=1, max_size=70)
+def test_names_from_before_the_start_exist_too() -> None:
+    seen: list[tuple[bool, bool]] = []
 
+    def read(known: Known) -> FabricDiscovery:
+        seen.append(("a" in known.existing, "b" in known.existing))
+        return leaf("a")
 
-@given(NAMES, NAMES, st.booleans(), st.booleans(), st.sampled_from(LEVELS))
-def test_a_group_has_a_name_if_a_hypernode_or_a_label_shows_it(
-    name: str,
-    other: str,
-    hashed: bool,  # noqa: FBT001 -- a parameter
-    label: bool,  # noqa: FBT001 -- a parameter
-    level: str,
-) -> None:
-    identity = escaped(name)
-    shown = (
-        label_value(level, name, identity, hashed=hashed)
-        if label
-        else hypernode_name(level, name, identity, LEVELS, hashed=hashed)
-    )
-    existing = ExistingNames(Written(frozenset({shown}), LEVELS, hashed))
-    assert name in existing
-    # A readable HyperNode leaf-a shows the name a, and is the label of the name leaf-a.
-    assert (other in existing) <= (other == name or not hashed)
-    assert 5 not in existing
+    run = ProviderRun(PollingProvider("test", read, 0.01), LiveView(frozenset({"b"})))
+    with run.running():
+        run.next()
+        run.next()
+    assert seen[:2] == [(False, True), (True, False)]

@@ -11,7 +11,7 @@ from gkm.topology.fabrics import ufm as fabric
 from gkm.topology.hypernodes import Member
 from gkm.topology.providers import Action, ClusterNode, ProviderFailed
 from gkm_operator.hypernodes.providers import https_source, ufm
-from gkm_operator.hypernodes.providers.messages import ToChild, Written
+from gkm_operator.hypernodes.providers.view import LiveView
 from support.topology.observed import ports
 from support.topology.provider_run import ProviderRun
 from support.topology.ufm_server import UfmServer
@@ -127,9 +127,7 @@ def test_a_node_is_found_by_the_guid_of_its_port_whatever_its_description(tmp_pa
     server = UfmServer([row | {"guid": "0xb8cef6030000aa01", "peer_node_name": "leaf7"}], BASIC)
     with server.start(tmp_path):
         run = ProviderRun(ufm.provider({"url": server.url, "caFile": str(server.ca_file)}, PASSWORD))
-        run.view.update(
-            ToChild(nodes=(ClusterNode("node-1"),), observed=(ports("node-1", "b8cef6030000aa01"),), synced=True)
-        )
+        run.view.publish([ClusterNode("node-1"), ports("node-1", "b8cef6030000aa01")])
         with run.running():
             (group,) = run.next().hypernodes
     assert (group.name, group.members) == ("leaf7", (Member("Node", "node-1"),))
@@ -140,9 +138,9 @@ def test_a_group_that_is_written_has_the_same_name_after_a_restart_with_another_
     every = [{"description": "Computer IB Port", "system_name": node, "peer_node_name": leaf} for node, leaf in cables]
     server = UfmServer(every, BASIC)
     with server.start(tmp_path):
-        run = ProviderRun(ufm.provider({"url": server.url, "caFile": str(server.ca_file)}, PASSWORD))
-        run.view.written = Written(frozenset({"leaf-leaf5"}), ("leaf", "spine"))
-        run.view.update(ToChild(nodes=tuple(map(ClusterNode, NODES)), synced=True))
+        provider = ufm.provider({"url": server.url, "caFile": str(server.ca_file)}, PASSWORD)
+        run = ProviderRun(provider, LiveView(frozenset({"leaf5"})))
+        run.view.publish(map(ClusterNode, NODES))
         with run.running():
             (group,) = run.next().hypernodes
     assert group.name == "leaf5"
@@ -185,8 +183,8 @@ def test_only_a_plain_https_url_is_possible(url: str) -> None:
 @pytest.mark.parametrize(
     ("credentials", "shown"),
     [
-        ({}, "needs a credentialsSecret with the keys"),
-        ({"username": b"reader"}, "needs a credentialsSecret with the keys"),
+        ({}, "needs a Secret with the keys"),
+        ({"username": b"reader"}, "needs a Secret with the keys"),
         ({"token": b"a\nX-Other: b"}, "has a token that is not one line of ASCII"),
         ({"token": b"\xff"}, "has a token that is not one line of ASCII"),
     ],

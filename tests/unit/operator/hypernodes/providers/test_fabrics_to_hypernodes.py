@@ -1,4 +1,4 @@
-"""InfiniBand and LLDP become HyperNodes by way of their real child processes; surveys are those of chosen nodes."""
+"""InfiniBand and LLDP become HyperNodes by way of the pods of their providers; surveys are those of chosen nodes."""
 
 import pytest
 from gkm.api.topology_status import ProviderState
@@ -27,15 +27,15 @@ def test_a_survey_of_a_chosen_node_becomes_leaf_groups_by_the_guids_of_nodes() -
     world.api.create(CONFIGMAPS, survey(OTHER, topology_file(cabling(NETWORK))))
     with running(world) as process:
         source = process.controller.sources[0]
-        until_it(process, lambda: source.report().reason, "the provider waits")
-        assert source.report().reason.startswith("waits for a survey of a node")
+        waits = "waits for a survey of a node"
+        until_it(process, lambda: source.report().reason.startswith(waits), "the provider waits")
         assert world.api.hypernodes() == {}
         assert "waits for infiniband" in process.condition("ProvidersServing")["message"]
         world.label(OTHER, surveys="yes")
         until_groups(world, process, BY_GROUP)
         world.remove(SURVEYOR)
         until_groups(world, process, [[name for name in names if name != SURVEYOR] for names in BY_GROUP])
-        assert source.report().restarts == 0
+        assert source.report().state is ProviderState.SERVING
     assert world.api.violations == []
 
 

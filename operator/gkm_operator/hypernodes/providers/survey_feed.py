@@ -1,4 +1,4 @@
-"""Gives the provider `infiniband` the surveys of chosen nodes; only its child reads what they hold."""
+"""Gives the provider `infiniband` the surveys of chosen nodes."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,8 @@ from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.hypernodes.objects import SURVEY_TEXTS
-from gkm_operator.hypernodes.providers.mailbox import ProvidersView
-from gkm_operator.hypernodes.providers.messages import AgentReport
-from gkm_operator.hypernodes.watcher import TopologyWatcher
+from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch
+from gkm_operator.hypernodes.providers.view import AgentReport, LiveView
 
 MAX_SURVEYS = 32
 """Surveys that count, of the nodes whose names come first: one node of each subnet is enough. Each has 1 MB at most."""
@@ -20,16 +19,15 @@ MAX_SURVEYS = 32
 class SurveyFeed:
     """For one thread at a time."""
 
-    def __init__(self, api: Api, watcher: TopologyWatcher, view: ProvidersView, namespace: str) -> None:
+    def __init__(self, api: Api, watch: ClusterWatch, view: LiveView, namespace: str) -> None:
         self._api = api
-        self._watcher = watcher
+        self._watch = watch
         self._view = view
         self._namespace = namespace
         self._published: dict[str, str] = {}
         """Digests by node."""
         self._absent: dict[str, str] = {}
         """Digests of surveys that the API server did not have any more when they were fetched, by node."""
-        watcher.awaited_surveys = self.awaited
 
     def awaited(self) -> str:
         """Return that chosen surveys were not fetched yet, if so; the tree of the others would lose their nodes."""
@@ -45,7 +43,7 @@ class SurveyFeed:
             ApiError: a survey cannot be fetched; the others are published.
             Retry: the surveys are not listed yet.
         """
-        if not (self._watcher.nodes.synced.is_set() and self._watcher.surveys.synced.is_set()):
+        if not (self._watch.nodes.synced.is_set() and self._watch.surveys.synced.is_set()):
             raise Retry("the surveys are not listed yet")
         chosen = self._chosen()
         self._absent = {node: digest for node, digest in self._absent.items() if node in chosen}
@@ -69,4 +67,4 @@ class SurveyFeed:
             raise failed
 
     def _chosen(self) -> Mapping[str, str]:
-        return dict(sorted(self._watcher.chosen_surveys().items())[:MAX_SURVEYS])
+        return dict(sorted(self._watch.chosen_surveys().items())[:MAX_SURVEYS])

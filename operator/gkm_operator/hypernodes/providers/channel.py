@@ -1,0 +1,188 @@
+"""The `events` and `replies` of a provider, and what of them its ProviderTree shows.
+
+An event is applied at once to the set of HyperNodes, as a whole or not at all; nothing is queued. The writer takes the
+last state when it can write: an API server that is away costs no memory and stops no provider.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import Condition
+
+import msgspec
+from gkm.api.meta import FALSE, timestamp
+from gkm.api.provider_trees import ACCEPTED, MAX_FAULTS, MAX_TEXT, ProviderTreeSpec, ProviderTreeStatus
+from gkm.hoststate.escaping import escape
+from gkm.hoststate.pacing import Clock
+from gkm.topology.providers import Action, Event, ProviderStopped, Reply
+from msgspec import structs
+
+from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
+from gkm_operator.hypernodes.providers.packed_tree import TreeTooLarge, pack
+
+MAX_REPLIES = 1_024
+MAX_EVENT_BYTES = 64 << 20
+UNSTATED_END = "ended without a reason: the last state of its container has it (kubectl describe pod)"
+_EVENT = msgspec.json.Decoder(Event)
+
+
+class ProviderChannel:
+    """`gkm.topology.providers.Events` and `Replies`. Thread-safe.
+
+    `earlier` is what the process before this one wrote: its tree and its revision count on.
+    """
+
+    def __init__(
+        self, earlier: ProviderTreeSpec, *, clock: Clock = time.monotonic, now: Callable[[], str] = timestamp
+    ) -> None:
+        reason = UNSTATED_END if earlier.state == "Serving" else earlier.reason
+        self._spec = structs.replace(earlier, state="Starting", reason=reason, faults=[], refused=0, refusal="")
+        self._clock = clock
+        self._now = now
+        self._set = HyperNodeSet()
+        self._serves = False
+        self._tree_changed = False
+        self._fits = True
+        self._observed = earlier.observed_time
+        self._delivered: object = None
+        self._replies: deque[Reply] = deque(maxlen=MAX_REPLIES)
+        self._stopped = False
+        self._condition = Condition()
+        self.heard_at = clock()
+        """When the last event that counts came."""
+        self.version = 0
+        """Grows with each change of what is to be written."""
+
+    def put(self, event: Event) -> None:
+        """See Events."""
+        data = msgspec.json.encode(event)
+        if len(data) > MAX_EVENT_BYTES:
+            raise ValueError(f"an event of {len(data)} bytes; {MAX_EVENT_BYTES} are possible")
+        try:
+            # A copy: the provider may change what it has sent.
+            copied = _EVENT.decode(data)
+        except msgspec.DecodeError:
+            raise ValueError("no gkm.topology.providers.Event, or one with values of other types") from None
+        with self._condition:
+            if self._stopped:
+                raise ProviderStopped
+            self._receive(copied)
+
+    def get(self, timeout: float | None = None) -> Reply | None:
+        """See Replies."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._replies or self._stopped, timeout)
+            if self._stopped:
+                raise ProviderStopped
+            return self._replies.popleft() if self._replies else None
+
+    def stop(self) -> None:
+        """End every waiting call of the provider; no event counts any more."""
+        with self._condition:
+            self._stopped = True
+            self._condition.notify_all()
+
+    @property
+    def serves(self) -> bool:
+        """Return whether this process has sent a snapshot."""
+        return self._serves
+
+    def waits(self, reason: str) -> None:
+        """Record what the provider waits for before its start, or that it waits no more."""
+        with self._condition:
+            self._change(state="Starting", reason=reason)
+
+    def expects(self, stale_seconds: int) -> None:
+        """Record the age at which the tree counts as stale."""
+        with self._condition:
+            self._change(stale_seconds=stale_seconds)
+
+    def fail(self, reason: str) -> None:
+        """Record why the provider ends."""
+        with self._condition:
+            self._change(state="Failed", reason=_text(reason))
+
+    def take(self) -> tuple[int, ProviderTreeSpec]:
+        """Return what is to be written now, with its version.
+
+        A tree that does not fit is refused; the last one stays, and becomes older.
+        """
+        with self._condition:
+            if self._tree_changed:
+                self._tree_changed = False
+                self._fits = self._take_tree()
+            if self._fits:
+                self._spec = structs.replace(self._spec, observed_time=self._observed)
+            return self.version, structs.replace(self._spec, heartbeat_time=self._now())
+
+    def answer(self, status: ProviderTreeStatus) -> None:
+        """Reply to the provider what the controllers say of the present revision, once."""
+        with self._condition:
+            if status.observed_revision != self._spec.revision:
+                return
+            condition = status.condition(ACCEPTED)
+            set_aside = condition.message if condition is not None and condition.status == FALSE else ""
+            found = (status.observed_revision, set_aside, status.refused)
+            if found == self._delivered:
+                return
+            self._delivered = found
+            if set_aside:
+                self._reply(Reply("", set_aside))
+            for each in status.refused:
+                self._reply(Reply(each.name, each.error))
+
+    def wait(self, version: int, seconds: float) -> None:
+        """Wait until something later than `version` is to be written, or `seconds` have passed."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.version > version or self._stopped, seconds)
+
+    def _receive(self, event: Event) -> None:
+        faults = [_text(fault) for fault in event.faults[:MAX_FAULTS]]
+        if not self._serves and event.action is Action.UPDATE and not event.hypernodes:
+            self.heard_at = self._clock()
+            self._change(reason=faults[0] if faults else "", faults=faults)
+            return
+        try:
+            self._set.apply(event, first=not self._serves)
+        except Refused as refused:
+            self._refuse(refused.kind, refused.reply)
+            if self._serves:
+                self.heard_at = self._clock()
+            return
+        self.heard_at = self._clock()
+        self._serves = True
+        self._tree_changed |= bool(event.hypernodes) or event.action is Action.SNAPSHOT
+        # The time alone is written with the next heartbeat.
+        self._observed = self._now()
+        self._change(state="Serving", reason="", faults=faults)
+
+    def _take_tree(self) -> bool:
+        """Put the HyperNodes into the object; return whether they fit."""
+        hypernodes = self._set.hypernodes.values()
+        try:
+            tree = pack(hypernodes, self._set.quarantined)
+        except TreeTooLarge as error:
+            self._refuse("the tree does not fit into one object", Reply("", str(error)))
+            return False
+        nodes = sum(member.kind == "Node" for each in hypernodes for member in each.members)
+        revision = self._spec.revision + 1
+        self._change(tree=tree, revision=revision, hypernodes=len(self._set.hypernodes), nodes=nodes)
+        return True
+
+    def _refuse(self, kind: str, reply: Reply) -> None:
+        self._reply(reply)
+        self._change(refused=self._spec.refused + 1, refusal=_text(kind))
+
+    def _reply(self, reply: Reply) -> None:
+        self._replies.append(reply)
+        self._condition.notify_all()
+
+    def _change(self, **fields: object) -> None:
+        before, self._spec = self._spec, structs.replace(self._spec, **fields)
+        if self._spec != before or self._tree_changed:
+            self.version += 1
+            self._condition.notify_all()
+
+
+def _text(text: str) -> str:
+    return escape(text[:MAX_TEXT])[:MAX_TEXT]

@@ -1,0 +1,215 @@
+"""The command `gkm-operator provider`: runs one topology provider, the process of a pod of its own.
+
+It has the Secret of its provider as files, and no right but to read what the provider reads and to write its own
+ProviderTree.
+"""
+
+import argparse
+import logging
+import os
+import resource
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from gkm.api import msgspec_warmup
+from gkm.api.config import Config
+from gkm.api.provider_trees import ProviderTreeSpec
+from gkm.api.topology_settings import TopologyProvider
+from gkm.hoststate.files import UnreadableState, read_bounded
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api
+from gkm.kube.client import connect
+from gkm.kube.errors import ApiError
+from gkm.kube.secrets import own_namespace
+from gkm.kube.workqueue import Retry
+from gkm.topology.providers import Provider, ProviderFailed
+
+from gkm_operator import metrics
+from gkm_operator.health import HealthServer
+from gkm_operator.hypernodes.providers import registry
+from gkm_operator.hypernodes.providers.channel import ProviderChannel
+from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch
+from gkm_operator.hypernodes.providers.packed_tree import InvalidTree, unpack
+from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace
+from gkm_operator.hypernodes.providers.survey_feed import SurveyFeed
+from gkm_operator.hypernodes.providers.tree_object import TreeObject
+from gkm_operator.hypernodes.providers.view import LiveView
+
+_LOG = logging.getLogger(__name__)
+PROGRAM = "gkm-operator-provider"
+MAX_CREDENTIAL_BYTES = 1 << 20
+"""The data of a Secret has at most as much (core/v1, MaxSecretSize)."""
+_FILES_BYTES = 32 << 20
+_BACKOFF = Backoff(1.0, 30.0)
+
+
+class NotConfigured(RuntimeError):
+    """The configuration has no provider of this name."""
+
+
+def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
+    """Run the provider until `stop` or its failure; return the exit code.
+
+    Raises:
+        NotConfigured: `topology.providers` does not name the provider.
+    """
+    metrics.record_build(PROGRAM)
+    settings = _settings(arguments.name, config)
+    limit_memory(arguments.max_memory_bytes)
+    api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
+    msgspec_warmup.warm_up()
+    tree = TreeObject(api, arguments.name)
+    running: list[ProviderRunner] = []
+    # Before the first request to the API server: while that is away, a restart by kubelet would not help.
+    health = HealthServer(
+        arguments.health,
+        lambda: any(runner.has_written for runner in running),
+        lambda: all(runner.is_alive for runner in running),
+    )
+    metrics.READY.labels(PROGRAM).set_function(lambda: any(runner.has_written for runner in running))
+    health.start()
+    if (earlier := _earlier(tree, stop)) is None:
+        return 0
+    code = ProviderCode(arguments.reference or arguments.name, arguments.path, arguments.credentials)
+    runner = runner_of(api, config, settings, code, tree=tree, earlier=earlier)
+    threading.excepthook = lambda caught: runner.fail(caught.exc_value)
+    running.append(runner)
+    status = runner.run(stop)
+    logging.shutdown()
+    # Threads of the provider may still run, and must not hold the process.
+    os._exit(status)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCode:
+    """The class of a provider, the directory with its modules ("": none), and the one with its Secret."""
+
+    reference: str
+    path: str = ""
+    credentials: Path | None = None
+
+    def make(self, config: Mapping[str, Any]) -> Provider:
+        """Return the provider.
+
+        Raises:
+            ProviderFailed: it cannot be imported, or has no credentials. It raises what it likes.
+        """
+        return registry.factory(self.reference, self.path)(config, _credentials(self.credentials))
+
+
+def runner_of(
+    api: Api,
+    config: Config,
+    settings: TopologyProvider,
+    code: ProviderCode,
+    *,
+    tree: TreeObject,
+    earlier: ProviderTreeSpec,
+    pace: RunnerPace = RunnerPace(),  # noqa: B008 -- a frozen value
+) -> ProviderRunner:
+    """Return what runs a provider; `earlier` is what `tree` has."""
+    view = LiveView(_names(earlier))
+    sources = ClusterSources(api, config, own_namespace(), code.reference, view)
+    return ProviderRunner(
+        settings.name,
+        partial(code.make, settings.config),
+        tree=tree,
+        channel=ProviderChannel(earlier),
+        view=view,
+        sources=sources,
+        stale=settings.stale_seconds,
+        pace=pace,
+    )
+
+
+class ClusterSources:
+    """What the provider reads of the cluster: watches, and the surveys that they show."""
+
+    def __init__(self, api: Api, config: Config, namespace: str, reference: str, view: LiveView) -> None:
+        self._watch = ClusterWatch(api, config, view, namespace=namespace, reads=registry.reads(reference))
+        self._surveys = SurveyFeed(api, self._watch, view, namespace)
+        self._lock = threading.Lock()
+        self._logged = ""
+
+    def look(self) -> str:
+        """See ProviderSources."""
+        with self._lock:
+            try:
+                self._watch.start()
+                if awaited := self._watch.awaited():
+                    return awaited
+                if self._watch.reads_surveys:
+                    self._surveys.publish()
+            except (ApiError, Retry) as error:
+                self._log(str(error))
+                return self._surveys.awaited() or "waits for the API server: the log of its pod says why"
+            return self._surveys.awaited() if self._watch.reads_surveys else ""
+
+    def close(self) -> None:
+        """See ProviderSources."""
+        self._watch.close(1.0)
+
+    def _log(self, why: str) -> None:
+        """Log a reason once: it is looked again every second."""
+        if why != self._logged:
+            self._logged = why
+            _LOG.warning("cluster not read", extra=fields(why=why))
+
+
+def _settings(name: str, config: Config) -> TopologyProvider:
+    for provider in config.topology.providers:
+        if provider.name == name:
+            return provider
+    raise NotConfigured(f"topology.providers has no {name!r}: add it at the place of its trust, or remove its pod")
+
+
+def _earlier(tree: TreeObject, stop: Event) -> ProviderTreeSpec | None:
+    """Return what an earlier process wrote; None if `stop` comes first."""
+    failures = 0
+    while not stop.is_set():
+        try:
+            return tree.read()
+        except ApiError as error:
+            failures += 1
+            _LOG.warning("tree not read", extra=fields(failures=failures, why=str(error)))
+            stop.wait(_BACKOFF.pause(failures, error.retry_after))
+    return None
+
+
+def _names(earlier: ProviderTreeSpec) -> frozenset[str]:
+    """Return the names that the provider's HyperNodes had: a restart must rename none."""
+    try:
+        return frozenset(each.name for each in unpack(earlier.tree).hypernodes) if earlier.tree else frozenset()
+    except InvalidTree as error:
+        _LOG.warning("earlier tree cannot be read", extra=fields(why=str(error)))
+        return frozenset()
+
+
+def _credentials(directory: Path | None) -> Mapping[str, bytes]:
+    """Return the files of a mounted Secret by their names.
+
+    Raises:
+        ProviderFailed: one cannot be read.
+    """
+    if directory is None:
+        return {}
+    try:
+        # kubelet's own links begin with two dots.
+        names = [path.name for path in directory.iterdir() if not path.name.startswith("..")]
+        return {name: read_bounded((directory / name).resolve(), MAX_CREDENTIAL_BYTES) for name in names}
+    except (OSError, UnreadableState) as error:
+        raise ProviderFailed(f"has no credentials: {type(error).__name__}; does its Secret exist?") from None
+
+
+def limit_memory(limit: int) -> None:
+    """Let an allocation fail before the kernel ends the container: pages of files count there too."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if limit:
+        value = limit - min(_FILES_BYTES, limit // 4)
+        resource.setrlimit(resource.RLIMIT_DATA, (value, value))

@@ -1,0 +1,228 @@
+"""Runs one provider until it is to stop or fails, and writes its ProviderTree meanwhile.
+
+Three threads: the provider's, which waits for what the provider reads and calls `start`; the caller's, which writes and
+watches the clock; and at the end one that calls `stop`. A provider that fails ends the process: kubelet starts another
+one, after a pause that grows. Must never write content of the source into a log.
+"""
+
+import logging
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event as Flag
+from threading import Thread
+from typing import Protocol
+
+from gkm.api.provider_trees import MAX_SECONDS
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff, Clock
+from gkm.kube.errors import ApiError
+from gkm.topology.providers import Provider, ProviderFailed, ProviderStopped
+
+from gkm_operator.hypernodes.providers.channel import ProviderChannel
+from gkm_operator.hypernodes.providers.tree_object import TreeObject
+from gkm_operator.hypernodes.providers.view import LiveView
+
+_LOG = logging.getLogger(__name__)
+
+FAILED = 1
+LEAST_SECONDS = 2.0
+"""Between two writes."""
+HEARTBEAT_SECONDS = 30.0
+"""Between two writes of a tree that does not change: 100 kB for 12,500 nodes, which is what etcd stores."""
+START_SECONDS = 300.0
+"""How long a provider has from its start to its first event."""
+STOP_SECONDS = 8.0
+"""How long a provider has to stop. kubelet kills after 20 s."""
+HANGS_SECONDS = 600.0
+"""A thread that does nothing for so long hangs, and kubelet restarts the pod. 32 surveys may take 480 s to fetch."""
+_LAST_WRITES, _LAST_PAUSE_SECONDS = 3, 0.5
+_LOOK_SECONDS, _SOURCES_SECONDS = 0.5, 5.0
+_BACKOFF = Backoff(1.0, 30.0)
+
+
+class ProviderSources(Protocol):
+    """What a provider reads of the cluster."""
+
+    def look(self) -> str:
+        """Read what has changed; return what is not there yet, as a predicate, "" for nothing. Never raises."""
+
+    def close(self) -> None:
+        """Read nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerPace:
+    """Seconds; tests have shorter ones."""
+
+    least: float = LEAST_SECONDS
+    heartbeat: float = HEARTBEAT_SECONDS
+    start: float = START_SECONDS
+    stop: float = STOP_SECONDS
+    look: float = _LOOK_SECONDS
+    sources: float = _SOURCES_SECONDS
+
+
+class ProviderRunner:
+    """One provider. `make` returns it, `stale` is the silence that ends it, None as the provider states."""
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], Provider],
+        *,
+        tree: TreeObject,
+        channel: ProviderChannel,
+        view: LiveView,
+        sources: ProviderSources,
+        stale: float | None = None,
+        pace: RunnerPace = RunnerPace(),
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._make = make
+        self._tree = tree
+        self._channel = channel
+        self._view = view
+        self._sources = sources
+        self._stale = stale
+        self._pace = pace
+        self._clock = clock
+        self._provider: Provider | None = None
+        self._failure = ""
+        self._stopping = Flag()
+        self._written_version = -1
+        self._next_write = self._next_heartbeat = self._next_look = clock()
+        self._write_failures = 0
+        self._ticked_at = clock()
+        self.has_written = False
+        """Whether the object shows this process."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the thread that writes does not hang."""
+        return self._clock() - self._ticked_at < HANGS_SECONDS
+
+    def run(self, stop: Flag) -> int:
+        """Run the provider until `stop` or its failure; return the exit code of the process.
+
+        Threads of the provider may still run then.
+        """
+        try:
+            return self._run(stop)
+        finally:
+            self._stopping.set()
+            self._sources.close()
+
+    def _run(self, stop: Flag) -> int:
+        thread = Thread(target=self._live, name=self._name, daemon=True)
+        thread.start()
+        while not stop.is_set() and not self._failure:
+            self._tick()
+            self._channel.wait(self._channel.version, self._pace.look)
+        if self._failure:
+            return self._end_failed(self._failure)
+        self._stop_provider(thread)
+        return self._end_failed(self._failure) if self._failure else 0
+
+    def fail(self, error: BaseException | None) -> None:
+        """Let the process end because of an exception, from any thread of the provider."""
+        if isinstance(error, ProviderStopped) and self._stopping.is_set():
+            return
+        self._failure = self._failure or (
+            str(error) if isinstance(error, ProviderFailed) else f"raised {_type_and_line(error)}"
+        )
+
+    def _live(self) -> None:
+        """Call the provider's `start` when all is there that it reads."""
+        try:
+            while awaited := self._sources.look():
+                self._channel.waits(awaited)
+                if self._stopping.wait(self._pace.look):
+                    return
+            self._channel.heard_at = self._clock()
+            provider = self._make()
+            stale = float(getattr(provider, "stale_seconds", 0.0)) if self._stale is None else self._stale
+            self._stale = max(stale, 0.0)
+            self._channel.expects(min(math.ceil(self._stale), MAX_SECONDS))
+            self._provider = provider
+            provider.start(self._channel, self._channel, self._view)
+        except BaseException as error:  # noqa: BLE001 -- every exception ends the process
+            self.fail(error)
+
+    def _tick(self) -> None:
+        now = self._ticked_at = self._clock()
+        if self._provider is not None:
+            if now >= self._next_look:
+                self._sources.look()
+                self._next_look = now + self._pace.sources
+            self._check_silence(now)
+        is_due = self._channel.version != self._written_version or now >= self._next_heartbeat
+        if is_due and now >= self._next_write:
+            self._write(now)
+
+    def _check_silence(self, now: float) -> None:
+        limit = (self._stale or math.inf) if self._channel.serves else self._pace.start
+        if now - self._channel.heard_at >= limit:
+            what = "sent nothing for" if self._channel.serves else "sent no event within"
+            self._failure = self._failure or f"{what} {limit:g} s"
+
+    def _write(self, now: float) -> None:
+        version, spec = self._channel.take()
+        try:
+            status = self._tree.write(spec)
+        except ApiError as error:
+            self._write_failures += 1
+            pause = _BACKOFF.pause(self._write_failures, error.retry_after)
+            self._next_write = now + pause
+            _LOG.warning("tree not written", extra=fields(provider=self._name, why=str(error), retry_seconds=pause))
+            return
+        self._channel.answer(status)
+        self._write_failures, self.has_written, self._written_version = 0, True, version
+        self._next_write, self._next_heartbeat = now + self._pace.least, now + self._pace.heartbeat
+
+    def _end_failed(self, reason: str) -> int:
+        _LOG.error("provider failed", extra=fields(provider=self._name, reason=reason))
+        self._channel.fail(reason)
+        self._channel.stop()
+        self._write_last()
+        return FAILED
+
+    def _stop_provider(self, thread: Thread) -> None:
+        self._stopping.set()
+        self._channel.stop()
+        self._view.stop()
+        if (provider := self._provider) is not None:
+            stopping = Thread(target=self._call_stop, args=(provider,), name="stop", daemon=True)
+            stopping.start()
+            stopping.join(self._pace.stop)
+            if stopping.is_alive():
+                self._failure = f"did not stop within {self._pace.stop:g} s"
+        thread.join(self._pace.look)
+        if not self._failure:
+            self._channel.waits("is stopped")
+            self._write_last()
+
+    def _call_stop(self, provider: Provider) -> None:
+        try:
+            provider.stop()
+        except BaseException as error:  # noqa: BLE001 -- as in _live
+            self.fail(error)
+
+    def _write_last(self) -> None:
+        """Write the end, so that a person reads it; a few times, for kubelet kills soon."""
+        for _ in range(_LAST_WRITES):
+            self._write(self._clock())
+            if not self._write_failures:
+                return
+            time.sleep(_LAST_PAUSE_SECONDS)
+
+
+def _type_and_line(error: BaseException | None) -> str:
+    """Return the type of an exception and the line of code, never its message: that may hold content of the source."""
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    line = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119 -- a text
+    return f"{type(error).__name__}{line}"
