@@ -1,9 +1,6 @@
 # ruff: noqa: N801, ANN401, ARG002 -- classes have the names of providers, which use a part of the contract
 """Providers that do one wrong thing each, and one that does what `config` says."""
 
-import ctypes
-import os
-import signal
 import threading
 import time
 from pathlib import Path
@@ -62,20 +59,9 @@ class hangs_in_stop(Base):
         time.sleep(600)
 
 
-class hangs_in_c(Base):
-    def then(self, *_: Any) -> None:
-        # PyDLL holds the interpreter: no other thread of this process runs.
-        ctypes.PyDLL(None).sleep(600)
-
-
 class sends_no_event(Base):
     def then(self, events: Any, *_: Any) -> None:
         events.put({"serial": "MT1234X00001"})
-
-
-class kills_itself(Base):
-    def then(self, *_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class raises(Base):
@@ -176,15 +162,6 @@ class hears(Base):
 class shows_secrets(Base):
     def then(self, *_: Any) -> None:
         self.note(repr(sorted(self.credentials.items())))
-
-
-class sends_large(Base):
-    def start(self, events: Any, *_: Any) -> None:
-        nodes = int(self.config["nodes"])
-        events.put(
-            Event(Action.SNAPSHOT, tuple(group(f"g{i}", *(f"n{i}-{k}" for k in range(16))) for i in range(nodes // 16)))
-        )
-        self.stopped.wait()
 
 
 class returns_at_once(Base):

@@ -1,6 +1,5 @@
 """A provider that sends what a file has: each line is a domain with its nodes, or a word that ends it."""
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from gkm.topology.providers import Action, Event, ProviderFailed
 
 
 class File:
-    """Sends the file again whenever it changes; `die` and `fail` break off in the middle of a snapshot."""
+    """Sends the file again whenever it changes; `fail` breaks off in the middle of a snapshot."""
 
     name = "file"
 
@@ -33,8 +32,6 @@ class File:
     def _send(events: Any, text: str) -> None:  # noqa: ANN401 -- the contract's
         found = []
         for line in text.splitlines():
-            if line == "die":
-                os.kill(os.getpid(), 9)
             if line == "fail":
                 raise ProviderFailed("cannot read its file")
             name, *nodes = line.split()
