@@ -65,8 +65,9 @@ _TREE_COLUMNS = (
     _column("Revision", ".spec.revision", "integer"),
     _column("HyperNodes", ".spec.hypernodes", "integer"),
     _column("Nodes", ".spec.nodes", "integer"),
-    _column("Observed", ".spec.observedTime", "date"),
-    _column("Heartbeat", ".spec.heartbeatTime", "date"),
+    # Strings, for a clock that is ahead makes an age of them `<invalid>`.
+    _column("Observed", ".spec.observedTime"),
+    _column("Heartbeat", ".spec.heartbeatTime"),
     _column("Reason", ".spec.reason", wide=True),
 )
 _RUN_COLUMNS = (

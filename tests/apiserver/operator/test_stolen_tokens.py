@@ -22,10 +22,10 @@ DRY_RUNS = "gkm-dry-runs"
 ELSEWHERE = "default"
 PREFIX = f"system:serviceaccount:{SYSTEM}:"
 ADMISSION, CONTROLLERS = "gkm-admission", "gkm-controllers"
-ACCOUNTS = ("gkm-agent", "gkm-csi", ADMISSION, CONTROLLERS)
+ACCOUNTS = ("gkm-agent", "gkm-csi", ADMISSION, CONTROLLERS, "gkm-provider-infiniband")
 BASE = "base"
 RBAC_GROUP = "rbac.authorization.k8s.io"
-FEATURES = ("domains", "topology", "topology-labels", "task-groups", "pod-caches")
+FEATURES = ("domains", "topology", "topology-infiniband", "topology-labels", "task-groups", "pod-caches")
 RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Namespace"})
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 RESOURCES = {each.kind: each for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}

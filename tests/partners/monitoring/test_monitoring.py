@@ -19,7 +19,7 @@ from support.operator.seen import NODE, TEAM
 from support.peers import require
 
 pytestmark = pytest.mark.mounts
-PROGRAMS = {f"gkm-system/gkm-{program}": program for program in ("agent", "controllers", "admission")}
+PROGRAMS = {f"gkm-system/gkm-{program}": program for program in ("agent", "controllers", "admission", "provider")}
 Site = tuple[Accounts, Prometheus, Mounted]
 
 

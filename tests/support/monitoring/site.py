@@ -41,7 +41,13 @@ from support.registry.push import Target
 from support.sigstore.key_signatures import sign_bundle
 
 Json = dict[str, Any]
-PODS = {"agent": "gkm-agent", "first": "gkm-controllers", "second": "gkm-controllers", "admission": "gkm-admission"}
+PODS = {
+    "agent": "gkm-agent",
+    "first": "gkm-controllers",
+    "second": "gkm-controllers",
+    "admission": "gkm-admission",
+    "provider": "gkm-provider-infiniband",
+}
 """Processes, and the DaemonSet or Deployment of each."""
 RACK = "rack-of-the-fleet"
 
@@ -63,7 +69,8 @@ class Fleet:
 def pod_of(process: str) -> Json:
     """Return the pod of a process, as its DaemonSet or Deployment makes it, on our Node."""
     owner = PODS[process]
-    (found,) = (each for each in manifests() if each["kind"] in {"DaemonSet", "Deployment"} and name(each) == owner)
+    documents = [*manifests(), *component("topology-infiniband")]
+    (found,) = (each for each in documents if each["kind"] in {"DaemonSet", "Deployment"} and name(each) == owner)
     template_of_pod = copy.deepcopy(found["spec"]["template"])
     spec = template_of_pod["spec"] | {"nodeName": NODE}
     # No such class is in this cluster.
@@ -96,6 +103,7 @@ def monitored(directory: Path) -> Iterator[tuple[Accounts, Prometheus, "Mounted"
             place.controllers(identity)
         place.admission()
         place.agent()
+        place.provider()
         for process, address in fleet.addresses.items():
             _run_pod(place, pod_of(process), address)
         server = stack.enter_context(_prometheus(place, directory))

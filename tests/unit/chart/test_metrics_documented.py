@@ -13,7 +13,12 @@ from prometheus_client.metrics import MetricWrapperBase
 from support.monitoring.expressions import Expression, of_alerts, of_dashboard
 from support.monitoring.reference import documented
 
-REGISTRIES = {"agent": agent.REGISTRY, "controllers": operator.REGISTRY, "admission": operator.REGISTRY}
+REGISTRIES = {
+    "agent": agent.REGISTRY,
+    "controllers": operator.REGISTRY,
+    "admission": operator.REGISTRY,
+    "provider": operator.REGISTRY,
+}
 ROWS = documented()
 CSI_FAMILIES = {
     family.name + ("_total" if family.type == "counter" else ""): family

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from gkm.topology.providers import ENTRY_POINTS
 from markdown_links import links
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +45,7 @@ def is_module(dotted: str) -> bool:
 def test_every_file_and_module_in_a_document_exists(document: Path) -> None:
     text = document.read_text()
     absent = [name for name in FILE.findall(text) if not is_file(document, name)]
-    absent += [name for name in MODULE.findall(text) if name != ENTRY_POINTS and not is_module(name)]
+    absent += [name for name in MODULE.findall(text) if not is_module(name)]
     assert absent == []
 
 

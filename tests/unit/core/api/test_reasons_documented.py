@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from gkm.api.domain_readiness import ReadyReason
 from gkm.api.errors import Reason
+from gkm.api.provider_trees import TreeReason
 from gkm.api.task_group_reasons import GroupReason
 from gkm.api.topology_status import TopologyReason
 from gkm.gpus import fabric, preflight
@@ -107,7 +108,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("Condition Started of a plan", lambda: {PODS_RAN}),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
         ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
-        ("Topology", lambda: set(TopologyReason)),
+        ("Topology", lambda: {*TopologyReason, *TreeReason}),
         ("Conditions of pools and task groups", lambda: set(GroupReason)),
         ("Compiled kernels", lambda: set(MissReason)),
         ("CSI answers", lambda: {code.value for code in Code}),
@@ -166,7 +167,9 @@ def names_of(row: Row) -> set[str]:
     """Return the forms of a reason in a test: its value in objects, or its name in the code."""
     if row.table == WORDS:
         return {row.reason, row.where.strip("`")}
-    all_members = chain(Reason, CacheState, Health, ReadyReason, TopologyReason, Code, MissReason, RetentionReason)
+    all_members = chain(
+        Reason, CacheState, Health, ReadyReason, TopologyReason, TreeReason, Code, MissReason, RetentionReason
+    )
     members = {member.name for member in all_members if member.value == row.reason}
     return {row.reason, *members}
 
