@@ -138,7 +138,8 @@ class RunReconciler:
     def _plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> bool:
         """Plan a run and write the result; return whether further runs may be planned."""
         try:
-            planned = self._over_share(case, capacity) or self._planner.plan(case, capacity, snapshot)
+            in_share = self._in_share(case, capacity)
+            planned = self._over_share(case, capacity) or self._planner.plan(in_share, capacity, snapshot)
             result = self._commit(case, planned, capacity) if isinstance(planned, NewPlan) else planned
         except NotLeading:
             raise
@@ -163,6 +164,11 @@ class RunReconciler:
             return None
         self._planner.refusals.remove(case.uid)
         return PlanningResult(case.plan, case.over, refusal, case.decision.message)
+
+    def _in_share(self, case: RunAssessment, capacity: FreeCapacity) -> RunAssessment:
+        """Return a run with what is known of the share of its namespace: beyond it, no plan is renewed."""
+        exceeded = self._share is not None and self._share.exceeded_by(case, capacity.reservations)
+        return replace(case, within_share=not exceeded)
 
     def _give_up_following(self, case: RunAssessment) -> PlanningResult:
         """Return the result of a run whose plan cannot follow its pods: the next pass does what else is due."""

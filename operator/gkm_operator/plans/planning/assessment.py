@@ -36,6 +36,7 @@ class RunAssessment:
     held: Mapping[str, int] = field(default_factory=dict)
     drift: Mapping[str, int] = field(default_factory=dict)
     started: bool = False
+    within_share: bool = True
 
     @property
     def uid(self) -> str:
@@ -44,8 +45,11 @@ class RunAssessment:
 
     @property
     def renews(self) -> bool:
-        """Return whether a new plan holds GPUs for a whole planTTL: the run has no plan, or did use its plan."""
-        return self.plan is None or self.started
+        """Return whether a new plan holds GPUs for a whole planTTL.
+
+        The run has no plan, or it did use its plan and its namespace holds no more than its share.
+        """
+        return self.plan is None or (self.started and self.within_share)
 
     @property
     def holds_anew(self) -> bool:

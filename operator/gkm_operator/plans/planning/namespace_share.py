@@ -57,20 +57,38 @@ class NamespaceShare:
 
     def refusal(self, case: RunAssessment, reservations: Reservations) -> Unfit | None:
         """Return why a run must wait, None if it need not. Its spares do not count."""
-        holder, gpus = _holder(case), case.run.spec.gpus
-        if not case.holds_anew or not set(self.waiting.get(holder.flavor, ())) - {holder.namespace}:
+        if not case.holds_anew or not self.exceeded_by(case, reservations):
             return None
-        held = reservations.sum_of(run for run in self.runs[holder] if run != case.run.key)
-        total = self.totals.get(holder.flavor, 0)
-        if not held or (held + gpus) * 100 <= total * self.percent:
-            return None
+        holder, gpus = _holder(case), _without_pods(case)
+        held, total = self._held_by_others(case, reservations), self.totals.get(holder.flavor, 0)
         return Unfit(
             PlanReason.NAMESPACE_SHARE,
             f"plans of this namespace hold {count_of(held, 'GPU')} of flavor {holder.flavor} that no pod uses. With "
             f"{gpus} more they would hold over {self.percent} % of {total} (packing.namespaceShare), and a run of "
-            "another namespace waits: start the pods of the other runs, or wait until their plans expire",
+            "another namespace waits: start the pods of its runs, or wait until their plans expire",
             "namespace",
         )
+
+    def exceeded_by(self, case: RunAssessment, reservations: Reservations) -> bool:
+        """Return whether the plans of a namespace would hold too many GPUs with a new plan of this run.
+
+        A namespace that holds none may plan one run of any size. It may not renew a live plan for a single pod.
+        """
+        holder = _holder(case)
+        if not set(self.waiting.get(holder.flavor, ())) - {holder.namespace}:
+            return False
+        held = self._held_by_others(case, reservations)
+        if (case.plan is None or case.over) and not held:
+            return False
+        return (held + _without_pods(case)) * 100 > self.totals.get(holder.flavor, 0) * self.percent
+
+    def _held_by_others(self, case: RunAssessment, reservations: Reservations) -> int:
+        return reservations.sum_of(run for run in self.runs[_holder(case)] if run != case.run.key)
+
+
+def _without_pods(case: RunAssessment) -> int:
+    """Return the GPUs that a plan of a run holds beside those of its pods."""
+    return max(0, case.run.spec.gpus - sum(case.held.values()))
 
 
 def _holder(case: RunAssessment) -> _Holder:

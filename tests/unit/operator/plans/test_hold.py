@@ -163,6 +163,45 @@ def test_a_namespace_that_holds_none_plans_a_run_of_any_size(site: PlansSite) ->
     site.until("whole", "Planned", "whole-1")
 
 
+def whole_with_one_pod(site: PlansSite) -> None:
+    """Plan a run of all GPUs, of which one pod starts."""
+    site.rack("d1", 8)
+    first_plan(site, 64)
+    site.pod("p", min(claims(site.plan("r-1"))), 8, "r")
+    until(lambda: conditions(site, "r-1") == {"Live": "True", "Started": "True"}, "the pod is seen")
+
+
+def test_one_pod_holds_the_rest_of_a_run_again_within_the_share_only(site: PlansSite) -> None:
+    whole_with_one_pod(site)
+    neighbor_waits(site)
+    again(site)
+    site.until("r", "Planned", "r-2")
+    assert expires(site, "r-2") == SOON
+    site.expire("r-2")
+    again(site, "2")
+    site.until("r", "Planned", "r-3")
+    assert expires(site, "r-3") == expires(site, "r-2")
+    site.ask("fits", 56, NEIGHBOR)
+    until(lambda: site.planned("fits", NEIGHBOR)[1] == "Planned", "the neighbor has what no pod uses")
+
+
+def test_one_pod_holds_the_rest_of_a_run_again_while_no_other_namespace_waits(site: PlansSite) -> None:
+    whole_with_one_pod(site)
+    again(site)
+    site.until("r", "Planned", "r-2")
+    assert expires(site, "r-2") not in ("", SOON)
+
+
+def test_pods_of_half_a_run_hold_the_other_half_again(site: PlansSite) -> None:
+    whole_with_one_pod(site)
+    for node in sorted(claims(site.plan("r-1")))[1:4]:
+        site.pod(f"p-{node}", node, 8, "r")
+    neighbor_waits(site)
+    again(site)
+    site.until("r", "Planned", "r-2")
+    assert expires(site, "r-2") not in ("", SOON)
+
+
 def test_runs_of_another_flavor_and_of_ones_own_limit_no_share(site: PlansSite) -> None:
     site.rack("d1", 8)
     site.rack("e1", 1, gpu__flavor="gb200")
