@@ -92,6 +92,23 @@ def test_a_late_reader_gets_what_is_there_before_the_next_change(api: FakeApi, i
     until(lambda: late.changes[2:] == [("a1", None)], "the deletion")
 
 
+def test_a_change_during_a_subscription_comes_after_what_was_there(api: FakeApi, informers: Informers) -> None:
+    late = Reader()
+
+    def slow(old: Json | None, new: Json | None) -> None:
+        late(old, new)
+        if len(late.changes) == 1:
+            put(api, "a", "2")
+            until(lambda: all(each.idle for each in api._watches), "the watch has taken the change")
+
+    put(api, "a", "1")
+    watch = informers.of(CONFIGMAPS)
+    watch.start()
+    until(lambda: api._watches, "it watches")
+    watch.subscribe(slow)
+    until(lambda: late.changes == [(None, "a1"), ("a1", "a2")], "both, in order")
+
+
 def test_readers_that_come_during_changes_miss_none_and_get_none_twice(api: FakeApi, informers: Informers) -> None:
     """`Reader` fails where it is told of the end of what it did not know, or twice of the same."""
     watch = informers.of(CONFIGMAPS)
