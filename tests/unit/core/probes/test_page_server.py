@@ -196,6 +196,13 @@ def test_close_stops_listening_and_cuts_off_connections(server: PageServer) -> N
     server.close()
 
 
+def test_close_cuts_off_connections_that_are_accepted_at_that_moment() -> None:
+    for _ in range(50):
+        with serving() as server, connect(server) as fresh:
+            server.close()
+            assert is_cut_off(fresh)
+
+
 def test_without_a_host_every_address_is_served() -> None:
     server = PageServer(("", 0), PAGES)
     server.start()
