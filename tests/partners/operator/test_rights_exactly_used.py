@@ -92,6 +92,8 @@ def a_life(place: Accounts) -> None:
     place.register_node()
     until(partial(seen.is_ready, "llama", TEAM), "the agent to come back")
 
+    # Here, for a process ends with the thread that starts it.
+    place.provider()
     features = (captures, a_run, topology, domains, task_groups)
     with ThreadPoolExecutor(len(features)) as threads:
         for done in [threads.submit(feature, place) for feature in features]:
@@ -157,7 +159,6 @@ def topology(place: Accounts) -> None:
     def has_levels(kind: str) -> bool:
         return len(cluster.get(kind, "racks")["spec"]["levels"]) > 1
 
-    place.provider()
     until(partial(cluster.exists, "topologies.kueue.x-k8s.io", "racks"), "the Topology of Kueue")
     until(partial(cluster.exists, "topologies.kai.scheduler", "racks"), "the Topology of KAI")
     for name in ("a", "b"):
