@@ -1,6 +1,5 @@
 """The rendered manifests agree with the code: configuration, rights, names, limits and the policy about labels."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from gkm.api.cliques import NO_CLIQUE, PLACEHOLDERS
 from gkm.api.features import Feature
 from gkm.api.task_group_rights import manifests
 from gkm.api.task_group_settings import TaskGroups
-from gkm.api.topology_settings import TopologyLabels, TopologyProvider
+from gkm.api.topology_settings import TopologyLabels
 from support.chart.deploy_files import ROOT, rendered
 from support.operator.command_line import called
 from support.operator.deployment import manifests as base
@@ -60,22 +59,6 @@ def test_the_component_ships_the_rights_of_the_default_list() -> None:
         [{"kind": "ServiceAccount", "name": name, "namespace": "gkm-system"}]
         for name in ("gkm-controllers", "gkm-admission")
     ]
-
-
-def test_the_limit_of_the_container_is_the_sum_of_the_controllers_and_infiniband() -> None:
-    def limit(deployment: Mapping[str, Any]) -> int:
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        number, unit = container["resources"]["limits"]["memory"][:-2], container["resources"]["limits"]["memory"][-2:]
-        return int(number) << {"Mi": 20, "Gi": 30}[unit]
-
-    (base,) = (
-        one
-        for one in documents("base/controllers.yaml")
-        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "gkm-controllers")
-    )
-    (component,) = documents("components/topology/kustomization.yaml")
-    (patch,) = component["patches"]
-    assert limit(yaml.safe_load(patch["patch"])) == limit(base) + TopologyProvider("infiniband").memory
 
 
 def test_the_admission_policy_has_the_same_placeholders_and_keys() -> None:

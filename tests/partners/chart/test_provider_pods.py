@@ -18,7 +18,8 @@ def objects(*providers: Object, **more: Any) -> dict[tuple[str, str], Object]:  
 def container(found: dict[tuple[str, str], Object], name: str) -> Object:
     pod = found["Deployment", f"gkm-provider-{name}"]["spec"]["template"]["spec"]
     (only,) = pod["containers"]
-    return pod | only
+    found_pod: Object = pod | only
+    return found_pod
 
 
 def rules(found: dict[tuple[str, str], Object], name: str) -> set[tuple[str, str, str]]:
