@@ -2,13 +2,15 @@
 
 import fcntl
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from kustomizations import rendering
-from kustomizations.directories import COMPONENTS, OVERLAYS
 from support.chart.helm import CHART
+from support.peers import build as peers
 
 ROOT = CHART.parents[2]
 DEPLOY = ROOT / "build" / "deploy"
@@ -27,9 +29,17 @@ def rendered() -> Path:
     with DEPLOY.with_name("deploy.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not DEPLOY.is_dir() or not stamp.exists() or stamp.read_text(encoding="utf-8") != sources:
-            rendering.write(DEPLOY, COMPONENTS, OVERLAYS)
+            _render()
             stamp.write_text(sources, encoding="utf-8")
     return DEPLOY
+
+
+def _render() -> None:
+    peers.binary("helm")
+    # As a program: benches and processes of tests have no path to its modules.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    command = [sys.executable, str(ROOT / "scripts" / "manifests.py"), str(DEPLOY)]
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
 def _digest() -> str:
