@@ -169,7 +169,8 @@ def test_only_the_api_servers_reach_admission_besides_metrics() -> None:
     assert metrics == {"ports": [{"port": "health"}]}
     assert found["gkm-processes"]["ingress"] == [metrics]
     selected = found["gkm-processes"]["podSelector"]["matchExpressions"][0]["values"]
-    assert sorted([*selected, "gkm-admission"]) == sorted((*DAEMONS, *DEPLOYMENTS))
+    # Pods of topology providers are there where values name them.
+    assert sorted([*selected, "gkm-admission"]) == sorted((*DAEMONS, *DEPLOYMENTS, "gkm-provider"))
 
 
 def test_people_without_cluster_wide_rights_get_none_by_aggregation() -> None:
