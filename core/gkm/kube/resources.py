@@ -140,6 +140,7 @@ DEFINITIONS: Resource[Json] = Resource(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False, type=Json
 )
 CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
+SERVICE_ACCOUNTS: Resource[Json] = Resource("v1", "ServiceAccount", "serviceaccounts", namespaced=True, type=Json)
 DAEMON_SETS: Resource[Json] = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, type=Json)
 CSI_DRIVERS: Resource[Json] = Resource("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False, type=Json)
 CSI_NODES: Resource[Json] = Resource("storage.k8s.io/v1", "CSINode", "csinodes", namespaced=False, type=Json)

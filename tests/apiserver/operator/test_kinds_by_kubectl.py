@@ -10,6 +10,7 @@ from gkm.api.crds import KINDS
 from gkm.api.meta import timestamp
 from gkm.kube.client import connect
 from support.cluster.cluster import Cluster
+from support.operator.flavors_path import FLAVORS_PATH
 from support.operator.plans import RAW_PLANS
 
 NAMESPACE = "seen"
@@ -73,8 +74,8 @@ def test_every_field_is_explained(seen: Cluster, plural: str) -> None:
 
 def a_flavor(cluster: Cluster) -> str:
     """A flavor that the policy gkm-runs-flavor lets pass: other tests may have made nodes in this cluster."""
-    words = ("get", "configmap", "gkm-flavors", "-n", "gkm-system", "--ignore-not-found")
-    return cluster.kubectl(*words, "--output=jsonpath={.data.flavors}").split(",")[0] or "h100"
+    words = ("get", "serviceaccount", "gkm-flavors", "-n", "gkm-system", "--ignore-not-found")
+    return cluster.kubectl(*words, f"--output={FLAVORS_PATH}").split(",")[0] or "h100"
 
 
 def test_omitted_fields_get_their_defaults(seen: Cluster) -> None:

@@ -59,8 +59,8 @@ def test_the_life_of_a_run(site: Site) -> None:
         'gkm_queue_depth{controller="plans"}',
     ):
         assert counted in lines, counted
-    flavors = json.loads(site.cluster.kubectl("get", "configmap", "gkm-flavors", "-n", "gkm-system", "-o", "json"))
-    assert FLAVOR in flavors["data"]["flavors"].split(",")
+    flavors = json.loads(site.cluster.kubectl("get", "serviceaccount", "gkm-flavors", "-n", "gkm-system", "-o", "json"))
+    assert FLAVOR in flavors["metadata"]["annotations"]["gkm.io/flavors"].split(",")
 
 
 @pytest.mark.partners

@@ -9,6 +9,7 @@ from gkm.kube.resources import PLACEMENTPLANS, Json
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.warnings import warned
 from support.kube.our_kinds import CONTROLLERS
+from support.operator.deployment import manifests
 
 NAMESPACE = "runs-policy"
 NO_H20 = "no node has the flavor h20"
@@ -25,13 +26,13 @@ def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
         gkm_cluster.until(lambda: NO_H20 in refused(gkm_cluster, run(flavor="h20")), "the flavors to be known")
         yield gkm_cluster
     finally:
-        gkm_cluster.kubectl("delete", "configmap", "gkm-flavors", "-n", "gkm-system")
+        gkm_cluster.kubectl("delete", "serviceaccount", "gkm-flavors", "-n", "gkm-system")
         gkm_cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 def flavors(cluster: Cluster, text: str) -> None:
-    meta = {"name": "gkm-flavors", "namespace": "gkm-system"}
-    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"flavors": text}})
+    meta = {"name": "gkm-flavors", "namespace": "gkm-system", "annotations": {"gkm.io/flavors": text}}
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
 
 
 def run(name: str = "llama", **spec: object) -> Json:
@@ -145,6 +146,28 @@ def test_while_no_flavor_is_known_none_is_refused(place: Cluster) -> None:
     finally:
         flavors(place, "gb200,h100")
         place.until(lambda: NO_H20 in refused(place, run(flavor="h20")), "flavors to be known again")
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["with what was there", "anew"])
+def test_after_a_new_installation_the_flavors_of_now_count(place: Cluster, left: bool) -> None:  # noqa: FBT001 -- a case
+    """Helm leaves the ServiceAccount, which the controllers made; who removes the namespace removes it too."""
+    policies = [each for each in manifests() if each["metadata"]["name"] == "gkm-runs-flavor"]
+    assert len(policies) == len({each["kind"] for each in policies}) == 2
+    for each in policies:
+        place.kubectl("delete", each["kind"], "gkm-runs-flavor")
+    if not left:
+        place.kubectl("delete", "serviceaccount", "gkm-flavors", "-n", "gkm-system")
+    place.until(lambda: not refused(place, run(flavor="h20")), "the policy to be gone")
+    place.apply(policies)
+    flavors(place, "b200,h20")
+    try:
+        place.until(lambda: "there are: b200,h20" in refused(place, run()), "the new flavors to count")
+        assert refused(place, run(flavor="h20")) == ""
+        flavors(place, "b200")
+        place.until(lambda: NO_H20 in refused(place, run(flavor="h20")), "a change to count")
+    finally:
+        flavors(place, "gb200,h100")
+        place.until(lambda: not refused(place, run()), "the flavors of other tests to be back")
 
 
 def test_only_the_controllers_write_a_plan(place: Cluster) -> None:

@@ -13,7 +13,7 @@ import pytest
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES
-from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
+from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, SERVICE_ACCOUNTS, VALIDATING_WEBHOOKS, Json, Resource
 from support.cluster.cluster import Cluster
 from support.operator.deployment import ROOT, component, manifests
 
@@ -180,7 +180,7 @@ def named(name: str, kind: str = "ConfigMap", version: str = "v1") -> dict[str, 
 
 
 @pytest.mark.usefixtures("shipped")  # as above
-def test_the_token_of_the_controllers_makes_its_own_config_maps_and_its_lease(installed: Cluster) -> None:
+def test_the_token_of_the_controllers_makes_only_its_own_objects_in_its_namespace(installed: Cluster) -> None:
     # Group templates need ConfigMaps of any name, and another test may have installed them.
     for binding in (each for each in component("task-groups") if each["kind"].endswith("Binding")):
         space = [f"--namespace={binding['metadata']['namespace']}"] if "namespace" in binding["metadata"] else []
@@ -190,11 +190,15 @@ def test_the_token_of_the_controllers_makes_its_own_config_maps_and_its_lease(in
     settle(installed, "of-controllers")
     thief = connect(str(installed.kubeconfig_for(f"{PREFIX}{CONTROLLERS}")))
     leases: Resource[Json] = LEASES.of(dict)
-    own = ((CONFIGMAPS, ("gkm-flavors", "gkm-domains", "gkm-topology")), (leases, ("gkm-controllers",)))
+    own = (
+        (CONFIGMAPS, ("gkm-domains", "gkm-topology")),
+        (SERVICE_ACCOUNTS, ("gkm-flavors",)),
+        (leases, ("gkm-controllers",)),
+    )
     for resource, names in own:
         for name in names:
             thief.apply(resource, named(name, resource.kind, resource.api_version), field_manager="x")
-        for name in ("gkm-config", "gkm-ibnetdiscover-node-1", "gkm-admission-ca", "another"):
+        for name in ("gkm-config", "gkm-ibnetdiscover-node-1", "gkm-admission", "another"):
             value = named(name, resource.kind, resource.api_version)
             with pytest.raises(ApiError, match=f'cannot patch resource "{resource.plural}"'):
                 thief.apply(resource, value, field_manager="x")

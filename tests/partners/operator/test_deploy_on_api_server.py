@@ -52,8 +52,7 @@ ALLOWED = {
 ALLOWED_IN_OURS = {
     "gkm-controllers": {
         *((verb, kind) for verb in ("list", "watch") for kind in ("pods", "daemonsets.apps/gkm-agent")),
-        ("create", "configmaps"),
-        ("patch", "configmaps/gkm-flavors"),
+        *((verb, "serviceaccounts/gkm-flavors") for verb in ("create", "patch")),
         ("get", "configmaps/gkm-admission-ca"),
     },
     "gkm-admission": {(verb, "configmaps/gkm-admission-ca") for verb in ("get", "create", "patch")},

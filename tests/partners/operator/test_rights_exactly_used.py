@@ -20,6 +20,7 @@ from support.operator.accounts import POD_GROUPS, SHARED, Accounts, accounts
 from support.operator.deployment import manifests
 from support.operator.domain_cluster import DomainCluster, object_of, workloads_of_every_kind
 from support.operator.domains import ENROLLED
+from support.operator.flavors_path import FLAVORS_PATH
 from support.operator.group_templates import DOMAIN, Json, config_map, group, pool, task_pod, template
 from support.operator.nodes import put
 from support.operator.plans import gpu_node, run
@@ -133,8 +134,7 @@ def a_run(place: Accounts) -> None:
     """A Run that is planned again until its first plan is old enough to go."""
     until, cluster = place.cluster.until, place.cluster
     put(connect(str(cluster.kubeconfig)), NODES, gpu_node(GPU_NODE, "domain"))
-    flavors = "jsonpath={.data.flavors}"
-    words = ("get", "configmap", "gkm-flavors", "--namespace", SYSTEM, "--output", flavors)
+    words = ("get", "serviceaccount", "gkm-flavors", "--namespace", SYSTEM, "--output", FLAVORS_PATH)
     until(lambda: "h100" in cluster.kubectl(*words).split(","), "its flavor to be known")
     cluster.apply(run("llama", 8, TEAM))
     for number in range(1, KEPT_PLANS + 2):

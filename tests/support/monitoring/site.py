@@ -31,6 +31,7 @@ from support.monitoring.pod_monitors import discovered, scrape_configs
 from support.monitoring.prometheus import Prometheus, prometheus
 from support.operator.accounts import Accounts, accounts
 from support.operator.deployment import component, manifests
+from support.operator.flavors_path import FLAVORS_PATH
 from support.operator.group_templates import config_map, group, pool, template
 from support.operator.nodes import put
 from support.operator.plans import gpu_node, run
@@ -162,7 +163,7 @@ def _work(place: Accounts, stack: ExitStack) -> "Mounted":
     made = group("g", of="pool")
     made["metadata"] = {"name": "g", "namespace": TEAM}
     cluster.apply(made)
-    flavors = ("get", "configmap", "gkm-flavors", "--namespace", SYSTEM, "--output", "jsonpath={.data.flavors}")
+    flavors = ("get", "serviceaccount", "gkm-flavors", "--namespace", SYSTEM, "--output", FLAVORS_PATH)
     until(lambda: "h100" in cluster.kubectl(*flavors).split(","), "its flavor to be known")
     cluster.apply(run("llama", 8, TEAM))
     until(partial(cluster.exists, "placementplan", "llama-1", TEAM), "a plan")

@@ -8,7 +8,7 @@ from gkm.api.config import Config, parse
 from gkm.api.node_names import unfold
 from gkm.kube.api import Api
 from gkm.kube.leader_api import LeaderApi
-from gkm.kube.resources import CONFIGMAPS, EVENTS, NODES, PLACEMENTPLANS, RUNS, Json, Resource
+from gkm.kube.resources import EVENTS, NODES, PLACEMENTPLANS, RUNS, SERVICE_ACCOUNTS, Json, Resource
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION
@@ -191,8 +191,8 @@ class PlansSite:
         return sorted((event["regarding"]["name"], event["reason"]) for event in everything(self.api, EVENTS))
 
     def flavors(self) -> str:
-        found = {item["metadata"]["name"]: item for item in everything(self.api, CONFIGMAPS)}
-        return str(found["gkm-flavors"]["data"]["flavors"]) if found else "-"
+        found = {item["metadata"]["name"]: item for item in everything(self.api, SERVICE_ACCOUNTS)}
+        return str(found["gkm-flavors"]["metadata"]["annotations"]["gkm.io/flavors"]) if found else "-"
 
     def expire(self, name: str) -> None:
         """Let a plan have expired long ago."""

@@ -127,7 +127,7 @@ def accept_every_flavor(cluster: Cluster) -> None:
 
     The policy gkm-runs-flavor refuses a Run with a flavor that is not among them.
     """
-    cluster.kubectl("delete", "configmap", "gkm-flavors", "-n", "gkm-system", "--ignore-not-found")
+    cluster.kubectl("delete", "serviceaccount", "gkm-flavors", "-n", "gkm-system", "--ignore-not-found")
     request = json.dumps(run("flavor-check", 8, NAMESPACE, flavor=FLAVOR))
 
     def accepted() -> bool:

@@ -1,6 +1,6 @@
-"""The GPU flavors of all nodes, in a ConfigMap.
+"""The GPU flavors of all nodes, in an annotation of a ServiceAccount that no pod uses.
 
-The policy gkm-runs-flavor refuses a Run of any other flavor (docs/design/plans.md).
+The policy gkm-runs-flavor refuses a Run of any other flavor (docs/design/plans.md says why it is a ServiceAccount).
 """
 
 import logging
@@ -11,7 +11,7 @@ from threading import Lock
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CONFIGMAPS
+from gkm.kube.resources import SERVICE_ACCOUNTS
 from gkm.topology.labels import named_flavor
 from gkm.topology.nodes import Node
 
@@ -20,6 +20,7 @@ from gkm_operator.plans.write.writer import FIELD_MANAGER
 _LOG = logging.getLogger(__name__)
 
 NAME = "gkm-flavors"
+ANNOTATION = "gkm.io/flavors"
 MAX_FLAVORS = 1000
 
 
@@ -55,7 +56,7 @@ class FlavorCounts:
         return ",".join(sorted(found | self._also))
 
     def write(self, api: Api, namespace: str) -> bool:
-        """Write the ConfigMap if the flavors changed since the last write; return whether it is current.
+        """Write the annotation if the flavors changed since the last write; return whether it is current.
 
         All nodes must have been listed before.
 
@@ -65,10 +66,10 @@ class FlavorCounts:
         text = self.text()
         if text == self._written:
             return True
-        meta = {"name": NAME, "namespace": namespace}
-        value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"flavors": text}}
+        metadata = {"name": NAME, "namespace": namespace, "annotations": {ANNOTATION: text}}
+        value = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
         try:
-            api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
+            api.apply(SERVICE_ACCOUNTS, value | {"automountServiceAccountToken": False}, field_manager=FIELD_MANAGER)
         except ApiError as error:
             _LOG.warning("flavors not written", extra=fields(why=str(error)))
             return False

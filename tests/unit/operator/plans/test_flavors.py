@@ -1,4 +1,4 @@
-"""The leader writes the flavors of all nodes into a ConfigMap, on change only."""
+"""The leader writes the flavors of all nodes where the policy reads them, on change only."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -58,9 +58,9 @@ def test_the_leader_writes_changed_flavors_without_any_run(site: PlansSite) -> N
     until(lambda: site.flavors() == "h100", "it is written")
     site.nodes(gpu_node("g", "d9", gpu__flavor="gb200"))
     until(lambda: site.flavors() == "gb200,h100", "it is written again")
-    before = len([call for call in site.api.calls if call[:2] == ("apply", "configmaps")])
+    before = len([call for call in site.api.calls if call[:2] == ("apply", "serviceaccounts")])
     site.api.merge(NODES, "g", {"spec": {"unschedulable": True}})
     site.ask("r", 16)
     assert site.api.calls.count(("list", "pods", "")) <= 1
     until(lambda: ("list", "pods", "") in list(site.api.calls), "pods are listed once there is a run")
-    assert len([call for call in site.api.calls if call[:2] == ("apply", "configmaps")]) == before == 2
+    assert len([call for call in site.api.calls if call[:2] == ("apply", "serviceaccounts")]) == before == 2
