@@ -9,7 +9,8 @@ import pytest
 from gkm.kube.api import ListSelector
 from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHES, Json
-from support.cluster.cluster import Cluster
+from support.cluster.cluster import Cluster, KubectlFailed
+from support.operator.deployment import ROOT
 
 NAMESPACE = "crowded"
 TENANT = "mallory"
@@ -70,6 +71,7 @@ def _empty(cluster: Cluster) -> None:
 
 def _give_namespace(cluster: Cluster) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    cluster.apply(ROOT / "deploy" / "base" / "users.yaml")
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gkm-edit"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": TENANT}
     binding: Mapping[str, object] = {
@@ -80,3 +82,12 @@ def _give_namespace(cluster: Cluster) -> None:
         "subjects": [subject],
     }
     cluster.apply(binding)
+    cluster.until(lambda: _may_create(cluster), "the API server to know the role of the tenant")
+
+
+def _may_create(cluster: Cluster) -> bool:
+    try:
+        cluster.kubectl("auth", "can-i", "create", "gkmcaches.gkm.io", f"--as={TENANT}", f"--namespace={NAMESPACE}")
+    except KubectlFailed:  # it ends with 1 for "no"
+        return False
+    return True
