@@ -2,8 +2,8 @@
 
 Every run is a process that does nothing else. `build_s` is from decoded Nodes to a snapshot
 with its tree and its version, `tree_s` to the HyperNodes; `apart_s` is `build_s` where each node has an NVLink domain
-of its own. `update_ms` is the median of changes of one node, from its labels to tree and version: its pods, a cordon, a
-move to another domain; `update_contradicting_ms` that of a wrong label or its correction, which quarantines the node's
+of its own. `update_ms` is the median of changes of one node, from its labels to tree and version: a cordon, a move
+to another domain; `update_contradicting_ms` that of a wrong label or its correction, which quarantines the node's
 domain or brings it back, while ten others are in quarantine. `steady_writes` are the writes for the same nodes in
 another order, `writes` those after all changes. `rss_mib_per_1000_nodes` has the Nodes and the snapshot.
 
@@ -111,7 +111,7 @@ def run(size: TopologySize) -> Measured:
 
 
 def _once(size: TopologySize, inputs: Inputs, number: int) -> dict[str, Any]:
-    arguments = (_PROCESS, inputs.nodes, inputs.pods, inputs.survey, SEED + number, size.changes)
+    arguments = (_PROCESS, inputs.nodes, inputs.survey, SEED + number, size.changes)
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gkm.packing.values import Node
 from gkm.topology.locations import Location
-from packing_kube_lists import write_nodes, write_pods
+from packing_kube_lists import write_nodes
 from support.topology.infiniband_networks import Rails, cabling, topology_file
 
 GPUS = 8
@@ -18,7 +18,6 @@ class Inputs:
     """The files."""
 
     nodes: Path
-    pods: Path
     survey: Path
 
 
@@ -29,9 +28,8 @@ def write(directory: Path, count: int, network: Rails, seed: int) -> Inputs:
         Node(f"gpu-{number:05}", _place(number), GPUS, order.choice((0, 0, 2, 4, 8, 8))) for number in range(count)
     ]
     order.shuffle(nodes)
-    inputs = Inputs(directory / "nodes.json", directory / "pods.json", directory / "survey.out")
+    inputs = Inputs(directory / "nodes.json", directory / "survey.out")
     write_nodes(inputs.nodes, nodes)
-    write_pods(inputs.pods, nodes)
     inputs.survey.write_bytes(topology_file(cabling(network)))
     return inputs
 

@@ -1,6 +1,6 @@
 """A process that builds the tree and the snapshot of a large cluster, changes nodes of it, and prints figures as JSON.
 
-Arguments: the lists of nodes and pods, the output of ibnetdiscover, a seed, and the number of changes. Times are in
+Arguments: the list of nodes, the output of ibnetdiscover, a seed, and the number of changes. Times are in
 seconds, of the wall and of the CPU; the CPU time of a busy machine is the part that is ours.
 """
 
@@ -9,7 +9,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import median, quantiles
 from typing import TypeVar
@@ -20,19 +20,18 @@ from gkm.topology.fabrics import ibnetdiscover, infiniband
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.label_levels import LabelPlaces, label_placements
 from gkm.topology.list_parts import BLOCK_BYTES
-from gkm.topology.merge import build_tree
+from gkm.topology.merge import Snapshot, build_tree
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements
-from gkm.topology.snapshot import Snapshot
+from gkm.topology.tree import Tree
 from gkm.topology.trees.volcano import volcano
-from gkm.topology.usage import usage
 from gkm.topology.write_order import ordered_writes
 from msgspec import structs
 
 T = TypeVar("T")
 SETTINGS = Topology()
 BLOCK = "topology.gkm.io/block"
-_CONTRADICTING = 3
+_CONTRADICTING = 2
 """The last kind of change."""
 _WRONG = 10
 """Nodes with a wrong label at a time."""
@@ -56,20 +55,19 @@ class Clock:
 
 def main() -> None:
     """Measure, and print the figures."""
-    nodes_file, pods_file, survey_file, seed, changes = sys.argv[1:]
+    nodes_file, survey_file, seed, changes = sys.argv[1:]
     clock, order = Clock(), random.Random(int(seed))
     before = _resident_mib()
     nodes = list(lists.parse_nodes(_blocks(Path(nodes_file))).nodes)
-    used = dict(usage(lists.parse_pods(_blocks(Path(pods_file))).pods).gpus)
     gc.collect()
-    built = clock.timed("build", lambda: _snapshot(nodes, used))
+    built = clock.timed("build", lambda: _snapshot(nodes))
     gc.collect()
     resident = _resident_mib() - before
     apart = [_labeled(node, {**node.labels, "fabric.domain": node.name}) for node in nodes]
-    clock.timed("apart", lambda: _snapshot(apart, used))
+    clock.timed("apart", lambda: _snapshot(apart))
     hypernodes = clock.timed("tree", lambda: _hypernodes(nodes))
     rebuilt = _hypernodes(order.sample(nodes, len(nodes)))
-    updates, after, same = _updates(nodes, used, built, order, int(changes))
+    updates, after, same = _updates(nodes, built, order, int(changes))
     moved = clock.timed("writes", lambda: ordered_writes(hypernodes, _hypernodes(after)))
     text = Path(survey_file).read_bytes()
     subnet = clock.timed("ibnetdiscover", lambda: ibnetdiscover.parse(text))
@@ -80,7 +78,7 @@ def main() -> None:
             {
                 "wall": clock.wall,
                 "cpu": clock.cpu,
-                "update_ms": 1000 * median(updates[0] + updates[1] + updates[2]),
+                "update_ms": 1000 * median(updates[0] + updates[1]),
                 "update_contradicting_ms": 1000 * median(updates[_CONTRADICTING]),
                 "update_p99_ms": 1000 * quantiles([each for kind in updates for each in kind], n=100)[-1],
                 "rss_mib_per_1000_nodes": resident * 1000 / len(nodes),
@@ -99,24 +97,24 @@ def _hypernodes(nodes: Iterable[Node]) -> dict[str, HyperNode]:
     return dict(volcano(tree, SETTINGS).hypernodes)
 
 
-def _snapshot(nodes: Iterable[Node], used: Mapping[str, int | None]) -> Snapshot:
+def _snapshot(nodes: Iterable[Node]) -> Snapshot:
     by_name = {node.name: node for node in nodes}
-    found = Snapshot.start(SETTINGS).changed(by_name, [("labels", label_placements(by_name.values(), SETTINGS))], used)
+    found = Snapshot.start(SETTINGS).changed(by_name, [("labels", label_placements(by_name.values(), SETTINGS))])
     _read(found)
     return found
 
 
-def _read(found: Snapshot) -> None:
+def _read(found: Snapshot, before: Tree | None = None) -> None:
     assert found.tree.nodes
-    assert found.version
+    assert found.tree is before or found.tree.version()
 
 
 def _updates(
-    nodes: list[Node], used: dict[str, int], built: Snapshot, order: random.Random, changes: int
+    nodes: list[Node], built: Snapshot, order: random.Random, changes: int
 ) -> tuple[list[list[float]], list[Node], bool]:
     """Return the CPU seconds of changes by kind, the nodes after all, and whether a new snapshot of these is the same.
 
-    A change is one of pods, of health, of the place of a node, or of its block only, which quarantines its domain or
+    A change is one of health, of the place of a node, or of its block only, which quarantines its domain or
     brings it back. It ends when tree and version are there.
     """
     by_name = {node.name: node for node in nodes}
@@ -129,10 +127,8 @@ def _updates(
         node, other = order.sample(list(by_name.values()), 2)
         match number % len(times):
             case 0:
-                used = {**used, node.name: order.randint(0, 8)}
-            case 1:
                 node = structs.replace(node, spec=structs.replace(node.spec, unschedulable=True))
-            case 2:
+            case 1:
                 node = _labeled(node, dict(other.labels))
             case _ if len(wrong) > _WRONG:
                 node = _labeled(by_name[wrong[0].name], dict(wrong.pop(0).labels))
@@ -144,11 +140,11 @@ def _updates(
         place = reader.of(node)
         if isinstance(place, tuple) and place != places[node.name]:
             places = {**places, node.name: place}
-        now = now.changed(by_name, [("labels", Placements(places))], used)
-        _read(now)
+        before, now = now.tree, now.changed(by_name, [("labels", Placements(places))])
+        _read(now, before)
         times[number % len(times)].append(time.process_time() - began)
     after = list(by_name.values())
-    return times, after, _snapshot(after, used).version == now.version
+    return times, after, _snapshot(after).tree.version() == now.tree.version()
 
 
 def _labeled(node: Node, labels: dict[str, str]) -> Node:

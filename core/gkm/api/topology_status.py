@@ -64,7 +64,7 @@ class ReportedConflict(Struct, frozen=True):
 class TopologyStatus(Struct, frozen=True, rename="camel"):
     """The whole report. `domains` counts by level; `contradictions` are claims of a provider that do not count.
 
-    `version` is that of the snapshot: equal places, GPUs and health of all nodes have equal versions.
+    `version` is that of the tree: equal trees have equal versions.
     """
 
     conditions: tuple[Condition, ...] = ()

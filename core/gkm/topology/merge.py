@@ -15,6 +15,7 @@ from typing import TypeVar
 from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.api.topology_settings import Topology
 from gkm.topology.claims import Row, Rows
+from gkm.topology.nodes import Node
 from gkm.topology.placements import Place, Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction, reason_of
 from gkm.topology.resolution import NestingConflict, Overruled, Resolution, resolve
@@ -42,11 +43,8 @@ class Merge:
     groups: Mapping[Row, Sequence[str]] = field(default_factory=dict)
     resolution: Resolution = field(default_factory=lambda: resolve({}, {}))
 
-    def changed(self, by_provider: Named, names: Iterable[str], role: Role) -> tuple["Merge", Collection[str]]:
-        """Return the merge of other placements by the same providers, and the nodes whose claims may differ.
-
-        These are at least the nodes of `names`: those whose role may be another one.
-        """
+    def changed(self, by_provider: Named, names: Iterable[str], role: Role) -> "Merge":
+        """Return the merge of other placements by the same providers; `names` are the nodes whose role may differ."""
         changed = set(names)
         known = dict(self.by_provider)
         for name, placed in by_provider:
@@ -59,7 +57,7 @@ class Merge:
         if all((self.rows.get(name) or self.faults.get(name)) == found for name, found in located):
             same = replace(self, by_provider=by_provider)
             vars(same)["tree"] = self.tree  # no row changes, so the cached tree is that of both
-            return same, changed
+            return same
         rows, faults, groups = dict(self.rows), dict(self.faults), dict(self.groups)
         members: dict[Row, set[str]] = {}
         for name, found in located:
@@ -79,7 +77,7 @@ class Merge:
         is_same = groups.keys() == self.groups.keys() and not self._votes_changed(sizes)
         levels = [level.name for level in self.settings.levels]
         resolution = self.resolution if is_same else resolve(separated(groups, levels), sizes)
-        return Merge(self.settings, self.reader, by_provider, rows, faults, groups, resolution), changed
+        return Merge(self.settings, self.reader, by_provider, rows, faults, groups, resolution)
 
     def _votes_changed(self, sizes: Mapping[Row, int]) -> bool:
         return self.resolution.by_number and any(len(nodes) != sizes[row] for row, nodes in self.groups.items())
@@ -137,6 +135,35 @@ class Merge:
         return row
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """The merge of all nodes of a cluster, which share what a change leaves. Use `start` and `changed` to make one.
+
+    A change costs a comparison of all nodes with those before, and a new tree if claims changed.
+    """
+
+    merge: Merge
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+
+    @staticmethod
+    def start(settings: Topology) -> "Snapshot":
+        """Return the snapshot of no nodes."""
+        return Snapshot(Merge(settings, Rows(settings)))
+
+    def changed(self, nodes: Mapping[str, Node], by_provider: Named) -> "Snapshot":
+        """Return the snapshot of these nodes with the placements of the same providers."""
+
+        def role(name: str) -> bool | None:
+            return nodes[name].gpus is not None if name in nodes else None
+
+        return Snapshot(self.merge.changed(by_provider, differing(self.nodes, nodes), role), nodes)
+
+    @property
+    def tree(self) -> Tree:
+        """Return the tree; the same object as long as nothing that it shows changes."""
+        return self.merge.tree
+
+
 def build_tree(
     by_provider: Named,
     settings: Topology,
@@ -165,7 +192,7 @@ def merged(
     def role(name: str) -> bool | None:
         return None if existing is not None and name not in existing else name in bare
 
-    return Merge(settings, Rows(settings)).changed(by_provider, bare, role)[0]
+    return Merge(settings, Rows(settings)).changed(by_provider, bare, role)
 
 
 def differing(before: Mapping[str, T], after: Mapping[str, T]) -> set[str]:

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from gkm.topology.claims import Row
 from gkm.topology.quarantine import Quarantined
@@ -49,6 +52,10 @@ class Tree:
     domains: tuple[tuple[Domain, ...], ...]
     quarantined: tuple[Quarantined, ...] = ()
     contradictions: tuple[Contradiction, ...] = field(default=())
+
+    def version(self) -> str:
+        """Return the sha256 of all that the tree shows, in hexadecimal: equal trees have equal versions."""
+        return sha256(msgspec.json.encode(self)).hexdigest()
 
 
 def arrange(

@@ -49,11 +49,11 @@ class Overview:
         state, conflicts = self.tree.state, self.writer.conflicts
         reports = tuple(source.report() for source in self.sources)
         shown = tuple(ReportedConflict(one.kind, one.message) for one in conflicts[:MAX_CONFLICTS])
-        if state.desired is None or state.snapshot is None:
+        if state.desired is None:
             return TopologyStatus(providers=reports, conflicts=shown)
         desired, tree = state.desired, state.desired.tree
         return TopologyStatus(
-            version=state.snapshot.version,
+            version=desired.version,
             providers=reports,
             nodes=len(tree.nodes),
             placed=desired.placed(),

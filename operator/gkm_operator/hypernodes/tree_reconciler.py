@@ -14,9 +14,8 @@ from gkm.hoststate.pacing import Clock
 from gkm.topology.guard import GuardState, Places, judge, places_of_hypernodes, places_of_labels, places_of_tree
 from gkm.topology.hypernode_objects import own
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.merge import Named
+from gkm.topology.merge import Named, Snapshot
 from gkm.topology.nodes import Node
-from gkm.topology.snapshot import Snapshot
 from gkm.topology.tree import Tree
 from gkm.topology.trees.labels import PREFIX, node_labels
 from gkm.topology.trees.volcano import volcano
@@ -33,6 +32,7 @@ class DesiredTrees:
     """What the schedulers are to see. `too_large` HyperNodes and `unlisted` nodes are left out (trees.volcano)."""
 
     tree: Tree
+    version: str
     hypernodes: Mapping[str, HyperNode]
     labels: Mapping[str, Mapping[str, str]]
     too_large: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class TreeReconciler:
         """Return what the schedulers are to see."""
         rendered = volcano(tree, self._settings)
         labels = node_labels(tree, self._settings) if self._settings.node_labels else {}
-        desired = DesiredTrees(tree, rendered.hypernodes, labels, rendered.too_large, rendered.unlisted)
+        desired = DesiredTrees(tree, tree.version(), rendered.hypernodes, labels, rendered.too_large, rendered.unlisted)
         in_domains = desired.placed()
         metrics.record_tree(desired.domains(), in_domains, len(tree.nodes) - in_domains, len(tree.quarantined))
         counts = fields(nodes=len(tree.nodes), quarantined=len(tree.quarantined), hypernodes=len(rendered.hypernodes))

@@ -284,8 +284,8 @@ def test_a_change_of_numbers_decides_anew() -> None:
         leaves = {f"n{at}": f"-/leaf-{'a' if at < first else 'b'}/-" for at in range(5)}
         return [provider("cables", **leaves), provider("labels", **dict.fromkeys(leaves, f"{CLIQUE}/-/c"))]
 
-    before, _ = Merge(SETTINGS, Rows(SETTINGS)).changed(places(3), (), lambda _: False)
-    after, _ = before.changed(places(2), (), lambda _: False)
+    before = Merge(SETTINGS, Rows(SETTINGS)).changed(places(3), (), lambda _: False)
+    after = before.changed(places(2), (), lambda _: False)
     assert {entry.node for entry in before.tree.quarantined} == {"n3", "n4"}
     assert {entry.node for entry in after.tree.quarantined} == {"n0", "n1"}
     assert after.tree == build_tree(places(2), SETTINGS)

@@ -1,4 +1,4 @@
-"""Snapshots of all nodes: the tree, GPUs and health by domain, the index, and versions."""
+"""Snapshots of all nodes: the tree and its version, changed node by node."""
 
 from collections.abc import Iterable, Mapping
 from random import Random
@@ -6,12 +6,10 @@ from random import Random
 import pytest
 from gkm.api.topology_settings import Topology, TopologyLevel, TopologyProvider
 from gkm.topology.label_levels import label_placements
-from gkm.topology.merge import build_tree
+from gkm.topology.merge import Snapshot, build_tree
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements
 from gkm.topology.quarantine import QuarantineReason
-from gkm.topology.snapshot import IndexKey, Snapshot
-from gkm.topology.states import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
@@ -26,7 +24,6 @@ def labels(domain: str = "d1", block: str = "b1", **more: str) -> dict[str, str]
 
 def snapshot(
     nodes: Iterable[Node],
-    used: Mapping[str, int | None] | None = None,
     configured: Topology = SETTINGS,
     external: Mapping[str, Placements] | None = None,
     before: Snapshot | None = None,
@@ -36,70 +33,29 @@ def snapshot(
     placed = {"labels": label_placements(listed, configured), **(external or {})}
     by_provider = [(provider.name, placed[provider.name]) for provider in configured.providers]
     start = before or Snapshot.start(configured)
-    return start.changed({each.name: each for each in listed}, by_provider, used)
+    return start.changed({each.name: each for each in listed}, by_provider)
 
 
-def domain(found: Snapshot, level: str, name: str) -> tuple[tuple[str, ...], Totals]:
-    """The nodes of a domain in their order, and its totals."""
+def domain(found: Snapshot, level: str, name: str) -> tuple[str, ...]:
+    """The nodes of a domain in their order."""
     domains = found.tree.domains[found.tree.levels.index(level)]
     (one,) = [each for each in domains if each.name == name]
-    return found.tree.nodes[one.first : one.end], found.sums.of(one.first, one.end)
+    return found.tree.nodes[one.first : one.end]
 
 
-def test_a_domain_has_its_nodes_capacity_and_free_gpus() -> None:
-    found = snapshot([node("n2", labels()), node("n1", labels()), node("n3", labels("d2"))], {"n1": 3})
+def test_a_domain_has_its_nodes_in_their_order() -> None:
+    found = snapshot([node("n2", labels()), node("n1", labels()), node("n3", labels("d2"))])
 
-    members, totals = domain(found, "nvlink", "d1")
-    assert members == ("n1", "n2")
-    assert (totals.nodes, totals.capacity, totals.free, totals.wholly_free) == (2, 16, 13, 1)
-    members, totals = domain(found, "block", "b1")
-    assert members == ("n1", "n2", "n3")
-    assert totals.free == 21
+    assert domain(found, "nvlink", "d1") == ("n1", "n2")
+    assert domain(found, "block", "b1") == ("n1", "n2", "n3")
 
 
-def test_unhealthy_nodes_have_no_free_gpus_and_are_counted() -> None:
-    nodes = [
-        node("n1", labels(), unschedulable=True),
-        node("n2", labels(), taints=[{"key": "broken", "effect": "NoSchedule"}]),
-        node("n3", labels(**{"gkm.io/fabric-health": "unhealthy"})),
-        node("n4", labels(), gpus="0"),
-        node("n5", labels(), gpus="NaN"),
-        node("n6", labels()),
-        node("n7", labels(), taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]),
-    ]
-
-    _, totals = domain(snapshot(nodes, {"n6": None}), "nvlink", "d1")
-
-    assert (totals.cordoned, totals.tainted, totals.fabric_unhealthy, totals.without_gpus) == (1, 1, 1, 1)
-    assert (totals.unknown, totals.usable, totals.nodes) == (2, 1, 7)
-    assert (totals.free, totals.capacity, totals.wholly_free) == (8, 40, 1)
-
-
-def test_nodes_are_indexed_by_region_cluster_domain_and_flavor() -> None:
-    found = snapshot(
-        [node("n2", labels()), node("n1", labels()), node("n3", labels(), gpus="4"), node("own", {"gpu.flavor": "h20"})]
-    )
-
-    assert found.index == {
-        IndexKey("eu", "a", "d1", "h100"): ("n1", "n2", "n3"),
-        IndexKey("default", "default", ":own", "h20"): ("own",),
-    }
-
-
-def test_levels_without_region_and_cluster_have_the_defaults_in_the_index() -> None:
-    configured = Topology(levels=[TopologyLevel("nvlink"), TopologyLevel("block")])
-    assert list(snapshot([node("n1", labels())], configured=configured).index) == [
-        IndexKey("default", "default", "d1", "h100")
-    ]
-
-
-def test_quarantined_nodes_are_in_no_domain_and_have_a_state() -> None:
+def test_quarantined_nodes_are_in_no_domain() -> None:
     found = snapshot([node("n1", labels()), node("n2", labels(block="b2")), node("n3", labels("d3"))])
 
     reasons = {entry.node: entry.why for entry in found.tree.quarantined}
     assert reasons == dict.fromkeys(("n1", "n2"), QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
     assert found.tree.nodes == ("n3",)
-    assert found.states.keys() == {"n1", "n2", "n3"}
 
 
 def test_a_corrected_label_brings_the_whole_domain_back() -> None:
@@ -107,44 +63,49 @@ def test_a_corrected_label_brings_the_whole_domain_back() -> None:
 
     after = snapshot([node("n1", labels()), node("n2", labels())], before=before)
 
-    assert domain(after, "nvlink", "d1")[0] == ("n1", "n2")
+    assert domain(after, "nvlink", "d1") == ("n1", "n2")
     assert not after.tree.quarantined
-
-
-def test_what_changes_nothing_makes_no_snapshot_and_what_moves_no_node_no_tree() -> None:
-    nodes = [node("n1", labels()), node("n2", labels("d2"))]
-    before = snapshot(nodes)
-    assert snapshot(nodes, before=before) is before
-
-    after = snapshot([node("n1", labels(), unschedulable=True), nodes[1]], {"n2": 8}, before=before)
-
-    assert after.tree is before.tree
-    assert after.states["n1"] != before.states["n1"]
-    assert (after.sums.of(0, 2).free, before.sums.of(0, 2).free) == (0, 16)
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        node("n1", labels(), gpus="4"),
+        node("n1", labels()),
         node("n1", labels(), unschedulable=True),
-        node("n1", labels("d2")),
-        node("n1", labels(block="b2")),
+        node("n1", labels(), gpus="4"),
         node("n1", labels(**{"gpu.flavor": "h20"})),
-        node("n1", {"block": "a b"}),
-        node("n2", labels()),
     ],
 )
-def test_each_change_of_a_node_changes_the_version(changed: Node) -> None:
+def test_what_moves_no_node_makes_no_tree(changed: Node) -> None:
+    nodes = [node("n1", labels()), node("n2", labels("d2"))]
+    before = snapshot(nodes)
+
+    assert snapshot([changed, nodes[1]], before=before).tree is before.tree
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [node("n1", labels("d2"))],
+        [node("n1", labels(block="b2"))],
+        [node("n1", {"block": "a b"})],
+        [node("n1", {"block": "a b"}), node("n2", {"block": "a b"})],
+        [node("n1", labels()), node("n2", labels())],
+        [node("n1", {})],
+        [node("n2", labels())],
+        [],
+    ],
+)
+def test_each_change_of_the_tree_changes_the_version(changed: list[Node]) -> None:
     before = snapshot([node("n1", labels())])
 
-    after = snapshot([changed], before=before)
-    assert after.version != before.version
-    assert snapshot([node("n1", labels())], {"n1": 1}, before=before).version != before.version
-    assert snapshot([node("n1", labels())], before=after).version == before.version
+    after = snapshot(changed, before=before)
+
+    assert len({before.tree.version(), after.tree.version()}) == 2
+    assert snapshot([node("n1", labels())], before=after).tree.version() == before.tree.version()
 
 
-def test_a_change_that_is_overruled_is_read_once() -> None:
+def test_a_change_that_is_overruled_makes_no_tree() -> None:
     configured = Topology(providers=[TopologyProvider("labels"), TopologyProvider("other")])
     nodes = [node("n1", labels()), node("n2", labels())]
 
@@ -155,7 +116,6 @@ def test_a_change_that_is_overruled_is_read_once() -> None:
     by_provider = [("labels", before.merge.by_provider[0][1]), ("other", other("y"))]
     after = before.changed({each.name: each for each in nodes}, by_provider)
     assert after.tree is before.tree
-    assert after.changed({each.name: each for each in nodes}, by_provider) is after
 
 
 def test_rows_that_no_node_has_any_more_are_forgotten() -> None:
@@ -169,9 +129,9 @@ def test_placements_of_other_providers_count_by_trust() -> None:
     configured = Topology(providers=[TopologyProvider("ufm"), TopologyProvider("labels")])
     external = {"ufm": Placements({"n1": ("", "leaf", "", "")})}
 
-    found = snapshot([node("n1", labels()), node("n2", labels())], None, configured, external)
+    found = snapshot([node("n1", labels()), node("n2", labels())], configured, external)
 
-    assert domain(found, "block", "leaf")[0] == ("n1", "n2")
+    assert domain(found, "block", "leaf") == ("n1", "n2")
 
 
 WORDS = st.sampled_from(["", "x", "y"])
@@ -182,7 +142,7 @@ LABELS = st.fixed_dictionaries(
 )
 NAMES = ["n1", "n2", "n3", "n4", "n5", "n6"]
 NODES = st.builds(node, st.sampled_from(NAMES), LABELS, st.sampled_from([None, "8", "8", "NaN"]))
-CHANGES = st.lists(st.tuples(NODES, st.sampled_from([0, 3, None]), st.sampled_from([False, False, True])), max_size=6)
+CHANGES = st.lists(st.tuples(NODES, st.sampled_from([False, False, True])), max_size=6)
 LEVELS = st.tuples(st.sampled_from(["cluster", "parent"]), st.sampled_from(["cluster", "parent"])).map(
     lambda unique: [
         TopologyLevel("nvlink"),
@@ -200,28 +160,27 @@ STEPS = st.lists(st.tuples(CHANGES, EXTERNAL), min_size=1, max_size=5)
 @settings(max_examples=examples(400))
 @given(STEPS, LEVELS, st.randoms(), st.booleans())
 def test_changes_make_what_a_whole_build_makes(
-    steps: list[tuple[list[tuple[Node, int | None, bool]], Mapping[str, tuple[str, ...]]]],
+    steps: list[tuple[list[tuple[Node, bool]], Mapping[str, tuple[str, ...]]]],
     levels: list[TopologyLevel],
     order: Random,
     ordered: bool,  # noqa: FBT001 -- drawn
 ) -> None:
     configured = Topology(levels=levels, providers=[TopologyProvider("ufm"), TopologyProvider("labels")])
     found: Snapshot | None = None
-    state: dict[str, tuple[Node, int | None]] = {}
+    state: dict[str, Node] = {}
     for changes, places in steps:
-        for changed, used, removed in changes:
+        for changed, removed in changes:
             state.pop(changed.name, None)
             if not removed:
-                state[changed.name] = (changed, used)
-        listed = sorted(state.values(), key=lambda each: each[0].name)
+                state[changed.name] = changed
+        nodes = sorted(state.values(), key=lambda each: each.name)
         if not ordered:
-            order.shuffle(listed)
-        nodes, used_by = [each for each, _ in listed], {each.name: gpus for each, gpus in listed}
+            order.shuffle(nodes)
         external = {"ufm": Placements(places)}
-        found = snapshot(nodes, used_by, configured, external, found)
-        anew = snapshot(nodes[::-1], used_by, configured, external)
-        assert found.version == anew.version
-        assert (found.tree, found.states, found.index) == (anew.tree, anew.states, anew.index)
+        found = snapshot(nodes, configured, external, found)
+        anew = snapshot(nodes[::-1], configured, external)
+        assert found.tree == anew.tree
+        assert found.tree.version() == anew.tree.version()
         by_provider = [("ufm", external["ufm"]), ("labels", label_placements(nodes, configured))]
         unplaced = [each.name for each in nodes if each.gpus is not None]
         assert found.tree == build_tree(by_provider, configured, existing=[*state], unplaced=unplaced)

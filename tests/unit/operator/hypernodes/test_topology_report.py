@@ -27,7 +27,7 @@ def test_the_report_of_a_good_cluster_has_its_numbers_and_no_event() -> None:
     assert world.events() == []
 
 
-def test_the_version_of_the_snapshot_is_that_of_places_and_health_whatever_process_made_it() -> None:
+def test_the_version_is_that_of_the_tree_whatever_process_made_it() -> None:
     world = World(NODES)
 
     def version() -> str:
@@ -39,8 +39,10 @@ def test_the_version_of_the_snapshot_is_that_of_places_and_health_whatever_proce
     before = version()
     assert len(before) == 64
     world.api.merge(API_NODES, "node-0-0-0", {"spec": {"unschedulable": True}})
+    assert version() == before
+    world.label("node-0-0-0", rack="r0-1")
     assert version() != before
-    world.api.merge(API_NODES, "node-0-0-0", {"spec": {"unschedulable": None}})
+    world.label("node-0-0-0", rack="r0-0")
     assert version() == before
 
 
