@@ -59,8 +59,8 @@ class Machine:
 
 def run(size: AgentSize) -> Result:
     """Measure; every run begins with an empty disk."""
-    with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory, Registry.start() as registry:
-        library = nvml_library.build(Path(directory))
+    with Registry.start() as registry:
+        library = nvml_library.build()
         digests = agent_process.put_images(registry, size.caches)
         return Result.of([_once(size, library, registry.host, digests) for _ in range(size.runs)])
 

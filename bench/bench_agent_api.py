@@ -109,8 +109,8 @@ class Run:
 
 def run(size: AgentApiSize) -> Result:
     """Measure; every run begins with an empty disk and an empty cluster."""
-    with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory, Registry.start() as registry:
-        library = nvml_library.build(Path(directory))
+    with Registry.start() as registry:
+        library = nvml_library.build()
         digests = agent_process.put_images(registry, size.caches + size.changed)
         images = [f"{registry.host}/{REPOSITORY}@{digest}" for digest in digests]
         every = [Wanted(NAMESPACES[n % len(NAMESPACES)], f"cache-{n}", image) for n, image in enumerate(images)]

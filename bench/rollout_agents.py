@@ -67,7 +67,7 @@ class StaticAgent:
 def measure(agents: int, cold_agents: int) -> dict[str, float]:
     """Return the figures of both parts, of so many agents each."""
     with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory:
-        library = nvml_library.build(Path(directory))
+        library = nvml_library.build()
         figures = _part(Path(directory) / "warm", library, agents, first_alone=True)
         cold = _part(Path(directory) / "cold", library, cold_agents, first_alone=False)
     return figures | {f"cold_{name}": value for name, value in cold.items()}

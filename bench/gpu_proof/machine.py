@@ -65,6 +65,6 @@ def this_machine(python: str, work: Path) -> ProofMachine:
     from support.torch import installation as torch
     from support.triton import installation as triton
 
-    library = nvml_library.build(work / "nvml")
+    library = nvml_library.build()
     fake = nvml_library.environment(work, library=library, gpus=(nvml_library.H100,))
     return ProofMachine({**here, **fake}, str(triton.python()), str(torch.python()), is_rehearsal=True)

@@ -6,7 +6,6 @@ the GPU, which is described to a library with NVML's functions, so that the demo
 
 import errno
 import hashlib
-import os
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -71,10 +70,7 @@ def arrange(story: Story, stack: ExitStack) -> Place:
     # Sealed directories have no write bit; without root they must get it back before they can be removed.
     stack.callback(unseal, directory)
     registry = stack.enter_context(Registry.start())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gkm"
-    library = story.tell(
-        "a machine is described: no GPU is needed, NVML answers as a file says", lambda: nvml_library.build(cache)
-    )
+    library = story.tell("a machine is described: no GPU is needed, NVML answers as a file says", nvml_library.build)
     return Place(directory, registry, SigningKey(), library)
 
 

@@ -52,7 +52,7 @@ def test_the_report_has_both_ways_and_says_how_the_kernels_ran(tmp_path: Path) -
 def test_a_cuda_driver_whose_gpu_computes_nothing_is_found_out_after_a_launch(tmp_path: Path) -> None:
     """The driver is a stand-in. What leads to a launch is real: the driver module, the kernel, memory, arguments."""
     require.gcc()
-    variables = cuda_library.environment(tmp_path)
+    variables = cuda_library.environment()
     assert json.loads(on_a_machine(tmp_path, "machine", **variables).stdout) == {"device": "stand-in without a GPU"}
     done = on_a_machine(tmp_path / "cache", "launch", **variables)
     assert done.returncode != 0

@@ -47,7 +47,7 @@ def pointer(registry: Olareg, built: Path, tmp_path: Path) -> dict[str, str]:
     (tmp_path / "caches").mkdir()
     (tmp_path / "caches" / "llama.yaml").write_text(yaml.safe_dump(cache))
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    library = nvml_library.build(tmp_path)
+    library = nvml_library.build()
     machine = nvml_library.environment(tmp_path, library=library, gpus=(nvml_library.H100,))
     state = tmp_path / "state"
     words = ["--static", "caches", "--status", "nodes", "--config", "config.yaml", "--once", "--node", "gpu-1"]

@@ -115,8 +115,8 @@ def node(layout: Layout) -> Node:
 
 
 @pytest.fixture(scope="session")
-def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return nvml_library.build(tmp_path_factory.mktemp("nvml"))
+def nvml() -> Path:
+    return nvml_library.build()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Machine:
     def variables(self) -> dict[str, str]:
         """Return the environment in which NVML describes the GPUs, and whose sources any user may read."""
         require.gcc()
-        library = nvml_library.build(self.directory)
+        library = nvml_library.build()
         here = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path), "PYTHONDONTWRITEBYTECODE": "1"}
         return {**here, **nvml_library.environment(self.directory, library=library, gpus=self.gpus), **self.environment}
 

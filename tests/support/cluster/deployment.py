@@ -13,7 +13,6 @@ from support.chart.helm import Values
 from support.chart.release import Release
 from support.cluster.cluster import Cluster
 from support.fakes import nvml_library
-from support.peers import build as peers
 
 Object = dict[str, Any]
 SYSTEM = "gkm-system"
@@ -60,7 +59,7 @@ class Deployment:
 
     def equip(self, gpus: Sequence[nvml_library.Gpu]) -> None:
         """Give the node what it has before GKM: a driver and a runtime class."""
-        library = nvml_library.build(peers.cache_directory().parent)
+        library = nvml_library.build()
         self._driver.mkdir(parents=True)
         (self._driver / "libnvidia-ml.so.1").write_bytes((library / "libnvidia-ml.so.1").read_bytes())
         nvml_library.describe(self._driver / "nvml.json", gpus=gpus)

@@ -19,7 +19,6 @@ from support.csi.client import CSIClient
 from support.fakes import nvml_library
 from support.host import ports
 from support.host.processes import Process
-from support.peers import build as peers
 
 ROOT = Path(__file__).parents[3]
 SYSTEM = "gkm-system"
@@ -56,7 +55,7 @@ class Installation:
     ) -> Iterator["Installation"]:
         """Install and start all of it; `keys` are PEM texts, `registries` are host:port that speak plain http."""
         directory.mkdir(parents=True, exist_ok=True)
-        library = nvml_library.build(peers.cache_directory().parent)
+        library = nvml_library.build()
         made = cls(cluster, directory, nvml_library.environment(directory, library=library, gpus=gpus))
         hosts = {host: {"plainHTTP": True} for host in registries}
         config = {

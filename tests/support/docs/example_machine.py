@@ -103,7 +103,7 @@ def served_image(machine: ExampleMachine) -> Iterator[str]:
             "store": {"minFreePercent": 0},
         }
         (machine.directory / "config.yaml").write_text(yaml.safe_dump(config))
-        library = nvml_library.build(machine.directory)
+        library = nvml_library.build()
         gpus = nvml_library.environment(machine.directory, library=library, gpus=(nvml_library.H100,))
         set_ = "\n".join(f"export {name}='{value}'" for name, value in gpus.items())
         path = ":".join(each for each in sys.path if each)

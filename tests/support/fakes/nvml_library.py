@@ -1,6 +1,6 @@
 """The NVML library for tests, demos and development: built by the C compiler, loaded as the real one is.
 
-    directory = nvml_library.build(cache)
+    directory = nvml_library.build()
     environment = nvml_library.environment(somewhere, library=directory, gpus=[nvml_library.H100])
 
 A process that runs with `environment` sees these GPUs; `describe` changes what its next nvmlInit sees.
@@ -63,9 +63,9 @@ _SOURCES = Path(__file__).parent / "nvml"
 _NAME = "libnvidia-ml.so.1"
 
 
-def build(cache: Path) -> Path:
+def build() -> Path:
     """Build the library once, as `shared_library.build` does; return its directory."""
-    return shared_library.build(cache, _SOURCES, _NAME)
+    return shared_library.build(_SOURCES, _NAME)
 
 
 def environment(

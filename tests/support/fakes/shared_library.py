@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 
 from support.host.waiting import scaled
+from support.peers import build as peers
+
+_OPTIONS = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden")
 
 
-def build(cache: Path, sources: Path, name: str) -> Path:
-    """Build `name` once, into a directory of `cache` named after its sources; return that directory.
+def build(sources: Path, name: str) -> Path:
+    """Build `name` once for all tests, beside the partners, in a directory named after its sources; return that.
 
     `sources` is a directory with one C file. Several processes may build at once: each compiles beside and renames.
 
@@ -18,7 +21,8 @@ def build(cache: Path, sources: Path, name: str) -> Path:
         RuntimeError: there is no C compiler, or it refused.
     """
     source = b"".join(path.read_bytes() for path in sorted(sources.iterdir()))
-    directory = cache / f"{sources.name}-{hashlib.sha256(source).hexdigest()[:16]}"
+    key = hashlib.sha256(" ".join(_OPTIONS).encode() + source).hexdigest()[:16]
+    directory = peers.cache_directory().parent / f"{sources.name}-{key}"
     library = directory / name
     if library.exists():
         return directory
@@ -28,9 +32,8 @@ def build(cache: Path, sources: Path, name: str) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     unfinished = directory / f".{os.getpid()}.so"
     (file,) = sources.glob("*.c")
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"]
     result = subprocess.run(
-        [*command, f"-Wl,-soname,{name}", "-o", str(unfinished), str(file)],
+        [compiler, *_OPTIONS, f"-Wl,-soname,{name}", "-o", str(unfinished), str(file)],
         capture_output=True,
         text=True,
         timeout=scaled(60),

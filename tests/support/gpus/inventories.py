@@ -14,8 +14,8 @@ Reading = Callable[..., Inventory]
 
 
 @pytest.fixture(scope="session")
-def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return nvml_library.build(tmp_path_factory.mktemp("nvml"))
+def nvml() -> Path:
+    return nvml_library.build()
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from support.operator.deployment import HURRIED, MAIN, ROOT, called_here, compon
 from support.operator.domain_cluster import any_kind, install_kinds
 from support.operator.rights import SYSTEM, sample
 from support.operator.seen import NODE, TEAM, Seen
-from support.peers import build as peers
 from support.registry.server import Registry
 
 SECRET, WEBHOOKS = "registry", "gkm-caches"
@@ -214,7 +213,7 @@ def accounts(directory: Path) -> Iterator[Accounts]:
         cluster, audit = stack.enter_context(audited_cluster(directory))
         registry = stack.enter_context(Registry.start())
         (directory / "machine").mkdir()
-        library = nvml_library.build(peers.cache_directory().parent)
+        library = nvml_library.build()
         machine = machine_in(directory / "machine", library, registry)
         _configure(machine)
         made = Accounts(cluster, audit, machine, stack)

@@ -14,7 +14,7 @@ HERE = str(Path(__file__).parent)
 
 def machine(directory: Path, *gpus: nvml_library.Gpu) -> dict[str, str]:
     require.gcc()
-    library = nvml_library.build(directory)
+    library = nvml_library.build()
     return nvml_library.environment(directory, library=library, gpus=gpus)
 
 

@@ -17,7 +17,7 @@ MISMATCH = {"nvmlInit": "NVML_ERROR_LIB_RM_VERSION_MISMATCH"}
 
 def machine(directory: Path, *gpus: Gpu, errors: Mapping[str, str] | None = None) -> dict[str, str]:
     require.gcc()
-    library = nvml_library.build(directory)
+    library = nvml_library.build()
     return nvml_library.environment(directory, library=library, gpus=gpus, errors=errors)
 
 

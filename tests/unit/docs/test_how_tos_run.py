@@ -31,7 +31,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str
     """Return the environment of a machine with an H100, whose present directory is empty."""
     require.gcc()
     monkeypatch.chdir(tmp_path)
-    library = nvml_library.build(tmp_path / "nvml")
+    library = nvml_library.build()
     variables = nvml_library.environment(tmp_path, library=library, gpus=(nvml_library.H100,))
     return {**os.environ, **variables, "COSIGN_PASSWORD": "of-a-test", "XDG_CACHE_HOME": str(tmp_path / "cache-home")}
 

@@ -22,7 +22,7 @@ def to(directory: Path) -> tuple[str, str]:
 
 def hopper(directory: Path) -> dict[str, str]:
     require.gcc()
-    library = nvml_library.build(directory)
+    library = nvml_library.build()
     return nvml_library.environment(directory, library=library, gpus=[nvml_library.H100])
 
 

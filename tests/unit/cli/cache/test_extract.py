@@ -63,7 +63,7 @@ def test_the_gpus_of_another_machine_are_checked(image: str, tmp_path: Path, wra
 
 def test_check_reads_the_output_of_detect(image: str, tmp_path: Path) -> None:
     require.gcc()
-    library = nvml_library.build(tmp_path)
+    library = nvml_library.build()
     hopper = nvml_library.environment(tmp_path, library=library, gpus=(nvml_library.H100,))
     (tmp_path / "gpus").write_text(gkm("node", "detect", "-o", "json", env=hopper).stdout)
     assert gkm("cache", "check", image, "--gpus", tmp_path / "gpus", "--plain-http").returncode == 0
@@ -96,7 +96,7 @@ def test_a_registry_without_an_answer_is_a_failure_and_not_a_verdict(
 
 def test_a_driver_that_does_not_answer_is_no_machine_without_gpus(image: str, tmp_path: Path) -> None:
     require.gcc()
-    library = nvml_library.build(tmp_path)
+    library = nvml_library.build()
     machine = nvml_library.environment(tmp_path, library=library, gpus=(), errors={"nvmlInit": "UNKNOWN"})
     done = gkm("cache", "check", image, "--plain-http", env=machine)
     assert (done.returncode, "cannot be read" in done.stderr) == (1, True)
