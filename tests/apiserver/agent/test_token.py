@@ -37,7 +37,7 @@ def issue(place: Site, pod: str) -> str:
     spec = {"serviceAccountName": ACCOUNT, "nodeName": NODE, "containers": [{"name": "agent", "image": "none"}]}
     metadata = {"name": pod, "namespace": ACCOUNT_NAMESPACE}
     place.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    return place.issue("--bound-object-kind=Pod", f"--bound-object-name={pod}")
+    return place.issue("Pod", pod)
 
 
 def end(place: Site, pod: str) -> None:

@@ -1,6 +1,5 @@
 """A plan holds the GPUs that pods hold, on a real control plane that taints sick nodes and evicts their pods."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,8 @@ def start(site: Site, run: str, nodes: list[str], **spec: Any) -> None:  # noqa:
 def ready(site: Site, node: str, status: str) -> None:
     """Let a node report its condition Ready, as its kubelet or the controller of nodes does."""
     condition = {"type": "Ready", "status": status, "reason": "Test", "message": "test"}
-    site.cluster.kubectl(
-        "patch", "node", node, "--subresource=status", "-p", json.dumps({"status": {"conditions": [condition]}})
-    )
+    reported = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "status": {"conditions": [condition]}}
+    site.cluster.objects.apply(reported, "status")
 
 
 def planned(site: Site, name: str, gpus: int, **spec: Any) -> list[str]:  # noqa: ANN401 -- JSON
@@ -49,7 +47,7 @@ def plan(site: Site, name: str) -> Json:
 
 
 def drift(site: Site, name: str) -> tuple[str, str]:
-    status = json.loads(site.cluster.kubectl("get", "run", name, "-n", NAMESPACE, "-o", "json"))["status"]
+    status = site.cluster.get("run", name, NAMESPACE)["status"]
     found = [one for one in status["conditions"] if one["type"] == "Drift"]
     return next(((one["status"], one["reason"]) for one in found), ("", ""))
 
@@ -87,8 +85,7 @@ def test_a_group_moves_when_kubernetes_evicts_its_pods(site: Site) -> None:
     ready(site, nodes[0], "False")
 
     def evicted() -> bool:
-        pod = json.loads(site.cluster.kubectl("get", "pod", f"evicted-{nodes[0]}", "-n", NAMESPACE, "-o", "json"))
-        return "deletionTimestamp" in pod["metadata"]
+        return "deletionTimestamp" in site.cluster.get("pod", f"evicted-{nodes[0]}", NAMESPACE)["metadata"]
 
     site.cluster.until(evicted, "the controller-manager to delete the pod")
     site.until("evicted", "Planned", "evicted-2")

@@ -38,8 +38,7 @@ class Site(AdmissionSite):
     def dry_run(self, name: str, labels: Json, space: str = NAMESPACE, **fields: Any) -> Json:  # noqa: ANN401 -- JSON
         """Return the annotations of a pod that is only tried."""
         tried = pod(name, labels, space, **fields)
-        found = self.cluster.kubectl("create", "--dry-run=server", "-ojson", "-f-", input=json.dumps(tried))
-        annotations: Json = json.loads(found)["metadata"].get("annotations", {})
+        annotations: Json = self.cluster.objects.create(tried, dry_run=True)["metadata"].get("annotations", {})
         return annotations
 
     def create(self, name: str, labels: Json, space: str = NAMESPACE, **fields: Any) -> Json:  # noqa: ANN401 -- JSON

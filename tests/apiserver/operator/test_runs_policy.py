@@ -7,6 +7,7 @@ import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import PLACEMENTPLANS, Json
 from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.objects import RequestFailed
 from support.cluster.warnings import warned
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import manifests
@@ -57,8 +58,8 @@ def plan(**spec: object) -> Json:
 def refused(cluster: Cluster, value: Json) -> str:
     """Why the API server does not take an object; empty where it would."""
     try:
-        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(value))
-    except KubectlFailed as error:
+        cluster.objects.create(value, dry_run=True)
+    except RequestFailed as error:
         return str(error)
     return ""
 

@@ -1,6 +1,5 @@
 """A real agent, a real API server, a gate between them, and a token file that can be replaced: nothing is faked."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from gkm.hoststate import pointers, records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
+from gkm.kube.client import connect
+from gkm.kube.resources import GKMCACHES
 from support.agent.api_gate import Gate
 from support.agent.machine import HURRIED, REPOSITORY, Machine
 from support.cluster.cluster import Cluster
@@ -63,10 +64,9 @@ class Site:
         """Register a Node, as its kubelet does."""
         self.cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": LABELS}})
 
-    def issue(self, *bound: str) -> str:
-        """Put a fresh token of the agent into the file, in one step and with the newline of an editor; return it."""
-        command = ("create", "token", ACCOUNT, "--namespace", ACCOUNT_NAMESPACE, *bound)
-        fresh = self.cluster.kubectl(*command).strip()
+    def issue(self, kind: str, name: str) -> str:
+        """Put a token of the agent, bound to an object, into the file, in one step and as an editor does; return it."""
+        fresh = self.cluster.objects.token(ACCOUNT, ACCOUNT_NAMESPACE, (kind, name))
         written = self.token.with_suffix(".new")
         written.write_text(f"{fresh}\n")
         written.rename(self.token)
@@ -74,19 +74,18 @@ class Site:
 
     def issue_for(self, node: str) -> str:
         """Put in a token that is bound to a Node: it dies with it."""
-        return self.issue("--bound-object-kind=Node", f"--bound-object-name={node}")
+        return self.issue("Node", node)
 
     def declare(self, *names: str) -> None:
         """Make caches, and say of them what the controller says of a signed image."""
         image = f"{self.machine.registry.host}/{REPOSITORY}:1"
         status = {"image": image, "resolvedDigest": self.machine.digest, "conditions": [VERIFIED]}
+        writer = connect(str(status_writer(self.cluster)))
         for name in names:
             metadata = {"name": name, "namespace": self.namespace}
             kind = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache"}
             self.cluster.apply(kind | {"metadata": metadata, "spec": {"image": image}})
-            patch = ("--type=merge", "--subresource=status", "--patch", json.dumps({"status": status}))
-            words = ("patch", "gkmcache", name, "--namespace", self.namespace, *patch)
-            self.cluster.kubectl(*words, kubeconfig=status_writer(self.cluster))
+            writer.merge(GKMCACHES, name, {"status": status}, self.namespace, subresource="status")
 
     def delete(self, name: str) -> None:
         self.cluster.kubectl("delete", "gkmcache", name, "--namespace", self.namespace)
@@ -153,5 +152,7 @@ def site(cluster: Cluster, machine: Machine, namespace: str, *nodes: str) -> Ite
         try:
             yield made
         finally:
-            cluster.kubectl("delete", "gkmcache,gkmcachenode", "--all", "--namespace", namespace)
-            cluster.kubectl("delete", "node", "--ignore-not-found", *nodes)
+            for kind in ("gkmcaches", "gkmcachenodes"):
+                cluster.objects.delete_every(kind, namespace)
+            for node in nodes:
+                cluster.objects.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})

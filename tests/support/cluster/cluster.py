@@ -145,8 +145,7 @@ class Cluster:
 
     def token(self, service_account: str, namespace: str, *, node: str | None = None) -> str:
         """Return a fresh token of a ServiceAccount; `node` binds it to a Node, as kubelet's tokens are."""
-        bound = ["--bound-object-kind=Node", f"--bound-object-name={node}"] if node else []
-        return self.kubectl("create", "token", service_account, "--namespace", namespace, *bound).strip()
+        return self.objects.token(service_account, namespace, ("Node", node) if node else None)
 
     def kubectl(self, *arguments: str, input: str | None = None, kubeconfig: Path | None = None) -> str:  # noqa: A002 -- subprocess calls it so
         """Run kubectl as the administrator, or as whom `kubeconfig` is for, and return its output.

@@ -3,7 +3,6 @@
 Each process has the token of its own ServiceAccount, so what deploy/base does not allow it cannot do.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,8 @@ from typing import Any
 import yaml
 from support.chart.deploy_files import rendered
 from support.cluster import gkm_objects
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import RequestFailed
 from support.csi.client import CSIClient
 from support.fakes import nvml_library
 from support.host import ports
@@ -134,9 +134,9 @@ class Installation:
     def admission_judges(self) -> bool:
         """Tell whether the API server asks our webhook, and trusts it."""
         try:
-            self.cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(NOT_ALLOWED))
-        except KubectlFailed as refusal:
-            return "is an address of this machine" in refusal.stderr
+            self.cluster.objects.create(NOT_ALLOWED, dry_run=True)
+        except RequestFailed as refusal:
+            return "is an address of this machine" in str(refusal)
         return False
 
     def _webhook_is_trusted(self) -> bool:

@@ -13,6 +13,7 @@ from support.host.waiting import scaled, until
 Json = dict[str, Any]
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _AS_KUBECTL = urlencode({"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"})
+_CREATED_BY_KUBECTL = urlencode({"fieldManager": "kubectl-create", "fieldValidation": "Strict"})
 _WITHOUT_FINALIZERS = b'{"metadata":{"finalizers":null}}'
 _OK, _CREATED, _NOT_FOUND = 200, 201, 404
 
@@ -75,6 +76,43 @@ class Objects:
 
         self._now(lambda: self._request("PATCH", f"{path()}?{_AS_KUBECTL}", body, kind))
 
+    def create(self, wanted: Mapping[str, Any], *, dry_run: bool = False, user: str = "") -> Json:
+        """Create an object as `kubectl create [--dry-run=server] [--as=user]` does, and return it.
+
+        Raises:
+            RequestFailed: the API server has no such kind, refused, or did not answer.
+        """
+        body, query = json.dumps(wanted).encode(), f"{_CREATED_BY_KUBECTL}{'&dryRun=All' if dry_run else ''}"
+        headers = {"Content-Type": "application/json"} | ({"Impersonate-User": user} if user else {})
+        return self._now(lambda: self._request("POST", f"{self._places_of(wanted)}?{query}", body, headers))
+
+    def token(self, account: str, namespace: str, bound: tuple[str, str] | None = None) -> str:
+        """Return a fresh token of a ServiceAccount; `bound` is the kind and name of a Node or Pod whose end ends it.
+
+        Raises:
+            RequestFailed: the API server refused, or did not answer.
+        """
+        reference = {"kind": bound[0], "apiVersion": "v1", "name": bound[1]} if bound else None
+        wanted = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"boundObjectRef": reference},
+        }
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        answer = self._request("POST", path, json.dumps(wanted).encode(), {"Content-Type": "application/json"})
+        return str(answer["status"]["token"])
+
+    def delete_every(self, kind: str, namespace: str) -> None:
+        """Delete the objects of a kind in a namespace at once, and wait for their end.
+
+        Raises:
+            RequestFailed: the API server has no such kind, refused, or did not answer.
+            TimeoutError: some are still there.
+        """
+        path = f"{self._found(kind.lower()).path(namespace)}?gracePeriodSeconds=0"
+        self._now(lambda: self._request("DELETE", path, None, {}))
+        until(lambda: not self.every(kind, namespace), f"the end of all {kind} in {namespace}")
+
     def delete(self, unwanted: Mapping[str, Any]) -> None:
         """Delete an object at once, whatever its finalizers, and wait for its end; one that is not there is none.
 
@@ -97,9 +135,13 @@ class Objects:
             return request()
 
     def _path_of(self, wanted: Mapping[str, Any]) -> str:
-        metadata, version = wanted["metadata"], wanted["apiVersion"]
+        return f"{self._places_of(wanted)}/{wanted['metadata']['name']}"
+
+    def _places_of(self, wanted: Mapping[str, Any]) -> str:
+        """Return the path of all objects of a kind in the namespace of an object."""
+        namespace, version = wanted.get("metadata", {}).get("namespace"), wanted["apiVersion"]
         place = self._found(f"{wanted['kind'].lower()} {'/apis' if '/' in version else '/api'}/{version}")
-        return self._path(place, metadata["name"], metadata.get("namespace"))
+        return place.path((namespace or "default") if place.namespaced else None)
 
     def _path(self, place: _Place, name: str, namespace: str | None) -> str:
         return f"{place.path((namespace or 'default') if place.namespaced else None)}/{name}"
@@ -136,10 +178,10 @@ class Objects:
             raise RequestFailed(f"{path}: {error}") from error
         if answer.status == _NOT_FOUND and not _names_an_object(answer.data):
             raise _KindGone(f"{path}: the API server does not serve it")
-        if answer.status == _NOT_FOUND and method != "PATCH":
+        if answer.status == _NOT_FOUND and method in {"GET", "DELETE"}:
             return {}
         if answer.status not in (_OK, _CREATED):
-            raise RequestFailed(f"{path}: {answer.status} {answer.data.decode(errors='replace')}")
+            raise RequestFailed(f"{path}: {answer.status} {_message(answer.data)}")
         found: Json = json.loads(answer.data)
         return found
 
@@ -147,6 +189,14 @@ class Objects:
 def _names_an_object(body: bytes) -> bool:
     """Tell the answer about an object that is not there from the answer about a path that is not served."""
     return body.startswith(b"{") and "name" in json.loads(body).get("details", {})
+
+
+def _message(body: bytes) -> str:
+    """Return the message of a Status, which kubectl prints, or all of another answer."""
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, LookupError, TypeError):
+        return body.decode(errors="replace")
 
 
 def _without_managers(found: Json) -> Json:

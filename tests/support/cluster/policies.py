@@ -6,10 +6,11 @@ brought them. A probe that is applied last and refuses therefore proves that eve
 
 import itertools
 
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import RequestFailed
 
 _numbers = itertools.count(1)
-_KINDS = ("validatingadmissionpolicybinding", "validatingadmissionpolicy")
+_KINDS = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
 
 
 def until_policies_hold(cluster: Cluster) -> None:
@@ -29,14 +30,15 @@ def until_policies_hold(cluster: Cluster) -> None:
         cluster.until(lambda: _refused(cluster, name), "the policies to hold")
     finally:
         for kind in _KINDS:
-            cluster.kubectl("delete", kind, name)
+            cluster.objects.delete(head | {"kind": kind})
 
 
 def _refused(cluster: Cluster, name: str) -> bool:
+    probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
     try:
-        cluster.kubectl("create", "configmap", name, "--namespace=default", "--dry-run=server")
-    except KubectlFailed as failed:
-        if name not in failed.stderr:
+        cluster.objects.create(probe, dry_run=True)
+    except RequestFailed as failed:
+        if name not in str(failed):
             raise
-        return "ValidatingAdmissionPolicy" in failed.stderr
+        return "ValidatingAdmissionPolicy" in str(failed)
     return False

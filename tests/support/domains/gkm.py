@@ -3,7 +3,6 @@
 Each process has the token of its own ServiceAccount, so what the manifests do not allow it cannot do.
 """
 
-import json
 import os
 import sys
 import tempfile
@@ -15,7 +14,8 @@ from typing import Any
 
 import yaml
 from support.chart.deploy_files import rendered
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import RequestFailed
 from support.grove.objects import pod_clique_set
 from support.host import pages, ports
 from support.host.processes import Process
@@ -159,7 +159,7 @@ class Gkm:
 
     def _refuses(self, invalid: Json, words: str) -> bool:
         try:
-            self.cluster.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(invalid))
-        except KubectlFailed as refusal:
-            return words in refusal.stderr
+            self.cluster.objects.create(invalid, dry_run=True)
+        except RequestFailed as refusal:
+            return words in str(refusal)
         return False

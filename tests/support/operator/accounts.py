@@ -20,8 +20,9 @@ from support.agent.machine import HURRIED as HURRIED_AGENT
 from support.agent.machine import REPOSITORY, Machine, machine_in
 from support.cluster.audit import Audit
 from support.cluster.audited_cluster import audited_cluster
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import cache, namespace
+from support.cluster.objects import RequestFailed
 from support.fakes import nvml_library
 from support.host import pages, ports
 from support.host.processes import Process
@@ -162,9 +163,9 @@ class Accounts:
         """Return whether the API server calls our webhook and trusts it."""
         refused = cache("not-allowed", TEAM, "127.0.0.1:9/not/allowed:1")
         try:
-            self.cluster.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(refused))
-        except KubectlFailed as refusal:
-            return "is an address of this machine" in refusal.stderr
+            self.cluster.objects.create(refused, dry_run=True)
+        except RequestFailed as refusal:
+            return "is an address of this machine" in str(refusal)
         return False
 
     def declare(self, name: str, place: str | None) -> None:

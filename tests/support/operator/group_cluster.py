@@ -77,8 +77,7 @@ class GroupCluster:
         left_out = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
         self.cluster.apply([each for each in component("task-groups") if each["kind"] not in left_out])
         self.cluster.apply(namespace(TEAM))
-        may = ("auth", "can-i", "delete", "computedomains.resource.nvidia.com", f"--as={CONTROLLERS}")
-        self.cluster.until(lambda: self.cluster.kubectl(*may).strip() == "yes", "the API server to know the rights")
+        self.cluster.until(self._may_delete_domains, "the API server to know the rights")
 
     def controllers(self, *, second: bool = False, main: tuple[str, ...] = HURRIED) -> Process:
         """Start the controllers with their account, or `second`, which leads by a lease of its own at the same time."""
@@ -169,6 +168,12 @@ class GroupCluster:
     def requests(self) -> list[Request]:
         """The requests of the controllers for objects of groups so far."""
         return [each for each in self.audit.requests() if each.user == CONTROLLERS]
+
+    def _may_delete_domains(self) -> bool:
+        asked = {"verb": "delete", "group": "resource.nvidia.com", "resource": "computedomains"}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        answer = self.cluster.objects.create(review | {"spec": {"resourceAttributes": asked}}, user=CONTROLLERS)
+        return bool(answer["status"]["allowed"])
 
     def _parsed(self, name: str) -> bool:
         status = self.cluster.objects.get("pool", name).get("status", {})

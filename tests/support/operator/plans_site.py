@@ -1,6 +1,5 @@
 """The controllers as processes, with the account and roles of deploy/base, on a real kube-apiserver, and a fleet."""
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import Any
 
 from gkm.kube.client import connect
 from gkm.kube.resources import NODES, Json
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import RequestFailed
 from support.host import listening, pages
 from support.host.processes import Process
 from support.operator.deployment import HURRIED, operator
@@ -101,7 +101,7 @@ def plans_site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
     accept_every_flavor(gkm_cluster)
     directory = tmp_path / f"plans-{tmp_path.name[-20:].replace('_', '-')}"
     directory.mkdir()
-    role = json.loads(gkm_cluster.kubectl("get", "role", "-n", "gkm-system", "gkm-controllers-lease", "-o", "json"))
+    role = gkm_cluster.get("role", "gkm-controllers-lease", "gkm-system")
     role["rules"][0]["resourceNames"] = [directory.name]
     meta = {"metadata": {"name": directory.name, "namespace": "gkm-system"}}
     gkm_cluster.apply({key: role[key] for key in ("apiVersion", "kind", "rules")} | meta)
@@ -115,9 +115,9 @@ def plans_site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
             yield made
         finally:
             for kind in ("runs", "placementplans", "pods"):
-                gkm_cluster.kubectl("delete", kind, "--all", "-n", NAMESPACE, "--grace-period=0", "--force")
+                gkm_cluster.objects.delete_every(kind, NAMESPACE)
             for name in made.names:
-                gkm_cluster.kubectl("delete", "node", name, "--ignore-not-found")
+                gkm_cluster.objects.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     # After the controllers have ended: they may write it until then.
     accept_every_flavor(gkm_cluster)
 
@@ -127,13 +127,14 @@ def accept_every_flavor(cluster: Cluster) -> None:
 
     The policy gkm-runs-flavor refuses a Run with a flavor that is not among them.
     """
-    cluster.kubectl("delete", "serviceaccount", "gkm-flavors", "-n", "gkm-system", "--ignore-not-found")
-    request = json.dumps(run("flavor-check", 8, NAMESPACE, flavor=FLAVOR))
+    flavors = {"name": "gkm-flavors", "namespace": "gkm-system"}
+    cluster.objects.delete({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": flavors})
+    request = run("flavor-check", 8, NAMESPACE, flavor=FLAVOR)
 
     def accepted() -> bool:
         try:
-            cluster.kubectl("create", "--dry-run=server", "-f", "-", input=request)
-        except KubectlFailed:
+            cluster.objects.create(request, dry_run=True)
+        except RequestFailed:
             return False
         return True
 
