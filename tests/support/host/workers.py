@@ -7,10 +7,16 @@ from xdist.scheduler import LoadScopeScheduling
 
 ON_THIS_MACHINE = ("tests/e2e/",)
 """The tests of the one node. Namespaces of other tests receive its unmounts (support.csi.namespaces)."""
-MATRIX = "tests/partners/images/test_matrix_by_cosign.py"
-"""Many short tests: at the end, they occupy the workers that have nothing else left."""
-EACH_ALONE = (MATRIX, "tests/hostile/", "tests/crash/agent/", "tests/crash/mounts/", "tests/unit/core/packing/")
-"""Tests that share no expensive fixture with their neighbors."""
+EACH_ALONE = (
+    "tests/partners/images/test_matrix_by_cosign.py",
+    "tests/hostile/",
+    "tests/crash/agent/",
+    "tests/crash/mounts/",
+    "tests/processes/agent/",
+    "tests/processes/cli/",
+    "tests/unit/core/packing/",
+)
+"""Tests that share no expensive fixture with their neighbors: any worker runs any of them."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
@@ -28,7 +34,10 @@ def group(nodeid: str) -> str:
 
 
 def rank(nodeid: str) -> int:
-    """Return the place of a test: the longest group first, and the matrix last."""
+    """Return the place of a test: the longest group first, then modules, which one worker runs.
+
+    Tests that any worker can run are last: they occupy the workers that have no module left.
+    """
     if nodeid.startswith(ON_THIS_MACHINE):
         return 0
-    return 2 if nodeid.startswith(MATRIX) else 1
+    return 2 if nodeid.startswith(EACH_ALONE) else 1

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.host.workers import EACH_ALONE, MATRIX, ON_THIS_MACHINE, group, rank
+from support.host.workers import EACH_ALONE, ON_THIS_MACHINE, group, rank
 
 ROOT = Path(__file__).resolve().parents[3]
 NODE = re.compile(r"\bnode_cluster\b|mark\.own_node\b|Cluster\.start\([^)]*node=True")
@@ -24,9 +24,16 @@ def test_a_test_that_shares_no_fixture_goes_to_any_worker(place: str) -> None:
     assert group(f"{place}::test_x[a]") != group(f"{place}::test_x[b]")
 
 
-def test_tests_on_this_machine_begin_first_and_the_matrix_last() -> None:
-    order = [f"{MATRIX}::test_x", "tests/partners/a/test_x.py::test_x", f"{ON_THIS_MACHINE[0]}test_x.py::test_x"]
+@pytest.mark.parametrize("alone", EACH_ALONE)
+def test_tests_on_this_machine_begin_first_and_those_that_any_worker_can_run_last(alone: str) -> None:
+    order = [f"{alone}::test_x", "tests/partners/a/test_x.py::test_x", f"{ON_THIS_MACHINE[0]}test_x.py::test_x"]
     assert sorted(order, key=rank) == order[::-1]
+
+
+@pytest.mark.parametrize("place", [place for place in EACH_ALONE if place.startswith("tests/processes/")])
+def test_no_fixture_of_a_module_starts_again_for_each_of_its_tests(place: str) -> None:
+    shared = [path for path in (ROOT / place).rglob("*.py") if 'scope="module"' in path.read_text(encoding="utf-8")]
+    assert shared == []
 
 
 @pytest.mark.parametrize("place", [*ON_THIS_MACHINE, *EACH_ALONE])
