@@ -77,7 +77,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     monkeypatch.setattr(controllers, "connect", lambda *_arguments, **_more: api)
     # The leader before released it, so no request of that one is on its way, and this process may release it, too.
     metadata = {"name": LEASE, "namespace": SYSTEM}
-    released = {"holderIdentity": "", "leaseDurationSeconds": 1}
+    released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": "2026-01-01T00:00:00.000000Z"}
     api.create(LEASES, {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": released})
     api.create(RAW_RUNS, run("r", 8))
     api.calls.clear()
