@@ -37,6 +37,7 @@ component after `topology`, and the provider in topology.providers of the Config
 take the chart. In a kustomization of your own:""",
         {"topology": {"providers": [{"name": "infiniband"}]}},
         after=("topology",),
+        needs=("topology",),
     ),
     Component(
         "topology-labels",

@@ -23,12 +23,16 @@ WIDTH = 120
 
 @dataclass(frozen=True)
 class Component:
-    """A directory of components: the values that it stands for, and the components that come before it."""
+    """A directory of components: the values that it stands for, and the components that come before it.
+
+    It `needs` some of these; without the others it stands alone.
+    """
 
     name: str
     about: str
     values: Values
     after: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,9 @@ def test_the_base_with_all_components_is_the_chart_with_all_values(tmp_path: Pat
 def test_the_base_with_one_component_is_the_chart_with_its_values(
     tmp_path: Path, component: Component, command: Sequence[str]
 ) -> None:
-    assert build(overlay(tmp_path, [component.name]), command) == of_chart(render(component.values))
+    names = [*component.needs, component.name]
+    values = merged(each.values for each in COMPONENTS if each.name in names)
+    assert build(overlay(tmp_path, names), command) == of_chart(render(values))
 
 
 @pytest.mark.parametrize("each", OVERLAYS, ids=lambda each: each.name)
