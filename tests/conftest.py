@@ -1,5 +1,6 @@
 """What every test may ask for by name. Nothing is started before the first test that asks."""
 
+import gc
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if limit := item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(scaled(limit.args[0])), append=False)
     items.sort(key=lambda item: (item.get_closest_marker("own_node") is None, workers.rank(item.nodeid)))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave out what stays: modules and thousands of tests, at each of its full passes."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> workers.Groups | None:

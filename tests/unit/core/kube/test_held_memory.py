@@ -4,7 +4,6 @@ import gc
 import json
 import logging
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -49,14 +48,6 @@ class Held:
 
     def _refused(self, _resource: Resource[Any], _entry: ObjectEntry[Any], why: str) -> None:
         self.refused.append(why)
-
-
-@pytest.fixture(autouse=True)
-def quick_collections() -> Iterator[None]:
-    """Let the collector look at the objects of the test only: each measurement has two collections."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("watched", all_watched(), ids=str)
