@@ -142,7 +142,8 @@ def install_kinds(cluster: Cluster) -> None:
 
 def documents(name: str) -> list[Json]:
     """The objects of a file of the component."""
-    return list(yaml.safe_load_all((rendered() / "components" / "domains" / name).read_text(encoding="utf-8")))
+    text = (rendered() / "components" / "domains" / name).read_text(encoding="utf-8")
+    return list(yaml.load_all(text, yaml.CSafeLoader))
 
 
 def object_of(version: str, kind: str, name: str, space: str, **metadata: object) -> Json:
