@@ -59,7 +59,7 @@ COMMANDS = {
     "plan": LazyCommand(
         "gkm_cli.plan.command",
         "app",
-        "Plan where the groups of runs go, and explain it; exit 3 if a run does not fit.",
+        "Plan where the groups of a run go, and explain it; exit 3 if it does not fit.",
     ),
     "why": LazyCommand(
         "gkm_cli.why.command",

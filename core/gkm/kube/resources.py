@@ -85,8 +85,6 @@ PROVIDER_TREES = Resource(
     "providertrees",
     namespaced=False,
     type=ProviderTree,
-    page_limit=4,
-    unbounded="only the ServiceAccount of its provider writes it, 1.3 MB at most (gkm.api.provider_trees.MAX_PACKED)",
 )
 
 COMPUTEDOMAINS = Resource(

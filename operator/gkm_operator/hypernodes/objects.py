@@ -8,6 +8,7 @@ from gkm.api.fabrics import SURVEY_KEY, SURVEY_PREFIX, InfiniBandPort, NodeFabri
 from gkm.api.hypernodes import ThinMetadata
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
+from gkm.api.provider_trees import ProviderTreeSpec, ProviderTreeStatus
 from gkm.kube.resources import Resource
 from msgspec import Struct, field, structs
 
@@ -92,3 +93,22 @@ SURVEYS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Watche
 SURVEY_TEXTS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Survey)
 SURVEY_LABELS = f"{NODE_LABEL},app.kubernetes.io/part-of=gkm"
 """Selects the surveys; no ConfigMap with credentials or with another purpose has these labels."""
+
+
+class WatchedTree(Struct, frozen=True, gc=False):
+    """A ProviderTree without the metadata that anybody with a right to it could fill."""
+
+    metadata: ThinMetadata
+    spec: ProviderTreeSpec = ProviderTreeSpec()
+    status: ProviderTreeStatus = field(default_factory=ProviderTreeStatus)
+
+
+TREES = Resource(
+    API_VERSION,
+    "ProviderTree",
+    "providertrees",
+    namespaced=False,
+    type=WatchedTree,
+    page_limit=4,
+    unbounded="only the ServiceAccount of its provider writes it, 1.3 MB at most (gkm.api.provider_trees.MAX_PACKED)",
+)

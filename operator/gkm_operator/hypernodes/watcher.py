@@ -9,16 +9,16 @@ from typing import Any
 
 from gkm.api.config import Config
 from gkm.api.hypernodes import HyperNodeObject
-from gkm.api.provider_trees import ProviderTree
 from gkm.kube.api import Api
 from gkm.kube.controller import WatchSet
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnChange, Reflector
-from gkm.kube.resources import HYPERNODES, PROVIDER_TREES
+from gkm.kube.resources import HYPERNODES
 from gkm.topology.hypernode_objects import is_ours
 from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
 
+from gkm_operator.hypernodes.objects import TREES, WatchedTree
 from gkm_operator.nodes import NODES
 
 
@@ -59,7 +59,7 @@ class TopologyWatcher:
         self.nodes = (informers or Informers(api)).of(NODES)
         self.nodes.subscribe(self._node)
         self.hypernodes = Reflector(api, HYPERNODES, self._hypernode)
-        self.provider_trees = Reflector(api, PROVIDER_TREES, self._tree)
+        self.provider_trees = Reflector(api, TREES, self._tree)
         self._watches = WatchSet()
 
     @property
@@ -92,7 +92,7 @@ class TopologyWatcher:
                 callback(old, new)
             self.hypernode_input.advance()
 
-    def _tree(self, old: ProviderTree | None, new: ProviderTree | None) -> None:
+    def _tree(self, old: WatchedTree | None, new: WatchedTree | None) -> None:
         if (tree := new or old) is not None:
             self._tree_changed(tree.metadata.name)
 

@@ -1,9 +1,11 @@
 """The rendered manifests agree with the code: configuration, rights, names, limits and the policy about labels."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from gkm.api import config
 from gkm.api.cliques import NO_CLIQUE, PLACEHOLDERS
 from gkm.api.features import Feature
 from gkm.api.task_group_rights import manifests
@@ -13,6 +15,9 @@ from support.chart.deploy_files import ROOT, rendered
 from support.operator.command_line import called
 from support.operator.deployment import manifests as base
 from support.peers import require
+
+COMMANDS = ("admission", "controllers")
+"""The containers whose commands check a configuration."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,6 +32,46 @@ def documents(path: str) -> list[dict[str, Any]]:
 def test_the_configmap_that_ships_is_read_as_it_is() -> None:
     code, said = called("--check-config", f"--config={rendered() / 'base' / 'config.yaml'}")
     assert (code, said.strip()) == (0, "gkm-operator: the configuration is good")
+
+
+def test_the_shipped_configuration_enforces_signatures() -> None:
+    (shipped,) = documents("base/config.yaml")
+    assert config.parse(shipped["data"]["config.yaml"].encode()).verification.mode == "enforce"
+
+
+def pods() -> Iterator[dict[str, Any]]:
+    """Yield the pods that the base installs."""
+    for manifest in base():
+        if manifest["kind"] in {"DaemonSet", "Deployment"}:
+            yield manifest["spec"]["template"]["spec"]
+
+
+def test_the_arguments_that_ship_are_understood() -> None:
+    found = [container for pod in pods() for container in pod["containers"] if container["name"] in COMMANDS]
+    assert len(found) == len(COMMANDS)
+    for container in found:
+        arguments = [word for word in container["args"] if not word.startswith("--config=")]
+        assert called(*arguments, "--check-config") == (0, "gkm-operator: the configuration is good\n")
+
+
+def test_only_the_csi_container_is_privileged() -> None:
+    for pod in pods():
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"], container["name"]
+            if container["name"] == "csi":
+                assert security["privileged"]
+                assert not pod["automountServiceAccountToken"]
+                continue
+            assert "privileged" not in security
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert not security["allowPrivilegeEscalation"]
+
+
+def test_images_of_the_pods_are_those_of_the_dockerfiles() -> None:
+    images = {container["image"].partition(":")[0] for pod in pods() for container in pod["containers"]}
+    assert images == {f"gkm-{path.suffix.removeprefix('.')}" for path in ROOT.glob("Dockerfile.*")}
 
 
 def test_install_yaml_is_the_kinds_and_then_the_base() -> None:

@@ -19,7 +19,7 @@ from gkm_operator.main import add_admission_flags
 from gkm_operator.webhooks.configurations import WebhookConfiguration
 from support.host.waiting import scaled
 from support.operator.command_line import called
-from support.operator.deployment import ROOT, manifests
+from support.operator.deployment import ROOT
 
 
 def test_a_configuration_is_checked_without_a_cluster(tmp_path: Path) -> None:
@@ -37,22 +37,6 @@ def test_a_configuration_is_checked_without_a_cluster(tmp_path: Path) -> None:
         f"gkm-operator: configuration {bad}: Object contains unknown field `polices` - at `$.verification`; "
         "`policies` may be meant"
     )
-
-
-def test_the_shipped_configuration_is_valid(tmp_path: Path) -> None:
-    (shipped,) = (manifest for manifest in manifests() if manifest["kind"] == "ConfigMap")
-    path = tmp_path / "config.yaml"
-    path.write_text(shipped["data"]["config.yaml"], encoding="utf-8")
-    assert config.load(path).verification.mode == "enforce"
-
-
-def test_the_arguments_that_ship_are_understood() -> None:
-    for manifest in manifests():
-        if manifest["kind"] != "Deployment":
-            continue
-        (container,) = manifest["spec"]["template"]["spec"]["containers"]
-        arguments = [word for word in container["args"] if not word.startswith("--config=")]
-        assert called(*arguments, "--check-config") == (0, "gkm-operator: the configuration is good\n")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from support.operator.deployment import ROOT, manifests
+from support.operator.deployment import ROOT
 
 PROCESSES = {"agent": "gkm-agent", "csi": "gkm-csi", "operator": "gkm-operator"}
 INSTALL = ROOT / "requirements" / "install"
@@ -71,34 +71,6 @@ def test_the_lock_of_the_build_is_part_of_the_lock() -> None:
     entries = re.split(r"\n(?=\S)", build.strip())
     assert entries[0].startswith("hatchling==")
     assert all(entry in whole for entry in entries)
-
-
-def test_only_the_csi_container_is_privileged() -> None:
-    for manifest in manifests():
-        if manifest["kind"] not in {"DaemonSet", "Deployment"}:
-            continue
-        pod = manifest["spec"]["template"]["spec"]
-        for container in pod["containers"]:
-            security = container["securityContext"]
-            assert security["readOnlyRootFilesystem"], container["name"]
-            if container["name"] == "csi":
-                assert security["privileged"]
-                assert not pod["automountServiceAccountToken"]
-                continue
-            assert "privileged" not in security
-            assert security["capabilities"] == {"drop": ["ALL"]}
-            assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-            assert not security["allowPrivilegeEscalation"]
-
-
-def test_images_of_the_pods_are_those_of_the_dockerfiles() -> None:
-    images = {
-        container["image"].partition(":")[0]
-        for manifest in manifests()
-        if manifest["kind"] in {"DaemonSet", "Deployment"}
-        for container in manifest["spec"]["template"]["spec"]["containers"]
-    }
-    assert images == set(PROCESSES.values())
 
 
 def test_tools_of_the_fabric_are_in_the_image_of_the_agent_only_if_they_are_named() -> None:

@@ -14,7 +14,6 @@ from gkm.api.provider_trees import (
     MAX_NAME,
     MAX_REFUSED,
     MAX_TEXT,
-    ProviderTree,
     ProviderTreeStatus,
     RefusedHyperNode,
     TreeReason,
@@ -24,6 +23,7 @@ from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.names import hypernode_name
 from gkm.topology.tree import Tree
 
+from gkm_operator.hypernodes.objects import WatchedTree
 from gkm_operator.hypernodes.sources import ProviderSource
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 
@@ -68,7 +68,7 @@ class ProviderReplies:
                 name = found.metadata.name
                 self.api.merge(PROVIDER_TREES, name, {"status": fields}, subresource="status")
 
-    def _wanted(self, found: ProviderTree, source: ProviderSource | None) -> ProviderTreeStatus | None:
+    def _wanted(self, found: WatchedTree, source: ProviderSource | None) -> ProviderTreeStatus | None:
         if source is None:
             return self._status(found, found.spec.revision, (TreeReason.NOT_CONFIGURED, _NOT_CONFIGURED), {})
         if source.revision is None:
@@ -81,7 +81,7 @@ class ProviderReplies:
         return self._status(found, source.revision, verdict, {**source.refused})
 
     def _status(
-        self, found: ProviderTree, revision: int, verdict: tuple[TreeReason, str], refused: Mapping[str, str]
+        self, found: WatchedTree, revision: int, verdict: tuple[TreeReason, str], refused: Mapping[str, str]
     ) -> ProviderTreeStatus:
         reason, message = verdict
         status = TRUE if reason is TreeReason.ACCEPTED else FALSE
