@@ -24,6 +24,7 @@ BY_OTHERS = {
     # `gkm plan` and `gkm plan unfold` (tests/unit/cli/plan/test_live.py).
     ("get", "placementplans"),
     ("list", "placementplans"),
+    ("list", "runs"),
     # The check domains/switch, where network.autoMNNVLEnabled is on.
     ("get", "clusterroles"),
 }

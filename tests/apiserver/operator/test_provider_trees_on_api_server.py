@@ -19,6 +19,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import PROVIDER_TREES, Json
 from gkm.topology.hypernodes import HyperNode, Member
+from gkm_operator.hypernodes.objects import TREES
 from gkm_operator.hypernodes.providers.packed_tree import pack, unpack
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.policies import until_policies_hold
@@ -207,7 +208,7 @@ class Versions:
     def __init__(self, cluster: Cluster) -> None:
         self.seen: list[tuple[str, int, frozenset[str]]] = []
         api = connect(str(cluster.kubeconfig_for(CONTROLLERS)))
-        self.reflector = Reflector(api, PROVIDER_TREES, self._changed)
+        self.reflector = Reflector(api, TREES, self._changed)
 
     def _changed(self, _old: object, new: Any) -> None:  # noqa: ANN401 -- a ProviderTree
         if new is not None and new.spec.tree:

@@ -9,8 +9,8 @@ import pytest
 from gkm.kube.api import ListSelector
 from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHES, Json
+from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster, KubectlFailed
-from support.operator.deployment import ROOT
 
 NAMESPACE = "crowded"
 TENANT = "mallory"
@@ -71,7 +71,7 @@ def _empty(cluster: Cluster) -> None:
 
 def _give_namespace(cluster: Cluster) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    cluster.apply(ROOT / "deploy" / "base" / "users.yaml")
+    cluster.apply(rendered() / "base" / "users.yaml")
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gkm-edit"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": TENANT}
     binding: Mapping[str, object] = {
