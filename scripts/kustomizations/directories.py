@@ -4,6 +4,14 @@ from kustomizations.rendering import Component, Overlay
 
 COMPONENTS = (
     Component(
+        "pod-caches",
+        """\
+Volumes for pods that name a cache by a label (docs/how-to/caches-by-label.md). Pods prefer nodes where their cache is
+ready if fabric.cacheLabels is set in the ConfigMap gkm-config. Name this component before `task-groups`, which gives
+admission more memory. In a kustomization of your own:""",
+        {"features": {"podCaches": True}},
+    ),
+    Component(
         "domains",
         """\
 ComputeDomains for workloads on multi-node NVLink (docs/reference/computedomains.md). The component enrolls nothing by
@@ -54,13 +62,6 @@ In a kustomization of your own:""",
 Warnings for labels of Nodes that GKM or a scheduler would misread (docs/runbook-labels.md). Nothing is refused: the
 client gets a warning, and the audit log an annotation. In a kustomization of your own:""",
         {"features": {"topologyHygiene": True}},
-    ),
-    Component(
-        "pod-caches",
-        """\
-Volumes for pods that name a cache by a label (docs/how-to/caches-by-label.md). Pods prefer nodes where their cache is
-ready if fabric.cacheLabels is set in the ConfigMap gkm-config. In a kustomization of your own:""",
-        {"features": {"podCaches": True}},
     ),
     Component(
         "pod-monitors",
