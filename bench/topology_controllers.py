@@ -46,7 +46,7 @@ TOPOLOGY = {
     "levels": [{"name": level, "keys": [f"bench.gkm.io/{level}"]} for level in LEVELS],
     "hyperNodes": {"enabled": True},
 }
-COMPONENT = Path("components", "topology", "kustomization.yaml")
+MANIFEST = Path("base", "controllers.yaml")
 Labels = Mapping[str, str]
 
 
@@ -147,10 +147,14 @@ def _is_up_to_date(api: HttpApi) -> bool:
 
 
 def _limit_mib() -> float:
-    """Return the memory limit that the component gives the controllers."""
-    (patch,) = yaml.safe_load((rendered() / COMPONENT).read_text())["patches"]
-    (container,) = yaml.safe_load(patch["patch"])["spec"]["template"]["spec"]["containers"]
+    """Return the memory limit of the controllers that ships."""
+    (deployment,) = (
+        one
+        for one in yaml.safe_load_all((rendered() / MANIFEST).read_text())
+        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "gkm-controllers")
+    )
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
     limit: str = container["resources"]["limits"]["memory"]
-    if not limit.endswith("Gi"):
-        raise ValueError(f"{COMPONENT}: a memory limit of {limit}, not in Gi")
-    return float(limit.removesuffix("Gi")) * 1024
+    if not limit.endswith("Mi"):
+        raise ValueError(f"{MANIFEST}: a memory limit of {limit}, not in Mi")
+    return float(limit.removesuffix("Mi"))
