@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -24,20 +23,12 @@ from support.operator.flavors_path import FLAVORS_PATH
 from support.operator.group_templates import DOMAIN, Json, config_map, group, pool, task_pod, template
 from support.operator.nodes import put
 from support.operator.plans import gpu_node, run
-from support.operator.rights import BASE, DOMAINS, POD_CACHES, RIGHTS, SYSTEM, TASK_GROUPS, TOPOLOGY, Right
+from support.operator.rights import BASE, DOMAINS, POD_CACHES, RIGHTS, SYSTEM, TASK_GROUPS, TOPOLOGY, Right, authorized
 from support.operator.seen import NODE, TEAM
 from support.peers import require
 
-CREATED, FORBIDDEN = 201, 403
+FORBIDDEN = 403
 GPU_NODE = "audited-gpus"
-
-
-def authorized(requests: list[Request]) -> Iterator[Request]:
-    """Yield the authorized verbs: patch and create for a server-side apply that created its object."""
-    for request in requests:
-        yield request
-        if request.verb == "patch" and request.code == CREATED:
-            yield replace(request, verb="create")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """What the manifests that ship allow to our ServiceAccounts, one right at a time."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -10,6 +10,7 @@ from support.cluster.audit import Request
 from support.operator.deployment import ROOT, component, manifests
 
 SYSTEM = "gkm-system"
+CREATED = 201
 PREFIX = f"system:serviceaccount:{SYSTEM}:"
 Json = dict[str, Any]
 
@@ -32,6 +33,14 @@ class Right:
             and self.name in ("", request.name)
             and self.namespace in ("", request.namespace)
         )
+
+
+def authorized(requests: Iterable[Request]) -> Iterator[Request]:
+    """Yield the authorized verbs: patch and create for a server-side apply that created its object."""
+    for request in requests:
+        yield request
+        if request.verb == "patch" and request.code == CREATED:
+            yield replace(request, verb="create")
 
 
 def granted(documents: list[Json]) -> Iterator[Right]:
