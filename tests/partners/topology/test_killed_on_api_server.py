@@ -150,7 +150,7 @@ def test_thirty_percent_of_lost_labels_and_a_kill_meanwhile_change_nothing(lives
         process.ready(lambda: reports("TreeApproved", "TopologyGuardTripped"), "the guard", 60)
         process.kill()
         process = lives.begin()
-        process.ready(lambda: reports("HyperNodesWritten", "NotChecked"), "the next process compares nothing", 60)
+        process.ready(lambda: reports("HyperNodesWritten", "NotChecked"), "the next process compares nothing", 120)
         for name in LOST:
             lives.label(name, **lives.labels[name])
         process.ready(lambda: reports("HyperNodesWritten", "UpToDate"), "the labels are back", 60)
