@@ -52,10 +52,10 @@ class Hygiene:
 
 def check(listed: NodeList, settings: Topology) -> Hygiene:
     """Return the faults of the labels of nodes."""
-    surveyed = survey_nodes(listed.nodes, settings, listed.unread)
+    sources = [("labels", label_placements(listed.nodes, settings))]
+    surveyed = survey_nodes(listed.nodes, settings, listed.unread, sources)
+    tree = build_tree(sources, settings)
     labels = {node.name: node.labels for node in listed.nodes}
-    placed = label_placements(listed.nodes, settings)
-    tree = build_tree([("labels", placed)], settings)
     quarantined = {entry.node: entry for entry in (*tree.quarantined, *surveyed.quarantined)}
     bare = frozenset(surveyed.bare)
     axes = tuple(_axes(settings))

@@ -121,7 +121,7 @@ class ClusterWatcher:
         return ClusterSnapshot(now, runs, unread, self._index.plans(), usage, nodes, version)
 
     def _survey(self) -> TopologySurvey:
-        """Return the survey of all nodes, cached while no node changes."""
+        """Return the survey of all nodes, cached while no node and no source changes."""
         unread = self._nodes.unreadable
         sources = self._approved()
         wanted = (self._nodes_version, unread, sources)
