@@ -148,9 +148,7 @@ def test_each_right_of_the_component_is_used_and_no_request_is_refused(place: Gr
         taken = json.loads(json.dumps(each).replace(NAME, "taken").replace("domain-{{ WF_GROUP_UUID }}", "taken"))
         place.pool(f"taken-{number}", taken)
         place.groups(f"taken-{number}", f"taken-too-{number}", pool=f"taken-{number}")
-    place.pool("no-template", CONFIG)
-    patch = '{"spec": {"commonGroupTemplates": ["missing"]}}'
-    place.cluster.kubectl("patch", "pool", "no-template", "--type=merge", "--patch", patch)
+    place.pool_without_template("no-template")
     place.groups("no-template", pool="no-template")
     place.groups("no-pool", pool="missing")
     place.until_phase("Failed", "no-template", "no-pool")

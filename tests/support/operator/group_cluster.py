@@ -103,15 +103,19 @@ class GroupCluster:
             self.controllers(main=SHORT_LEASE)
 
     def pool(self, name: str, *templates: Json) -> None:
-        """Create a pool, and the templates that it names."""
+        """Create a pool and the templates that it names, and wait until the controllers have read both."""
         names = [f"{name}-{number}" for number in range(len(templates))]
         made = [
             template("gkm.io/v1alpha1", "GroupTemplate", each, spec={"template": value})
             for each, value in zip(names, templates, strict=True)
         ]
-        pool = template("gkm.io/v1alpha1", "Pool", name, spec={"commonGroupTemplates": names})
-        self.cluster.apply([*made, pool])
-        self.cluster.until(lambda: self._parsed(name), f"pool {name} to be parsed")
+        self.cluster.apply([*made, _pool(name, names)])
+        self._until_pool(name, "Parsed")
+
+    def pool_without_template(self, name: str) -> None:
+        """Create a pool that names a template which does not exist, and wait until the controllers know it."""
+        self.cluster.apply(_pool(name, ["missing"]))
+        self._until_pool(name, "TemplateMissing")
 
     def groups(self, *names: str, pool: str) -> None:
         tasks = [{"name": f"task-{number}", "gpus": 8} for number in range(4)]
@@ -175,9 +179,18 @@ class GroupCluster:
         answer = self.cluster.objects.create(review | {"spec": {"resourceAttributes": asked}}, user=CONTROLLERS)
         return bool(answer["status"]["allowed"])
 
-    def _parsed(self, name: str) -> bool:
-        status = self.cluster.objects.get("pool", name).get("status", {})
-        return any(each["reason"] == "Parsed" for each in status.get("conditions", []))
+    def _until_pool(self, name: str, reason: str) -> None:
+        """Wait until the controllers have read the pool: only then do they make groups from it."""
+
+        def has_reason() -> bool:
+            status = self.cluster.objects.get("pool", name).get("status", {})
+            return any(each["reason"] == reason for each in status.get("conditions", []))
+
+        self.cluster.until(has_reason, f"pool {name} to have reason {reason}")
+
+
+def _pool(name: str, templates: list[str]) -> Json:
+    return template("gkm.io/v1alpha1", "Pool", name, spec={"commonGroupTemplates": templates})
 
 
 def _is_of_a_group(found: Json) -> bool:
