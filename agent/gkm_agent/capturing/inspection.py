@@ -19,13 +19,14 @@ from gkm.hoststate.escaping import escape
 from gkm.images.build import factors_file
 from gkm.images.build.compiled_targets import CompiledTargets
 from gkm.images.build.contents import CacheContents, scan_directory
-from gkm.images.build.known_files import is_cache_file
+from gkm.images.build.selection import CAPTURED
 from gkm.images.build.tree import TreeEntry, walk
 from gkm.images.build.triton import version_in
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, PackedFile, content_digest
 from gkm.images.local_image import StreamHasher
+from gkm.runtimes.layout import FileKind
 
 from gkm_agent.capturing.progress import MAX_FILES_BYTES
 
@@ -113,11 +114,11 @@ def _measured(inventory: Inventory) -> dict[GpuTarget, Gpu]:
 def _scan(content: Path, measured: Sequence[GpuTarget], read: "_Reader") -> CacheContents:
     """Return what the build finds; a vLLM cache that names no GPU has the one kind of this node."""
     try:
-        return scan_directory(content, (), DependencyVersions(), is_cache_file)
+        return scan_directory(content, (), DependencyVersions(), CAPTURED)
     except GKMError as error:
         if error.reason is not Reason.METADATA_MISSING or len(measured) != 1 or not read.files:
             raise
-        return scan_directory(content, measured, DependencyVersions(), is_cache_file)
+        return scan_directory(content, measured, DependencyVersions(), CAPTURED)
 
 
 def _stated(contents: CacheContents) -> list[GpuTarget]:
@@ -149,7 +150,7 @@ class _Reader:
 
     def directory(self, content: Path) -> None:
         """Read all files that belong to a cache."""
-        for entry in walk(content, self._selected):
+        for entry in walk(content, CAPTURED, self._pass_over):
             if not entry.directory:
                 self._count(entry)
                 self.files.append(self._file(entry))
@@ -157,10 +158,8 @@ class _Reader:
             named = " and ".join(escape(target.arch_name) for target in sorted(self.compiled.named_in))
             raise GKMError(Reason.METADATA_INVALID, f"the compiled files are for {named}")
 
-    def _selected(self, path: str, directory: bool) -> bool:  # noqa: FBT001 -- the form of a Selection
-        selected = is_cache_file(path, directory)
-        self.left_out += not selected
-        return selected
+    def _pass_over(self, _path: str, _kind: FileKind, _size: int) -> None:
+        self.left_out += 1
 
     def _count(self, entry: TreeEntry) -> None:
         self._bytes += entry.size

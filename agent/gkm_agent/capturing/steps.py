@@ -22,7 +22,7 @@ from gkm.hoststate.disk_space import spare_bytes
 from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
 from gkm.images.archives import oci_layout
 from gkm.images.build.image import build
-from gkm.images.build.known_files import is_cache_file
+from gkm.images.build.selection import CAPTURED
 from gkm.images.captured.content import Hardware, image_tag, repository
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
@@ -118,7 +118,7 @@ class CaptureSteps:
         try:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
             image = build(
-                directory / CAPTURED_CONTENT, hardware.runtime, work, stated=stated, selected=is_cache_file,
+                directory / CAPTURED_CONTENT, hardware.runtime, work, stated=stated, selected=CAPTURED,
                 report=self._end_if_stopped,
             )  # fmt: skip
             oci_layout.write(image, directory / IMAGE, ref, self._end_if_stopped)

@@ -5,15 +5,18 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from gkm.api.grammar import count_of
 from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from gkm.images.archives import docker_archive, oci_layout
-from gkm.images.build.image import build as build_image
+from gkm.images.build import image as images
+from gkm.images.build.contents import CacheContents, scan_cache
 from gkm.images.build.provenance import LOCAL_BUILDER, CacheBuild, statement
 from gkm.images.build.versions import DependencyVersions
+from gkm.images.cache_entries import entries_in
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as registry_push
@@ -26,6 +29,18 @@ from gkm_cli.registries import RegistryAccess
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False)]
 ImageOption = Annotated[str, typer.Option("--image", metavar="REF", help="The name of the image.")]
+AllFilesOption = Annotated[
+    bool,
+    typer.Option(
+        "--all-files", help="Pack also the files that no runtime wrote as a cache; never a private key or a token."
+    ),
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse a cache with an incomplete or damaged kernel; else it stays out.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what the image would have and what stays out; make no image.")
+]
 ToOption = Annotated[
     str,
     typer.Option(
@@ -54,44 +69,49 @@ BuilderOption = Annotated[
 ]
 _STAGES = ("Packing", "Writing", "Pushing")
 _WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive.write}
+_MAX_SHOWN = 20
+"""Kernels by name on a terminal; JSON has them all."""
 
 
 def build(
     directory: DirectoryArgument,
     *,
-    image: ImageOption,
+    image: ImageOption = "",
     to: ToOption = "",
     push: PushOption = False,
     gpu: GPUOption = "",
     gpus: GPUsOption = None,
     dependency_version: VersionOption = None,
+    all_files: AllFilesOption = False,
+    strict: StrictOption = False,
+    dry_run: DryRunOption = False,
     provenance: ProvenanceOption = None,
     builder: BuilderOption = "",
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make an image of the Triton, vLLM or TorchInductor cache in DIR, in MCV's format."""
-    ref = Reference.parse(image)
-    form, path = _destination(to)
-    if not (form or push):
-        raise UsageError("the image has no destination", "add --push, --to oci:PATH or --to docker-archive:FILE")
+    targets = gpu_from_options(gpu, gpus)
+    versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
+    if dry_run:
+        contents = scan_cache(directory, targets, versions, all_files=all_files, strict=strict)
+        show(_described(contents), output, lambda: _print_contents(contents))
+        return
+    ref, form, path = _destination(image, to, push=push)
     if provenance:
         disks.check_new(provenance, "--provenance")
     elif builder:
         raise UsageError("--builder is for --provenance", "name a file with --provenance")
-    targets = gpu_from_options(gpu, gpus)
-    versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
-    warnings: list[str] = []
     packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
     with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, progress_bars(*_STAGES) as report:
-        built = build_image(
+        contents = scan_cache(directory, targets, versions, all_files=all_files, strict=strict)
+        built = images.pack(
             directory,
+            contents,
             ref.repository.rpartition("/")[2],
             Path(work),
-            stated=targets,
             versions=versions,
             report=lambda done, of: report("Packing", done, of),
-            warn=warnings.append,
         )
         if form:
             need = sum(blob.descriptor.size for blob in built.blobs)
@@ -105,12 +125,13 @@ def build(
         if push:
             registry = access.registry(ref)
             registry_push.image(registry, ref, built, lambda done, of: report("Pushing", done, of))
-    for warning in warnings:
+    for warning in (*images.warnings(contents), *_left_out_lines(contents)):
         sys.stderr.write(f"warning: {escape(warning)}\n")
-    show(_result(ref, built), output, lambda: line(f"{ref.name}@{built.digest} {_summary(to, push=push)}"))
+    result = _result(ref, built) | {"leftOut": _left_out(contents)}
+    show(result, output, lambda: line(f"{ref.name}@{built.digest} {_summary(to, push=push)}"))
 
 
-def _result(ref: Reference, built: LocalImage) -> dict[str, object]:
+def _result(ref: Reference, built: LocalImage) -> dict[str, Any]:
     manifest = json.loads(built.manifest)
     return {
         "image": str(ref),
@@ -121,18 +142,69 @@ def _result(ref: Reference, built: LocalImage) -> dict[str, object]:
     }
 
 
-def _destination(to: str) -> tuple[str, Path]:
-    """Return the form and the path of `--to`.
+def _described(contents: CacheContents) -> dict[str, Any]:
+    """Return what an image of the cache would have."""
+    return {
+        "format": contents.format.value,
+        "size": contents.size_bytes,
+        "targets": json.loads(contents.labels[contents.format.summary_label])["targets"],
+        "entries": [
+            {"form": each.form, "hash": each.hash, "arch": each.arch} for each in entries_in(contents.manifest)
+        ],
+        "labels": contents.labels,
+        "leftOut": _left_out(contents),
+        "damaged": contents.damaged,
+        "warnings": images.warnings(contents),
+    }
+
+
+def _left_out(contents: CacheContents) -> list[dict[str, Any]]:
+    return [
+        {"kind": kind.value, "count": found.count, "bytes": found.bytes, "examples": found.examples}
+        for kind, found in contents.left_out.kinds.items()
+    ]
+
+
+def _left_out_lines(contents: CacheContents) -> list[str]:
+    """Return a line for each kind of files that stay out, and one for each damaged kernel."""
+    kinds = [
+        f"left out {found.count} of {kind.value} ({found.bytes} bytes): {', '.join(found.examples)}"
+        + (", …" if found.count > len(found.examples) else "")
+        for kind, found in contents.left_out.kinds.items()
+    ]
+    damaged = [f"kernel {path}: {problem}" for path, problem in list(contents.damaged.items())[:_MAX_SHOWN]]
+    return [*kinds, *damaged]
+
+
+def _print_contents(contents: CacheContents) -> None:
+    described = _described(contents)
+    line(f"format   {described['format']}, {contents.size_bytes} bytes")
+    for target in described["targets"]:
+        line(f"target   {' '.join(f'{key}={value}' for key, value in target.items())}")
+    for entry in described["entries"][:_MAX_SHOWN]:
+        line(f"entry    {entry['form']} {entry['hash']} {entry['arch']}".rstrip())
+    if (more := len(described["entries"]) - _MAX_SHOWN) > 0:
+        line(f"entry    and {count_of(more, 'more entry', 'more entries')}: -o json lists all")
+    for text in (*images.warnings(contents), *_left_out_lines(contents)):
+        line(escape(text))
+
+
+def _destination(image: str, to: str, *, push: bool) -> tuple[Reference, str, Path]:
+    """Return the name of the image, and the form and path of `--to`.
 
     Raises:
-        UsageError: the form is unknown, or the path cannot be written.
+        UsageError: an option is missing, the form is unknown, or the path cannot be written.
     """
+    if not image:
+        raise UsageError("the image has no name", "add --image registry.example/team/cache:1")
     form, _, path = to.partition(":")
     if to and (form not in _WRITERS or not path):
         raise UsageError(f"--to {to[:80]!r} is not a destination", "write oci:PATH or docker-archive:FILE")
+    if not (form or push):
+        raise UsageError("the image has no destination", "add --push, --to oci:PATH or --to docker-archive:FILE")
     if form:
         disks.check_new(Path(path), "--to")
-    return form, Path(path)
+    return Reference.parse(image), form, Path(path)
 
 
 def _summary(to: str, *, push: bool) -> str:

@@ -16,7 +16,6 @@ from typing import Annotated, NoReturn
 
 import typer
 from gkm.api.errors import GKMError, Reason
-from gkm.api.pod_caches import VARIABLES
 from gkm.gpus import preflight
 from gkm.gpus.values import printable
 from gkm.hoststate.escaping import escape
@@ -25,6 +24,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.pull import PullStage
 from gkm.images.registries.registry import Registry
+from gkm.runtimes import BY_NAME
 
 from gkm_cli.cache.execution import extracted, mounted
 from gkm_cli.cache.execution.run_store import MAX_BYTES, RunStore, default_directory
@@ -91,7 +91,7 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
         store.use(image.digest)
         _pull(store, registry, image, access)
         path = _provided(store, image.digest, options)
-    _become(command, dict.fromkeys(VARIABLES[image.format.value], str(path)))
+    _become(command, dict.fromkeys(BY_NAME[image.format.value].variables, str(path)))
 
 
 def _check_gpus(image: CacheImage, file: Path | None) -> None:

@@ -1,6 +1,5 @@
 """How a pod names a cache by labels, and the annotation that reports the additions (docs/how-to/caches-by-label.md)."""
 
-from collections.abc import Mapping
 from typing import Final
 
 CACHE: Final = "gkm.io/cache"
@@ -23,14 +22,3 @@ ANNOTATIONS: Final = frozenset({CONTAINER, MODE, PATH, NODES, IF_UNAVAILABLE, IN
 
 WEBHOOK: Final = "gkm-pod-caches"
 """The MutatingWebhookConfiguration."""
-
-VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "triton": ("TRITON_CACHE_DIR",),
-    "vllm": ("VLLM_CACHE_ROOT",),
-    "inductor": ("TORCHINDUCTOR_CACHE_DIR",),
-}
-"""The environment variables that name the directory of a cache, by the runtime that wrote it."""
-ALL_VARIABLES: Final = tuple(name for names in VARIABLES.values() for name in names)
-FALLBACK_VARIABLES: Final = (*VARIABLES["triton"], *VARIABLES["vllm"])
-"""Those while the runtime is unknown. Not inductor's: torch below vLLM would unpack its artifacts into the volume,
-whose size is limited."""

@@ -47,6 +47,10 @@ class _AheadOfTime(Struct):
     hash: str = ""
 
 
+class _Inductor(_Kernel):
+    form: str = ""
+
+
 class _Graphs(Struct):
     """The artifacts that vLLM stores under one hash."""
 
@@ -54,10 +58,7 @@ class _Graphs(Struct):
     triton: list[_Kernel] = field(default_factory=list)
     binary: list[_Binary] = field(default_factory=list)
     aot: list[_AheadOfTime] = field(default_factory=list, name="aot_compile")
-
-
-class _Inductor(_Kernel):
-    form: str = ""
+    inductor: list[_Inductor] = field(default_factory=list)
 
 
 class _Manifest(Struct):
@@ -67,7 +68,7 @@ class _Manifest(Struct):
 
 
 def entries_in(manifest: bytes) -> list[CacheEntry]:
-    """Return what a cache manifest lists; of none, nothing.
+    """Return the entries of a cache manifest; an empty list if there is no manifest.
 
     Raises:
         GKMError: METADATA_INVALID; TOO_LARGE beyond MAX_ENTRIES.
@@ -81,6 +82,7 @@ def entries_in(manifest: bytes) -> list[CacheEntry]:
         entries += [_kernel(kernel) for kernel in graphs.triton]
         entries += [CacheEntry("binary", each.code_hash or graphs.hash, each.target_device) for each in graphs.binary]
         entries += [CacheEntry("aot_compile", each.hash or graphs.hash) for each in graphs.aot]
+        entries += [_kernel(each, each.form) for each in graphs.inductor]
     entries += [_kernel(each, each.form) for each in found.inductor or []]
     if len(entries) > MAX_ENTRIES:
         raise GKMError(Reason.TOO_LARGE, f"the cache manifest lists {len(entries)} entries, at most {MAX_ENTRIES}")

@@ -3,7 +3,7 @@
 Triton records absolute paths; the driver rewrites them for the attribute `mountPath` (docs/design/relocation.md).
 """
 
-from gkm.api.pod_caches import ALL_VARIABLES
+from gkm.runtimes import VARIABLES
 
 from gkm_cli.why.facts import Facts
 from gkm_cli.why.outcome import Broken, Holds, Outcome
@@ -35,13 +35,13 @@ def decide(facts: Facts) -> Outcome:
                 "write the same path in both",
             )
         for variable in container.env or ():
-            if variable.name in ALL_VARIABLES and variable.value and not _within(variable.value, stated):
+            if variable.name in VARIABLES and variable.value and not _within(variable.value, stated):
                 return Broken(
                     f"{variable.name} of the container {container.name} is {variable.value}, which is not in {stated}",
                     f"set it to {stated}",
                 )
-    named = sorted({one.name for container, _ in mounts for one in container.env or () if one.name in ALL_VARIABLES})
-    variables = ", ".join(named) if named else f"no {' or '.join(ALL_VARIABLES)} in the pod: the image must set one"
+    named = sorted({one.name for container, _ in mounts for one in container.env or () if one.name in VARIABLES})
+    variables = ", ".join(named) if named else f"no {' or '.join(VARIABLES)} in the pod: the image must set one"
     return Holds(f"{stated}; {variables}")
 
 

@@ -67,6 +67,15 @@ def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[Arti
     return keys
 
 
+def is_artifact_file(pieces: Iterable[bytes]) -> bool:
+    """Return whether bytes begin as such a file; reads only the first of them."""
+    try:
+        _first_kind(_PieceReader(pieces))
+    except NotAnArtifactFile:
+        return False
+    return True
+
+
 def _first_kind(reader: "_PieceReader") -> str:
     try:
         if reader.number() != _VERSION:

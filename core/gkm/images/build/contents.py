@@ -5,23 +5,33 @@ TorchInductor's, which MCV does not know (docs/formats.md).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.grammar import count_of
 from gkm.api.targets import GpuTarget
+from gkm.images.build.artifact_file import is_artifact_file
+from gkm.images.build.damage import damaged_kernels
 from gkm.images.build.factors_file import redact
 from gkm.images.build.go_json import marshal, marshal_indent
 from gkm.images.build.inductor import InductorScan, inductor_targets
+from gkm.images.build.recognition import runtime_of
+from gkm.images.build.selection import EVERYTHING, LeftOut, Selection, of_runtime
 from gkm.images.build.target_claims import kernel_targets
-from gkm.images.build.tree import EVERYTHING, Selection, TreeEntry, walk
+from gkm.images.build.tree import TreeEntry, walk
 from gkm.images.build.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.build.versions import DependencyVersions
-from gkm.images.build.vllm import ROOT, VllmScan
+from gkm.images.build.vllm import VllmScan
 from gkm.images.build.vllm_labels import vllm_labels, vllm_targets
 from gkm.images.cache import MAX_TARGETS, Format
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
+from gkm.runtimes.foreign import SECRET_BYTES, holds_secret
+from gkm.runtimes.layout import FileKind
+from gkm.runtimes.vllm import ROOT
+
+_INCOMPLETE: Final = FileKind.INCOMPLETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,41 @@ class CacheContents:
     """The environment variables of the compilation whose values the image replaces by null."""
     triton: str = ""
     """The version of Triton that all kernels of an inductor cache state."""
+    selection: Selection = EVERYTHING
+    """The selection of the scan, without the files that their content excluded."""
+    left_out: LeftOut = field(default_factory=LeftOut)
+    damaged: dict[str, str] = field(default_factory=dict)
+    """The directories of kernels that stay out because they are incomplete or damaged, each with the reason."""
+
+
+def scan_cache(
+    directory: Path,
+    stated: Sequence[GpuTarget],
+    versions: DependencyVersions,
+    *,
+    all_files: bool = False,
+    strict: bool = False,
+) -> CacheContents:
+    """Return the contents of a directory in which users may keep more than a cache.
+
+    It has the files that the runtime of the cache writes, or `all_files` but those that hold a key or a token; and no
+    kernel that is incomplete or damaged.
+
+    Raises:
+        GKMError: as `scan_directory`; METADATA_INVALID when a kernel is damaged and `strict` refuses it.
+        OSError: it cannot be read.
+    """
+    selection = of_runtime(runtime_of(directory), all_files=all_files)
+    damaged = damaged_kernels(directory, selection)
+    if strict and damaged:
+        path, problem = next(iter(damaged.items()))
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"{count_of(len(damaged), 'kernel')} of the cache cannot be used: {path}: {problem}",
+            "compile again, or leave --strict out: the image then has all kernels but these",
+        )
+    contents = scan_directory(directory, stated, versions, selection.without(dict.fromkeys(damaged, _INCOMPLETE)))
+    return replace(contents, damaged=damaged)
 
 
 def scan_directory(
@@ -49,7 +94,7 @@ def scan_directory(
         OSError: it cannot be read.
     """
     scan = _DirectoryScan()
-    for entry in walk(directory, selected):
+    for entry in walk(directory, selected, scan.left_out.add):
         scan.add(entry)
     kind = scan.format(directory)
     targets = {kernel.gpu_target for kernel in scan.kernels}
@@ -83,6 +128,8 @@ def scan_directory(
         scan.size,
         tuple(sorted(scan.secrets)),
         triton=next(iter(triton)) if len(triton) == 1 else "",
+        selection=selected.without(scan.excluded),
+        left_out=scan.left_out,
     )
 
 
@@ -107,8 +154,14 @@ class _DirectoryScan:
     secrets: set[str] = field(default_factory=set)
     size: int = 0
     has_triton_marker: bool = False
+    excluded: dict[str, FileKind] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     def add(self, entry: TreeEntry) -> None:
+        if kind := _kind_by_content(entry):
+            self.excluded[entry.path] = kind
+            self.left_out.add(entry.path, kind, entry.size)
+            return
         kernel = parse_kernel(entry)
         if kernel is not None:
             self.kernels.append(kernel)
@@ -140,6 +193,15 @@ class _DirectoryScan:
             "name the directory that TRITON_CACHE_DIR, VLLM_CACHE_ROOT or TORCHINDUCTOR_CACHE_DIR pointed to while the "
             "kernels were compiled",
         )
+
+
+def _kind_by_content(entry: TreeEntry) -> FileKind | None:
+    """Return why a selected file stays out, from its bytes; None where it belongs to the image."""
+    if entry.directory or entry.kind is FileKind.CONTENT:
+        return None
+    if entry.kind is FileKind.ARTIFACTS:
+        return None if is_artifact_file(entry.pieces()) else FileKind.FOREIGN
+    return FileKind.SECRET if holds_secret(entry.head(SECRET_BYTES)) else None
 
 
 def _is_triton_marker(entry: TreeEntry) -> bool:

@@ -6,7 +6,7 @@ without a leading "./", and the manifest last.
 
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
@@ -15,7 +15,8 @@ from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.deflate import deflated
 from gkm.images.build.contents import CacheContents, scan_directory
 from gkm.images.build.factors_file import NAME, redact
-from gkm.images.build.tree import EVERYTHING, Selection, walk
+from gkm.images.build.selection import EVERYTHING, Selection
+from gkm.images.build.tree import walk
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
@@ -37,45 +38,53 @@ def build(
     versions: DependencyVersions | None = None,
     selected: Selection = EVERYTHING,
     report: ProgressCallback = lambda _done, _of: None,
-    warn: Callable[[str], None] = lambda _: None,
 ) -> LocalImage:
-    """Return the image of a Triton, vLLM or TorchInductor cache; the same files give the same digest.
+    """Return the image of the selected files of a cache, as `scan_directory` and `pack`; the parameters are theirs.
+
+    Raises:
+        GKMError, OSError: as they raise.
+    """
+    versions = versions or DependencyVersions()
+    contents = scan_directory(directory, stated, versions, selected)
+    return pack(directory, contents, title, work, versions=versions, report=report)
+
+
+def pack(
+    directory: Path,
+    contents: CacheContents,
+    title: str,
+    work: Path,
+    *,
+    versions: DependencyVersions,
+    report: ProgressCallback = lambda _done, _of: None,
+) -> LocalImage:
+    """Return the image of a cache that was scanned; the same files give the same digest.
 
     The manifest has one layer and OCI types: every version of MCV reads those, an OCI layout requires them, and every
     registry accepts them.
 
     Args:
-        directory: the directory that TRITON_CACHE_DIR, VLLM_CACHE_ROOT or TORCHINDUCTOR_CACHE_DIR named. No program may
-            write to it meanwhile.
+        directory: the directory that the variable of the runtime named. No program may write to it meanwhile.
+        contents: its contents.
         title: the title of the image: the base name of its repository.
         work: an empty directory of the caller for the layer; it must exist until the image is stored.
-        stated: GPUs from the user, for a cache that does not name its GPU.
         versions: versions from the user of the programs that wrote the cache.
-        selected: the files and directories that belong to the image; the others stay out of it.
         report: called with the packed bytes and the total for every piece; an exception from it ends the build.
-        warn: called with a warning for the user, before the packing.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache or its GPU is unknown, METADATA_INVALID when its parts
-            contradict each other about the GPU, UNSAFE_CONTENT for links or devices, CONTENT_MISMATCH when a program
-            writes to it, TOO_LARGE when no node would accept it.
+        GKMError: METADATA_INVALID when the user states another version than the kernels, CONTENT_MISMATCH when a
+            program writes to the cache, TOO_LARGE when no node would accept it.
         OSError: it cannot be read, or the disk refused.
     """
-    versions = versions or DependencyVersions()
-    contents = scan_directory(directory, stated, versions, selected)
-    if contents.secrets:
-        warn(_secrets_warning(contents.secrets))
     unpacked = StreamHasher()
-    layer = write_blob(
-        deflated(unpacked.through(_tar(directory, contents, selected, report))), work / _LAYER_FILE, OCI_LAYER
-    )
+    layer = write_blob(deflated(unpacked.through(_tar(directory, contents, report))), work / _LAYER_FILE, OCI_LAYER)
     labels = {**contents.labels, **versions.with_triton(contents.triton).labels, TITLE: title}
     return assemble_image(encode_config(host_platform(), labels, [unpacked.digest]), [layer], labels)
 
 
-def _tar(directory: Path, contents: CacheContents, selected: Selection, report: ProgressCallback) -> Iterator[bytes]:
+def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> Iterator[bytes]:
     count = ByteCounter(report, contents.size_bytes)
-    for entry in walk(directory, selected):
+    for entry in walk(directory, contents.selection):
         name = f"{contents.format.content_directory}/{entry.path}"
         if entry.directory:
             yield _header(name, tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
@@ -102,6 +111,11 @@ def _header(name: str, kind: bytes, size: int, mode: int) -> bytes:
     member = tarfile.TarInfo(f"{name}/" if kind == tarfile.DIRTYPE else name)
     member.type, member.size, member.mode = kind, size, mode
     return member.tobuf(tarfile.PAX_FORMAT)
+
+
+def warnings(contents: CacheContents) -> list[str]:
+    """Return what the user must know of a cache before it is packed."""
+    return [_secrets_warning(contents.secrets)] if contents.secrets else []
 
 
 def _secrets_warning(names: Sequence[str]) -> str:

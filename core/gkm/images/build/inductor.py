@@ -35,6 +35,16 @@ _CUDA_OVERLAP: Final = 512
 _MAX_CUDA_VERSIONS: Final = 8
 
 
+def graph_at(path: Sequence[str]) -> tuple[str, str] | None:
+    """Return the cache and the key of the graph in a file, by its path in the directory of TorchInductor."""
+    match path:
+        case [top, shard, key, _] if top == GRAPHS and key[1:].startswith(shard) and _KEY.fullmatch(key):
+            return GRAPHS, key
+        case [top, key, _] if top == AUTOGRAD and _KEY.fullmatch(key):
+            return AUTOGRAD, key
+    return None
+
+
 @dataclass(slots=True)
 class InductorScan:
     """The state of the scan of a directory; `listed` are entries of the manifest."""
@@ -70,21 +80,18 @@ class InductorScan:
         """
         if entry.directory:
             return
-        match entry.path.split("/"):
-            case [top, shard, key, _] if top == GRAPHS and key[1:].startswith(shard) and _KEY.fullmatch(key):
-                self._add_graph(GRAPHS, key, entry)
-            case [top, key, _] if top == AUTOGRAD and _KEY.fullmatch(key):
-                self._add_graph(AUTOGRAD, key, entry)
+        parts = entry.path.split("/")
+        if graph := graph_at(parts):
+            self._graphs[graph] = None
+            self._scan(entry)
+            return
+        match parts:
             case [top, _, _, *_] if top == TRITON:
                 self._add_kernel(entry, kernel)
             case [_, _] if _CODE.fullmatch(entry.path):
                 self._scan(entry)
             case [_]:
                 self._add_artifact_file(entry)
-
-    def _add_graph(self, form: str, key: str, entry: TreeEntry) -> None:
-        self._graphs[form, key] = None
-        self._scan(entry)
 
     def _add_kernel(self, entry: TreeEntry, kernel: Kernel | None) -> None:
         if kernel is not None:

@@ -1,9 +1,8 @@
 """Walk a cache directory in the order of Go's filepath.Walk, without following a link.
 
-`Selection` decides about a path (relative, with slashes) and whether it is a directory: a walk leaves out the others,
-directories with all that they hold.
+A walk leaves out what its selection does not pack, directories with all that they hold.
 
-The build walks it twice, to scan and to pack, so that the largest single directory bounds the memory.
+The build walks it several times, to look, to scan and to pack, so that the largest single directory bounds the memory.
 """
 
 import os
@@ -12,19 +11,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.member_names import checked_path
+from gkm.images.build.selection import EVERYTHING, Selection
 from gkm.images.local_image import PIECE_BYTES
 from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES, check_directories
+from gkm.runtimes.layout import FileKind
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Non-blocking, because a file may have become a pipe since the listing."""
 
-
-Selection = Callable[[str, bool], bool]
-EVERYTHING: Final[Selection] = lambda _path, _directory: True  # noqa: E731 -- a value
+PassedOver = Callable[[str, FileKind, int], None]
+"""Called with the path, the kind and the bytes of a file that a walk leaves out; a directory has 0 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,7 @@ class TreeEntry:
     directory: bool
     size: int
     executable: bool
+    kind: FileKind
     _parent: int
     """The descriptor of its directory, open only until the next entry."""
 
@@ -75,6 +75,14 @@ class TreeEntry:
             if file.read(1):
                 raise self._changed_error()
 
+    def head(self, most: int) -> bytes:
+        """Return the first bytes of a file, at most `most`; raises as `pieces`."""
+        descriptor = os.open(self.name, _READ, dir_fd=self._parent)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise self._changed_error()
+            return file.read(most)
+
     def read(self) -> bytes:
         """Return the bytes of a small file; raises as `pieces`."""
         return b"".join(self.pieces())
@@ -87,7 +95,9 @@ class TreeEntry:
         )
 
 
-def walk(root: Path, selected: Selection = EVERYTHING) -> Iterator[TreeEntry]:
+def walk(
+    root: Path, selected: Selection = EVERYTHING, passed_over: PassedOver = lambda _path, _kind, _size: None
+) -> Iterator[TreeEntry]:
     """Yield the selected entries in `root`. Each is valid until the next one.
 
     Raises:
@@ -97,7 +107,7 @@ def walk(root: Path, selected: Selection = EVERYTHING) -> Iterator[TreeEntry]:
     """
     length = directories = 0
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for files, entry in enumerate(_walk(descriptor, "", selected), start=1):
+    for files, entry in enumerate(_walk(descriptor, "", selected, passed_over), start=1):
         length += len(entry.path)
         if entry.directory:
             directories += 1
@@ -124,7 +134,7 @@ def _names(directory: int, prefix: str) -> list[str]:
     return sorted(names, key=os.fsencode)
 
 
-def _walk(directory: int, prefix: str, selected: Selection) -> Iterator[TreeEntry]:
+def _walk(directory: int, prefix: str, selected: Selection, passed_over: PassedOver) -> Iterator[TreeEntry]:
     """Walk an open directory and close it."""
     try:
         for name in _names(directory, prefix):
@@ -138,14 +148,17 @@ def _walk(directory: int, prefix: str, selected: Selection) -> Iterator[TreeEntr
                     f"{path} is neither a file nor a directory; no node would accept it",
                     "remove it, or replace it by the file itself",
                 )
-            if not selected(path, is_directory):
-                continue
-            if is_directory:
-                yield TreeEntry(path, directory=True, size=0, executable=True, _parent=directory)
+            kind = selected.kind_of(path, is_directory=is_directory)
+            if kind not in selected.packed:
+                passed_over(path, kind, 0 if is_directory else found.st_size)
+            elif is_directory:
+                yield TreeEntry(path, directory=True, size=0, executable=True, kind=kind, _parent=directory)
                 child = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
-                yield from _walk(child, f"{path}/", selected)
+                yield from _walk(child, f"{path}/", selected, passed_over)
             else:
                 executable = bool(found.st_mode & stat.S_IXUSR)
-                yield TreeEntry(path, directory=False, size=found.st_size, executable=executable, _parent=directory)
+                yield TreeEntry(
+                    path, directory=False, size=found.st_size, executable=executable, kind=kind, _parent=directory
+                )
     finally:
         os.close(directory)

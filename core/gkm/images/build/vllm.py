@@ -19,15 +19,16 @@ from gkm.api import json_limits
 from gkm.images.build.compiled_targets import CompiledTargets
 from gkm.images.build.factors_file import is_factors, public
 from gkm.images.build.go_json import as_map
+from gkm.images.build.inductor import graph_at
 from gkm.images.build.tree import TreeEntry
 from gkm.images.build.triton import Kernel, manifest_entry
+from gkm.runtimes.vllm import AOT, ARTIFACT, INDEX, RANK, ROOT
 
-ROOT = "torch_compile_cache"
-AOT = "torch_aot_compile"
 _MARKS = ("inductor_cache", "fxgraph", AOT)
-_RANK = re.compile(r"rank_[0-9]+_[0-9]+", re.ASCII)
-_ARTIFACT = "artifact_compile_range_"
-_ARTIFACT_PATH = re.compile(rf"{ROOT}/[^/]+/{_RANK.pattern}/[^/]+/{_ARTIFACT}", re.ASCII)
+_INDUCTOR = "inductor_cache"
+_RANK = re.compile(RANK, re.ASCII)
+_ARTIFACT = re.compile(ARTIFACT, re.ASCII)
+_ARTIFACT_PATH = re.compile(rf"{ROOT}/[^/]+/{RANK}/[^/]+/{ARTIFACT}", re.ASCII)
 """The path of an artifact, or of a file in an unpacked one."""
 _Hash = Annotated[str, Meta(max_length=1024)]
 
@@ -53,8 +54,16 @@ class ModelComponent:
     rank: str
     name: str
     factors: CacheKeyFactors | None = None
+    has_factors_file: bool = False
+    has_index: bool = False
     artifacts: list[str] = field(default_factory=list)
     unpacked: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether vLLM finds the artifacts. Before 0.12 it wrote an index and no factors beside them."""
+        described = self.factors is not None or (self.has_index and not self.has_factors_file)
+        return described and bool(self.artifacts)
 
 
 @dataclass(slots=True)
@@ -63,11 +72,13 @@ class HashDirectory:
 
     prefixes: dict[tuple[str, str], ModelComponent] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
+    graphs: dict[tuple[str, str], None] = field(default_factory=dict)
+    """The graphs in the directory of TorchInductor inside: without AOT vLLM 0.33 leaves nothing else."""
 
     @property
     def binaries(self) -> list[ModelComponent]:
         """Return the components that are complete in the binary format, in the order of names."""
-        return [prefix for prefix in self.prefixes.values() if prefix.factors is not None and prefix.artifacts]
+        return [prefix for prefix in self.prefixes.values() if prefix.is_complete]
 
 
 @dataclass(slots=True)
@@ -89,7 +100,7 @@ class VllmScan:
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
         """Scan an entry; raises the errors of reading it."""
         parts = entry.path.split("/")
-        named = entry.name.endswith("vllm_compile_cache.py") or any(mark in entry.path for mark in _MARKS)
+        named = entry.name.endswith(INDEX) or any(mark in entry.path for mark in _MARKS)
         self.has_marker |= named and entry.may_be_mark
         match parts:
             case [root] if root == ROOT:
@@ -100,14 +111,26 @@ class VllmScan:
                     ranks.append(inside[0])
                     self.compiled.scan(entry.path, entry.pieces())
             case [root, hashed, *inside] if root == ROOT and hashed != AOT and (inside or entry.directory):
-                _add_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
-                if _ARTIFACT_PATH.match(entry.path) and not entry.directory:
+                found = self.hashes.setdefault(hashed, HashDirectory())
+                _add_hash(found, inside, entry, kernel)
+                graph = _graph(inside)
+                if graph:
+                    found.graphs[graph] = None
+                # Artifacts name the GPU; graphs beside them would only be read again.
+                is_compiled = _ARTIFACT_PATH.match(entry.path) or (graph and not found.binaries)
+                if is_compiled and not entry.directory:
                     self.compiled.scan(entry.path, entry.pieces())
 
     @property
     def count(self) -> int:
         """Return the number of hash directories, as MCV counts them."""
         return len(self.hashes) + sum(1 for ranks in self.bundles.values() if ranks)
+
+    @property
+    def has_compiled(self) -> bool:
+        """Return whether vLLM or TorchInductor compiled anything but kernels of Triton."""
+        models = any(found.binaries or found.graphs for found in self.hashes.values())
+        return models or any(self.bundles.values())
 
     @property
     def factors(self) -> list[CacheKeyFactors]:
@@ -117,8 +140,16 @@ class VllmScan:
     @property
     def entries(self) -> list[dict[str, Any]]:
         """Return the entries of MCV's manifest in the order of names, bundles last."""
-        listed = [_hash_entry(name, found) for name, found in self.hashes.items() if found.binaries or found.kernels]
+        listed = [
+            _hash_entry(name, found)
+            for name, found in self.hashes.items()
+            if found.binaries or found.kernels or found.graphs
+        ]
         return listed + [_bundle_entry(name, ranks) for name, ranks in self.bundles.items() if ranks]
+
+
+def _graph(inside: list[str]) -> tuple[str, str] | None:
+    return graph_at(inside[inside.index(_INDUCTOR) + 1 :]) if _INDUCTOR in inside else None
 
 
 def _add_hash(found: HashDirectory, inside: list[str], entry: TreeEntry, kernel: Kernel | None) -> None:
@@ -130,8 +161,11 @@ def _add_hash(found: HashDirectory, inside: list[str], entry: TreeEntry, kernel:
         case [rank, prefix, name] if (rank, prefix) in found.prefixes:
             component = found.prefixes[rank, prefix]
             if is_factors(entry):
+                component.has_factors_file = True
                 component.factors = _factors(entry)
-            elif name.startswith(_ARTIFACT):
+            elif name == INDEX:
+                component.has_index = True
+            elif _ARTIFACT.fullmatch(name):
                 component.unpacked |= entry.directory and not component.artifacts
                 component.artifacts.append(name)
 
@@ -151,7 +185,11 @@ def _factors(entry: TreeEntry) -> CacheKeyFactors | None:
 def _hash_entry(name: str, found: HashDirectory) -> dict[str, Any]:
     if found.binaries:
         return {"vllmHash": name, "cacheFormat": "binary", "binary": [_binary(prefix) for prefix in found.binaries]}
-    return {"vllmHash": name, "cacheFormat": "triton", "triton": [manifest_entry(kernel) for kernel in found.kernels]}
+    if found.kernels:
+        kernels = [manifest_entry(kernel) for kernel in found.kernels]
+        return {"vllmHash": name, "cacheFormat": "triton", "triton": kernels}
+    graphs = [{"form": form, "hash": key} for form, key in found.graphs]
+    return {"vllmHash": name, "cacheFormat": "inductor", "inductor": graphs}
 
 
 def _bundle_entry(name: str, ranks: list[str]) -> dict[str, Any]:

@@ -13,12 +13,14 @@ from gkm.api.targets import GpuTarget
 from gkm.images.build.compiled_targets import target_of
 from gkm.images.build.target_claims import check_claims, compiled_target, found_or_stated, kernel_targets
 from gkm.images.build.versions import DependencyVersions
-from gkm.images.build.vllm import AOT, ROOT, CacheKeyFactors, VllmScan
+from gkm.images.build.vllm import CacheKeyFactors, VllmScan
 from gkm.images.cache import Format, is_valid_target
+from gkm.runtimes.vllm import AOT, ROOT
 
 MOUNT_PREFIX = "io.kserve.km"
 CACHE_ROOT = "VLLM_CACHE_ROOT=/home/kserve/.cache/vllm"
-_FORMATS = ("aot_compile", "binary", "triton")
+_FORMATS = ("aot_compile", "binary", "inductor", "triton")
+"""The second last one is an extension of GKM."""
 VARIABLE = "VLLM_PAGED_ATTN_ARCH"
 
 
@@ -46,7 +48,7 @@ def vllm_targets(
         GKMError: METADATA_MISSING when the GPU is unknown, METADATA_INVALID when sources contradict each other.
     """
     factors = vllm_scan.factors
-    if not factors and not any(vllm_scan.bundles.values()):
+    if not vllm_scan.has_compiled:
         return kernel_targets(kernels, stated, versions)  # a Triton cache in vLLM, which MCV treats as Triton alone
     cuda = sorted({found.variable("VLLM_MAIN_CUDA_VERSION")[:32] for found in factors}) or [""]
     targets = [

@@ -1,14 +1,16 @@
 """Parse the Python literals that pprint writes for plain data: tuples, lists, dicts, strings, numbers, None, booleans.
 
 Not `ast.literal_eval`: in a privileged process a foreign file must not reach Python's own parser, which took 500 MiB
-for 1 MiB of text (measured) and, as its documentation warns, may crash on deep nesting. Here memory grows with the
-number of tokens, which is bounded.
+for 1 MiB of text (measured) and, as its documentation warns, may crash on deep nesting. Here tokens are read one by
+one, and memory grows with the values, whose number is bounded.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
-MAX_TOKENS: Final = 100_000
+MAX_TOKENS: Final = 500_000
+"""An index of vLLM has 26 for each graph."""
 MAX_NESTING: Final = 16
 
 # No operators, no prefixes of strings, no triple quotes, no escapes but those of quotes and of the backslash itself.
@@ -38,33 +40,38 @@ def parse(text: str) -> object:
     return value
 
 
-def _tokens(text: str) -> list[str]:
-    tokens: list[str] = []
+def _tokens(text: str) -> Iterator[str]:
     position = 0
-    while position < len(text):
+    for _ in range(MAX_TOKENS + 1):
+        if position == len(text):
+            yield _END
+            return
         match = _TOKEN.match(text, position)
-        if match is None or len(tokens) == MAX_TOKENS:
+        if match is None:
             raise NotALiteral
-        tokens.append(match[1])
+        yield match[1]
         position = match.end()
-    return tokens
+    raise NotALiteral
 
 
 class _Parser:
-    def __init__(self, tokens: list[str]) -> None:
-        self._tokens = [*tokens, _END]
-        self._position = 0
+    def __init__(self, tokens: Iterator[str]) -> None:
+        self._tokens = tokens
+        self._current = next(tokens)
 
     def expect(self, token: str) -> None:
-        if self._tokens[self._position] != token:
+        if self._current != token:
             raise NotALiteral
-        self._position += 1
+        self._advance()
+
+    def _advance(self) -> None:
+        self._current = next(self._tokens, _END)
 
     def value(self, nesting: int) -> object:
-        start = self._tokens[self._position]
+        start = self._current
         if _is_string(start):
             return self._strings()
-        self._position += 1
+        self._advance()
         if start in _CONSTANTS:
             return _CONSTANTS[start]
         if start.isdigit():
@@ -76,15 +83,15 @@ class _Parser:
     def _strings(self) -> str:
         """Return adjacent strings as one: pprint breaks a long string so."""
         parts = []
-        while _is_string(token := self._tokens[self._position]):
-            parts.append(_ESCAPED.sub(r"\1", token[1:-1]))
-            self._position += 1
+        while _is_string(self._current):
+            parts.append(_ESCAPED.sub(r"\1", self._current[1:-1]))
+            self._advance()
         return "".join(parts)
 
     def _sequence(self, opening: str, nesting: int) -> object:
         items: list[object] = []
         comma = True
-        while comma and self._tokens[self._position] != _CLOSING[opening]:
+        while comma and self._current != _CLOSING[opening]:
             items.append(self.value(nesting))
             comma = self._comma()
         self.expect(_CLOSING[opening])
@@ -96,7 +103,7 @@ class _Parser:
     def _mapping(self, nesting: int) -> dict[object, object]:
         pairs: dict[object, object] = {}
         comma = True
-        while comma and self._tokens[self._position] != "}":
+        while comma and self._current != "}":
             key = self.value(nesting)
             self.expect(":")
             try:
@@ -108,8 +115,9 @@ class _Parser:
         return pairs
 
     def _comma(self) -> bool:
-        is_comma = self._tokens[self._position] == ","
-        self._position += is_comma
+        is_comma = self._current == ","
+        if is_comma:
+            self._advance()
         return is_comma
 
 

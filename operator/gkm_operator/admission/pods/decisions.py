@@ -11,6 +11,7 @@ from gkm.api.network_settings import Network
 from gkm.api.node_labels import cache_label
 from gkm.hoststate.names import CacheRef, quoted
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
+from gkm.runtimes import BY_NAME, UNKNOWN_RUNTIME_VARIABLES
 
 from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.pods import containers, wishes
@@ -94,7 +95,8 @@ class _Decision:
             self._skip(str(ref), why)
             return None
         runtime = self._review.caches.runtime(ref)
-        variables = pod_caches.VARIABLES.get(runtime or "", pod_caches.FALLBACK_VARIABLES)
+        known = BY_NAME.get(runtime or "")
+        variables = known.variables if known else UNKNOWN_RUNTIME_VARIABLES
         path = self._path(ref, variables)
         mounted = [index for index in self._containers if self._mount(index, name, path)]
         if not mounted:

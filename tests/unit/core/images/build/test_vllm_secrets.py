@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gkm.images.build import image as images
 from gkm.images.build.contents import scan_directory
 from gkm.images.build.image import build
 from gkm.images.build.versions import DependencyVersions
@@ -28,10 +29,10 @@ SECRET = "sk-0123456789"
 
 def packed(root: Path, work: Path) -> tuple[dict[str, bytes], bytes, list[str]]:
     """Build and extract an image; return its files, manifest.json and the warnings."""
-    warnings: list[str] = []
     (work / "layer").mkdir(parents=True)
     (work / "out").mkdir()
-    image = build(root, "x", work / "layer", warn=warnings.append)
+    image = build(root, "x", work / "layer")
+    warnings = images.warnings(scan_directory(root, (), DependencyVersions()))
     made = Extraction(work / "out", Format.VLLM, 1 << 20)
     made.layer([content(image.blobs[1])])
     assert made.size_bytes == int(image.labels["cache.vllm.image/cache-size-bytes"])

@@ -47,6 +47,25 @@ def test_newer_versions_wrap_the_handle_in_a_mapping() -> None:
     assert handles(result.data) == {key: {"graph_handle": (FIRST, f"{NEW}/{FIRST}"), "cache_key": "abc"}}
 
 
+def test_the_index_of_a_large_model_is_rewritten_whole() -> None:
+    # 17 sizes of a batch, 62 parts of the model: 1,054 graphs. A bound of 256 KiB made an empty index of it.
+    sizes, parts = [(1, 8192), *((size, size) for size in (1, 2, 4, *range(8, 112, 8)))], range(62)
+    names = {
+        (size, part): f"artifact_compile_range_{size[0]}_{size[1]}_subgraph_{part}" for size in sizes for part in parts
+    }
+    graphs = {
+        (size, part, "inductor_standalone"): {"graph_handle": (name, f"{OLD}/{name}"), "cache_key": "c" * 64}
+        for (size, part), name in names.items()
+    }
+    data = index(graphs)
+    result = rewritten(data, NEW, set(names.values()))
+    assert len(data) > 256 << 10
+    assert result.complete
+    found = handles(result.data)
+    assert found.keys() == graphs.keys()
+    assert all(value["graph_handle"][1] == f"{NEW}/{value['graph_handle'][0]}" for value in found.values())
+
+
 def test_older_versions_have_no_range() -> None:
     data = index({(None, 0, "inductor_standalone"): (FIRST, f"{OLD}/{FIRST}")})
     assert handles(rewritten(data, NEW, HERE).data)[None, 0, "inductor_standalone"] == (FIRST, f"{NEW}/{FIRST}")

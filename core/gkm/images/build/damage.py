@@ -1,0 +1,96 @@
+"""Find the kernels of Triton that are incomplete or damaged: a node would ship them, and no process could use them.
+
+Triton writes the files of a kernel one by one and the group file last, so a process that was killed, or a full disk,
+leaves a directory that never hits. A file that lost its content fails the process that loads it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gkm.images.build.selection import Selection
+from gkm.images.build.tree import TreeEntry, walk
+from gkm.images.build.triton import MAX_METADATA_BYTES
+from gkm.runtimes.triton import KEY
+
+_KEY: Final = re.compile(KEY, re.ASCII)
+_GROUP: Final = "__grp__"
+_ELF: Final = b"\x7fELF"
+_ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
+
+
+class _Group(msgspec.Struct):
+    child_paths: dict[str, str] | list[str]
+
+
+@dataclass(slots=True)
+class _KernelDirectory:
+    path: str
+    names: set[str] = field(default_factory=set)
+    children: set[str] = field(default_factory=set)
+    problem: str = ""
+
+    def add(self, entry: TreeEntry) -> None:
+        self.names.add(entry.name)
+        self.problem = self.problem or self._problem(entry)
+
+    @property
+    def verdict(self) -> str:
+        """Return what is wrong with the kernel, once all its files are known."""
+        if missing := sorted(self.children - self.names):
+            return f"{missing[0][:100]} is missing, which the group file names"
+        if self.problem:
+            return self.problem
+        metadata = any(name.endswith(".json") for name in self.names)
+        alone = not metadata and not any(name.endswith(".so") for name in self.names)
+        return "the metadata is missing" if alone else ""
+
+    def _problem(self, entry: TreeEntry) -> str:
+        if not entry.size:
+            return f"{entry.name} is empty"
+        if entry.name.endswith(_ELF_SUFFIXES):
+            return "" if entry.head(len(_ELF)) == _ELF else f"{entry.name} is no compiled code"
+        if not entry.name.endswith(".json"):
+            return ""
+        return self._problem_of_json(entry)
+
+    def _problem_of_json(self, entry: TreeEntry) -> str:
+        if entry.size > MAX_METADATA_BYTES:
+            return f"{entry.name} has more than {MAX_METADATA_BYTES} bytes"
+        try:
+            if entry.name.startswith(_GROUP):
+                self.children.update(msgspec.json.decode(entry.read(), type=_Group).child_paths)
+            else:
+                msgspec.json.decode(entry.read(), type=dict[str, msgspec.Raw])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return f"{entry.name} is not what Triton writes"
+        return ""
+
+
+def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
+    """Return the paths of the directories of such kernels, each with what is wrong.
+
+    Raises:
+        GKMError, OSError: as `walk` raises.
+    """
+    return {found.path: found.verdict for found in _kernels(directory, selection) if found.verdict}
+
+
+def _kernels(directory: Path, selection: Selection) -> Iterator[_KernelDirectory]:
+    """Yield the directories of kernels, each once it was read whole."""
+    current: _KernelDirectory | None = None
+    for entry in walk(directory, selection):
+        parent, _, name = entry.path.rpartition("/")
+        if current and parent != current.path:
+            yield current
+            current = None
+        if entry.directory:
+            current = _KernelDirectory(entry.path) if _KEY.fullmatch(name) else None
+        elif current:
+            current.add(entry)
+    if current:
+        yield current

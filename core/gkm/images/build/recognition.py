@@ -1,0 +1,111 @@
+"""Recognize the runtime whose cache a directory is, by the names in it; near it, where it is none itself."""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.escaping import escape
+from gkm.images.build.artifact_file import is_artifact_file
+from gkm.runtimes import INDUCTOR, RUNTIMES, Runtime
+from gkm.runtimes.layout import Layout
+
+_MAX_NAMES: Final = 20_000
+"""Of one directory: a look for a cache near the named directory must end."""
+_MAX_NEAR: Final = 8
+_PIECE_BYTES: Final = 4096
+_ANCESTORS: Final = 5
+"""As many names as the deepest layout has above its files."""
+
+
+def runtime_of(directory: Path) -> Runtime:
+    """Return the runtime whose cache is in `directory`.
+
+    Raises:
+        GKMError: METADATA_MISSING when it is none; the error names caches below or above it.
+        OSError: it cannot be read.
+    """
+    if found := _runtime_in(directory):
+        return found
+    near = [*_below(directory), *_above(directory)]
+    titles = ", ".join(runtime.title for runtime in RUNTIMES)
+    if not near:
+        variables = ", ".join(variable for runtime in RUNTIMES for variable in runtime.variables)
+        raise GKMError(
+            Reason.METADATA_MISSING,
+            f"{directory} holds no cache of {titles}",
+            f"name the directory that one of {variables} pointed to while the kernels were compiled",
+        )
+    listed = ", ".join(f"{escape(str(path))} ({runtime.title})" for path, runtime in near[:_MAX_NEAR])
+    raise GKMError(
+        Reason.METADATA_MISSING,
+        f"{directory} holds no cache of {titles} itself; near it are: {listed}",
+        f"build from that directory: gkm cache build {escape(str(near[0][0]))}",
+    )
+
+
+def _runtime_in(directory: Path) -> Runtime | None:
+    marked = next((runtime for runtime in RUNTIMES if _has_mark(directory, runtime.marks)), None)
+    # A file of artifacts has no name that tells.
+    return INDUCTOR if marked is None and _has_artifact_file(directory) else marked
+
+
+def _below(directory: Path) -> Iterator[tuple[Path, Runtime]]:
+    """Yield the caches one level below, in the order of their names."""
+    for name in sorted(name for name, is_directory in _names(directory) if is_directory):
+        if found := next((each for each in RUNTIMES if _has_mark(directory / name, each.marks)), None):
+            yield directory / name, found
+
+
+def _above(directory: Path) -> Iterator[tuple[Path, Runtime]]:
+    """Yield the cache that contains the directory."""
+    absolute = directory.absolute()
+    for ancestor in islice(absolute.parents, _ANCESTORS):
+        inside = absolute.relative_to(ancestor).parts
+        for runtime in RUNTIMES:
+            if _has_mark_inside(absolute, runtime.marks, inside):
+                yield ancestor, runtime
+                return
+
+
+def _has_mark_inside(directory: Path, marks: Layout, inside: tuple[str, ...]) -> bool:
+    """Return whether `directory` has a mark as the directory `inside` of a cache."""
+    layouts = [marks]
+    for name in inside:
+        layouts = [
+            place.inside
+            for layout in layouts
+            for place in layout
+            if place.inside is not None and place.suits(name, is_directory=True)
+        ]
+    return any(_has_mark(directory, layout) for layout in layouts)
+
+
+def _has_mark(directory: Path, marks: Layout) -> bool:
+    return any(
+        place.inside is None or _has_mark(directory / name, place.inside)
+        for name, is_directory in _names(directory)
+        for place in marks
+        if place.suits(name, is_directory=is_directory)
+    )
+
+
+def _has_artifact_file(directory: Path) -> bool:
+    return any(not is_directory and _is_artifact_file(directory / name) for name, is_directory in _names(directory))
+
+
+def _is_artifact_file(path: Path) -> bool:
+    with path.open("rb", buffering=0) as file:
+        return is_artifact_file(iter(lambda: file.read(_PIECE_BYTES), b""))
+
+
+def _names(directory: Path) -> list[tuple[str, bool]]:
+    """Return the names of files and directories, and whether each is a directory; links and others are left out."""
+    with os.scandir(directory) as entries:
+        return [
+            (entry.name, entry.is_dir(follow_symlinks=False))
+            for entry in islice(entries, _MAX_NAMES)
+            if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+        ]

@@ -1,0 +1,68 @@
+"""Which files of a directory an image gets, by their paths, and the account of the ones that it does not get."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gkm.runtimes import VLLM, Runtime
+from gkm.runtimes.layout import PACKED, FileKind
+
+MAX_EXAMPLES: Final = 5
+_INSISTED: Final = frozenset(FileKind) - {FileKind.SECRET}
+
+KindOf = Callable[[str, bool], FileKind]
+"""Returns the kind of the file at a path, relative and with slashes; the flag tells whether it is a directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The kind of each path, and the kinds that an image gets; `excluded` are paths that a look inside decided."""
+
+    kind: KindOf
+    packed: frozenset[FileKind] = PACKED
+    excluded: Mapping[str, FileKind] = field(default_factory=dict)
+
+    def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
+        """Return the kind of a path."""
+        return self.excluded.get(path) or self.kind(path, is_directory)
+
+    def without(self, excluded: Mapping[str, FileKind]) -> "Selection":
+        """Return the selection without further paths."""
+        return replace(self, excluded={**self.excluded, **excluded})
+
+
+EVERYTHING: Final = Selection(lambda _path, _is_directory: FileKind.CONTENT)
+CAPTURED: Final = Selection(lambda path, is_directory: VLLM.kind_of(path, is_directory=is_directory))
+"""The files of vLLM and Triton that a pod left in its private layer."""
+
+
+def of_runtime(runtime: Runtime, *, all_files: bool = False) -> Selection:
+    """Return the selection of what a runtime writes; of `all_files` everything but secrets."""
+    return Selection(
+        lambda path, is_directory: runtime.kind_of(path, is_directory=is_directory),
+        _INSISTED if all_files else PACKED,
+    )
+
+
+@dataclass(slots=True)
+class LeftOutFiles:
+    """The files and directories of one kind that stay out; `bytes` are those of the files."""
+
+    count: int = 0
+    bytes: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """The files and directories that an image does not get, by kind. A directory counts once, whatever it holds."""
+
+    kinds: dict[FileKind, LeftOutFiles] = field(default_factory=dict)
+
+    def add(self, path: str, kind: FileKind, size: int) -> None:
+        """Count one file or directory; `size` in bytes, 0 for a directory."""
+        found = self.kinds.setdefault(kind, LeftOutFiles())
+        found.count += 1
+        found.bytes += size
+        if len(found.examples) < MAX_EXAMPLES:
+            found.examples.append(path)

@@ -1,0 +1,79 @@
+"""The layout of a cache directory: which paths a runtime writes, and the kind of file at each. Pure.
+
+A layout is a grammar of names. Each place has a pattern for one name, and says what a file of this name is, or which
+layout a directory of this name has. Layouts nest as runtimes do: vLLM's has those of TorchInductor and Triton inside.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class FileKind(StrEnum):
+    """The kind of a file; the value is the name that users read."""
+
+    CONTENT = "cache files"
+    ARTIFACTS = "files of artifacts"
+    """Content if its bytes have the frame of one: the user chose the name."""
+    INCOMPLETE = "incomplete or damaged kernels"
+    LEFTOVER = "leftovers of interrupted programs"
+    MACHINE = "facts of one machine or one rank"
+    SECRET = "keys, tokens and passwords"  # noqa: S105 -- a name of files
+    WEIGHTS = "weights of models"
+    FOREIGN = "files that no runtime wrote as a cache"
+
+
+PACKED: Final = frozenset({FileKind.CONTENT, FileKind.ARTIFACTS})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The files of a name, or the directories of a name with their layout."""
+
+    name: re.Pattern[str]
+    kind: FileKind | None = None
+    """The kind of a file here; None where only a directory has this name."""
+    inside: tuple["Place", ...] | None = None
+    """The layout of a directory here; None where only a file has this name."""
+
+    def suits(self, name: str, *, is_directory: bool) -> bool:
+        """Return whether a file or directory of this name stands here."""
+        possible = self.inside is not None if is_directory else self.kind is not None
+        return possible and self.name.fullmatch(name) is not None
+
+
+Layout = tuple[Place, ...]
+
+
+def file(pattern: str, kind: FileKind = FileKind.CONTENT) -> Place:
+    """Return the place of files whose whole name matches."""
+    return Place(re.compile(pattern, re.ASCII), kind=kind)
+
+
+def folder(pattern: str, *inside: Place) -> Place:
+    """Return the place of directories whose whole name matches."""
+    return Place(re.compile(pattern, re.ASCII), inside=inside)
+
+
+def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKind | None:
+    """Return the kind of the file at `path`, relative and with slashes; None where the layout has no such path.
+
+    A directory has the kind CONTENT if the layout has it.
+    """
+    *directories, name = path.split("/")
+    places = layout
+    for each in directories:
+        found = _place(places, each, is_directory=True)
+        if found is None or found.inside is None:
+            return None
+        places = found.inside
+    found = _place(places, name, is_directory=is_directory)
+    if found is None:
+        return None
+    return FileKind.CONTENT if is_directory else found.kind
+
+
+def _place(places: Iterable[Place], name: str, *, is_directory: bool) -> Place | None:
+    return next((place for place in places if place.suits(name, is_directory=is_directory)), None)

@@ -1,0 +1,33 @@
+"""The row of a runtime, and the kind of a path in the directory of its cache. Pure."""
+
+from dataclasses import dataclass
+
+from gkm.runtimes.foreign import foreign_kind
+from gkm.runtimes.layout import FileKind, Layout, kind_of
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What GKM knows of a runtime.
+
+    `name` is in images and statuses, `title` in texts. `variables` name the directory of the cache, the first one that
+    the runtime reads first. `marks` is the part of `layout` that no other runtime writes: a directory with one such
+    file is a cache of this runtime. `versions` are the releases whose sources the row was read from.
+    """
+
+    name: str
+    title: str
+    variables: tuple[str, ...]
+    layout: Layout
+    marks: Layout
+    versions: str
+
+    def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
+        """Return the kind of a file or directory at `path`, relative to the directory of the cache."""
+        if foreign := foreign_kind(path):
+            return foreign
+        return kind_of(self.layout, path, is_directory=is_directory) or FileKind.FOREIGN
+
+    def is_mark(self, path: str) -> bool:
+        """Return whether a file at `path` is one that only this runtime writes."""
+        return foreign_kind(path) is None and kind_of(self.marks, path, is_directory=False) is not None
