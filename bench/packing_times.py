@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from statistics import median
 
-from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Node, Plan, Policy, Request
+from gkm.packing.values import Ceiling, Node, Plan, Policy, Request, TooLargeError
 from packing_report import Cell, Table
 from support.packing.checker import problems
 from support.packing.inventories import Run, inventory

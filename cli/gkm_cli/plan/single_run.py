@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gkm.packing.errors import TooLargeError
 from gkm.packing.explanation import Explanation, explain
 from gkm.packing.fragmentation import Fragmentation, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
@@ -11,7 +10,7 @@ from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.usable_nodes import UsableNodes, no_usable_node, with_holders
-from gkm.packing.values import Fix, FormerPlan, GroupKind, Plan, Refusal, Replanned
+from gkm.packing.values import Fix, FormerPlan, GroupKind, Plan, Refusal, Replanned, TooLargeError
 
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan.runs import ParsedRun

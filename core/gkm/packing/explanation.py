@@ -8,11 +8,10 @@ import numpy as np
 
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity, capacity
-from gkm.packing.errors import TooLargeError
+from gkm.packing.fixes import Changes, changes
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.plan import plan
-from gkm.packing.refusals.fixes import Changes, changes
-from gkm.packing.values import Fix, Location, Metrics, Plan, Policy, Refusal, Request
+from gkm.packing.values import Fix, Location, Metrics, Plan, Policy, Refusal, Request, TooLargeError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gkm.packing.domains.capacity import Capacity, Offer, scope_of_domains
-from gkm.packing.domains.objective import CostPart
 from gkm.packing.domains.selection import WHOLE, Chosen, choose, objective_of
-from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
 from gkm.packing.model import PlacementModel
 from gkm.packing.program import SECONDS, SearchLimits, Solution, total
-from gkm.packing.values import Policy, Request
+from gkm.packing.values import CostPart, Policy, Request, TooLargeError
 
 _Kind = tuple[int, tuple[int, ...], int]
 

@@ -11,14 +11,13 @@ import numpy as np
 
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity, capacity
-from gkm.packing.errors import TooLargeError
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.nodes.assembly import assemble
 from gkm.packing.placement import best_placement, figure, fits
 from gkm.packing.program import SECONDS
 from gkm.packing.self_check import verify
-from gkm.packing.values import Distance, Group, Level, Metrics, Node, Plan, Policy, Refusal, Request
+from gkm.packing.values import Distance, Group, Level, Metrics, Node, Plan, Policy, Refusal, Request, TooLargeError
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gkm.packing.errors import TooLargeError
+from gkm.packing.values import TooLargeError
 
 if TYPE_CHECKING:
     import highspy

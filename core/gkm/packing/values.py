@@ -1,4 +1,4 @@
-"""Inputs and results of the planner: frozen values, no behaviour that decides anything."""
+"""Inputs, results and errors of the planner: frozen values, no behavior that decides anything."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,12 +12,36 @@ __all__ = ("Location",)
 """Of imported names; all that is defined here is public."""
 
 
+class TooLargeError(ValueError):
+    """The problem is larger than what the planner solves: its sizes, and what to change."""
+
+
 class Policy(StrEnum):
     """Which costs are compared first (docs/design/calculus.md)."""
 
     FEWEST_DOMAINS = "fewest-domains"
     FEWEST_BLOCKS = "fewest-blocks"
     LEAST_WASTE = "least-waste"
+
+
+class CostPart(StrEnum):
+    """A part of the cost of a plan (calculus.md, Objective)."""
+
+    SPARES_ELSEWHERE = "spares"
+    DOMAINS = "domains"
+    BLOCKS = "blocks"
+    CLUSTERS = "clusters"
+    REGIONS = "regions"
+    STRANDED = "gpus"
+
+
+_FIRST = {
+    Policy.FEWEST_DOMAINS: (CostPart.DOMAINS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.STRANDED, CostPart.BLOCKS),
+    Policy.FEWEST_BLOCKS: (CostPart.BLOCKS, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.STRANDED),
+    Policy.LEAST_WASTE: (CostPart.STRANDED, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.BLOCKS),
+}
+ORDERS = {policy: (CostPart.SPARES_ELSEWHERE, *parts) for policy, parts in _FIRST.items()}
+"""The parts of the cost in the order in which a policy compares them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class Planner:
         cached.fixed, cached.fixed_at = cached.version, self._clock()
         if free is None or free.version != cached.version:
             return None
-        from gkm.packing.refusals.fixes import fixes  # noqa: PLC0415 - numpy is loaded with the first run
+        from gkm.packing.fixes import fixes  # noqa: PLC0415 - numpy is loaded with the first run
 
         try:
             cached.fixes = fixes(free.inventory, request)

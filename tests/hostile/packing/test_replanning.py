@@ -5,9 +5,19 @@ from random import Random
 from typing import Any
 
 import pytest
-from gkm.packing.errors import TooLargeError
 from gkm.packing.replanning.replan import replan
-from gkm.packing.values import Distance, FormerPlan, Group, Location, Node, Replanned, Request, Share, Spare
+from gkm.packing.values import (
+    Distance,
+    FormerPlan,
+    Group,
+    Location,
+    Node,
+    Replanned,
+    Request,
+    Share,
+    Spare,
+    TooLargeError,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Integers
+from gkm.packing.values import TooLargeError
 
 
 class Area(NamedTuple):

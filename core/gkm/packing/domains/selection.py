@@ -2,6 +2,10 @@
 
 A plan that is the best without ceilings, and within them, is the best. Only what plans close to the bound can have is
 put into tables; where these show that the bound is not reached, they are made again for the cost that they found.
+
+The costs of a plan are one integer: each part has a field of bits wide enough for its largest sum, so fields never run
+into each other, and two sums compare at the first field in which they differ. A region, a cluster or a block is paid
+once for all that is in it (`knapsack`); the rest is part of an option of a domain.
 """
 
 from collections.abc import Sequence
@@ -23,10 +27,41 @@ from gkm.packing.domains.knapsack import (
     solve,
     tree,
 )
-from gkm.packing.domains.objective import Costs, Objective, objective
-from gkm.packing.values import Request
+from gkm.packing.values import ORDERS, Policy, Request
 
 WHOLE = -1
+
+
+class Costs(NamedTuple):
+    """A number for each part of the cost of a plan: the most that a plan has of it, or the weight of one."""
+
+    spares: int
+    domains: int
+    gpus: int
+    blocks: int
+    clusters: int
+    regions: int
+
+
+class Objective(NamedTuple):
+    """What one of each part costs. The sum of a whole plan is below `impossible`. `first` is the cost after spares.
+
+    Where `impossible` takes more than 62 bits, sums are Python's integers: exact at any size, and slow (knapsack.py).
+    """
+
+    weights: Costs
+    first: int
+    impossible: int
+
+
+def objective(policy: Policy, limits: Costs) -> Objective:
+    """Return weights whose sums compare as the policy does, as long as no part of a sum exceeds its limit."""
+    weights: dict[str, int] = {}
+    shift = 0
+    for part in reversed(ORDERS[policy]):
+        weights[part.value] = 1 << shift
+        shift += int(getattr(limits, part)).bit_length()
+    return Objective(Costs(**weights), weights[ORDERS[policy][1]], 1 << shift)
 
 
 class Chosen(NamedTuple):

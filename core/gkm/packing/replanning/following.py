@@ -9,10 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Group, Node, Plan, Request
+from gkm.packing.values import Group, Node, Plan, Request, TooLargeError
 
 
 @dataclass(frozen=True, slots=True)

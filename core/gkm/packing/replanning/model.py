@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.domains.objective import CostPart
 from gkm.packing.model import Flow, Key, PlacementModel
 from gkm.packing.program import SearchLimits, Solution, Sum, total
 from gkm.packing.replanning.surviving_groups import SurvivingGroup, SurvivingPlan
-from gkm.packing.values import Group, Request
+from gkm.packing.values import CostPart, Group, Request
 
 
 @dataclass(frozen=True, slots=True)

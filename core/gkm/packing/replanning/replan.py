@@ -11,7 +11,6 @@ from time import monotonic
 
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity, capacity
-from gkm.packing.errors import TooLargeError
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import first_that, metrics, plan
@@ -32,6 +31,7 @@ from gkm.packing.values import (
     Replanned,
     Request,
     Share,
+    TooLargeError,
 )
 
 

@@ -13,8 +13,7 @@ from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
 from gkm.packing.conversion import group_kinds, plan_fragmentation, plan_spec
 from gkm.packing.conversion import request as request_of
-from gkm.packing.errors import TooLargeError
-from gkm.packing.values import FormerPlan, Group, Plan, Refusal, Replanned, Request
+from gkm.packing.values import FormerPlan, Group, Plan, Refusal, Replanned, Request, TooLargeError
 from gkm.topology.labels import flavor
 
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit

@@ -5,8 +5,8 @@ from unittest.mock import Mock
 
 import gkm.packing.plan as planner
 import pytest
-from gkm.packing.errors import TooLargeError
 from gkm.packing.self_check import InvalidPlanError
+from gkm.packing.values import TooLargeError
 from support.cli.plan_files import Json, PlanWorkspace, listed, node, pod, run, run_plan
 
 

@@ -1,8 +1,8 @@
 import gc
 
 import pytest
-from gkm.packing.errors import TooLargeError
 from gkm.packing.plan import uncollected
+from gkm.packing.values import TooLargeError
 
 
 def test_the_collector_is_away_and_comes_back_also_after_an_error() -> None:

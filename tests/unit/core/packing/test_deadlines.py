@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 from gkm.packing import placement
 from gkm.packing.domains.capacity import capacity
-from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.placement import best_placement, fits
 from gkm.packing.plan import plan
 from gkm.packing.program import SearchLimits
-from gkm.packing.values import Ceiling, Location, Node, Plan, Request, Within
+from gkm.packing.values import Ceiling, Location, Node, Plan, Request, TooLargeError, Within
 
 NODES = [
     Node(f"n{number}", Location("r", "c", f"b{number // 4}", f"d{number}"), 8, 8, frozenset({"s0", "s1"}))

@@ -6,12 +6,11 @@ from itertools import combinations
 
 import pytest
 from gkm.packing import explanation
-from gkm.packing.errors import TooLargeError
+from gkm.packing import fixes as finders
 from gkm.packing.explanation import explain
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.refusals import fixes as finders
-from gkm.packing.values import Fix, FixKind, Level, Location, Node, Plan, Policy, Refusal, Request
+from gkm.packing.values import Fix, FixKind, Level, Location, Node, Plan, Policy, Refusal, Request, TooLargeError
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support.examples import examples

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from gkm.packing.fixes import RefusalSearch
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals.fixes import RefusalSearch
 from gkm.packing.values import Malleability, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st

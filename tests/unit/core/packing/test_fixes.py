@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from gkm.packing import fixes as finders
+from gkm.packing.fixes import MAX_NAME, MAX_NAMED, changes, fixes
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals import fixes as finders
-from gkm.packing.refusals.fixes import MAX_NAME, MAX_NAMED, changes, fixes
 from gkm.packing.values import Ceiling, Fix, FixKind, Location, Malleability, Node, Request, Within
 
 

@@ -7,8 +7,8 @@ import os
 from dataclasses import replace
 
 import pytest
+from gkm.packing.fixes import fixes
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals.fixes import fixes
 from gkm.packing.values import Ceiling, Node, Request, Within
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st

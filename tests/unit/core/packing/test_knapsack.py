@@ -17,9 +17,8 @@ from gkm.packing.domains.knapsack import (
     solve,
     tree,
 )
-from gkm.packing.domains.objective import Costs, Objective, objective
-from gkm.packing.errors import TooLargeError
-from gkm.packing.values import Policy, Request
+from gkm.packing.domains.selection import Costs, Objective, objective
+from gkm.packing.values import Policy, Request, TooLargeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from gkm.packing.domains.knapsack import INT64_BITS
-from gkm.packing.domains.objective import Costs, Objective, objective
+from gkm.packing.domains.selection import Costs, Objective, objective
 from gkm.packing.values import Policy
 from hypothesis import given
 from hypothesis import strategies as st

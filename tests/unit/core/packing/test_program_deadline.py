@@ -3,8 +3,8 @@
 import highspy
 import pytest
 from gkm.packing import program
-from gkm.packing.errors import TooLargeError
 from gkm.packing.program import Program, SearchLimits, Solution, Terms, total
+from gkm.packing.values import TooLargeError
 
 
 class TimedSolver:

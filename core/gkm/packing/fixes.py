@@ -1,6 +1,6 @@
 """The smallest changes that would make a run fit, each of them planned before it is reported (calculus.md).
 
-The smallest change of each kind is an objective of one program (`pools`).
+The smallest change of each kind is an objective of one program (`Pools`).
 """
 
 from bisect import bisect_left
@@ -14,12 +14,11 @@ import numpy as np
 
 from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import capacity
-from gkm.packing.errors import TooLargeError
 from gkm.packing.inventory import Inventory
+from gkm.packing.model import Gains, Pools, Sizes
 from gkm.packing.plan import first_that, plan
 from gkm.packing.program import SearchLimits, Solution, Terms, total
-from gkm.packing.refusals.pools import Gains, Pools, Sizes
-from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request, Within
+from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request, TooLargeError, Within
 
 SECONDS = 2.0
 MAX_PARTS = 200
