@@ -44,31 +44,29 @@ def demand(spec: RunSpec) -> NodeDemand:
     """
     tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
     if spec.tolerations is not None:
-        tolerations = tuple(
-            Toleration(asked.key, asked.operator, asked.value, asked.effect) for asked in spec.tolerations
-        )
+        tolerations = tuple(Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations)
     scopes = tuple(Scope(scope.name, _selector(scope.selector)) for scope in spec.scopes)
     return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations, pod_of(spec))
 
 
-def request(asked: RunSpec | plans.PlanRequest, policy: str) -> Request:
+def request(run: RunSpec | plans.PlanRequest, policy: str) -> Request:
     """Return the sizes of a run, as its author or its plan has them.
 
     Raises:
         ValueError: its sizes do not divide, in one sentence.
     """
-    malleable, within = asked.malleability, asked.within
+    malleable, within = run.malleability, run.within
     return Request(
-        gpus=asked.gpus,
-        pod_gpus=asked.gpus_per_pod,
-        group_gpus=asked.group_gpus or asked.gpus_per_pod,
-        spares=asked.spares,
-        may_spread=asked.allow_cross_group_spread and within != "domain",
+        gpus=run.gpus,
+        pod_gpus=run.gpus_per_pod,
+        group_gpus=run.group_gpus or run.gpus_per_pod,
+        spares=run.spares,
+        may_spread=run.allow_cross_group_spread and within != "domain",
         policy=Policy(policy),
-        ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in asked.scopes),
+        ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in run.scopes),
         malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
         within=Within(within) if within and within != "domain" else None,
-        balanced=asked.balanced,
+        balanced=run.balanced,
     )
 
 
@@ -83,11 +81,11 @@ def pod_of(spec: RunSpec) -> PodDemand:
     Raises:
         ValueError: a quantity is invalid.
     """
-    asked = spec.requests
+    cpu, memory = spec.requests.cpu, spec.requests.memory
     return PodDemand(
         spec.gpus_per_pod,
-        None if asked.cpu is None else thousandths(asked.cpu, "CPUs"),
-        None if asked.memory is None else thousandths(asked.memory, "bytes"),
+        None if cpu is None else thousandths(cpu, "CPUs"),
+        None if memory is None else thousandths(memory, "bytes"),
     )
 
 
@@ -105,26 +103,26 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | 
     Raises:
         ValueError: the name of a node is none that Kubernetes allows.
     """
-    asked = plan.request
-    malleable = asked.malleability
+    run = plan.request
+    malleable = run.malleability
     return plans.PlanSpec(
         hash=plan.hash,
         inventory_version=plan.inventory_version,
-        policy=asked.policy.value,
+        policy=run.policy.value,
         flavor=flavor,
         gpus=plan.gpus,
         request=plans.PlanRequest(
-            gpus=asked.gpus,
-            gpus_per_pod=asked.pod_gpus,
-            group_gpus=asked.group_gpus,
-            allow_cross_group_spread=asked.may_spread,
-            within=asked.within.value if asked.within else None,
-            balanced=asked.balanced,
-            spares=asked.spares,
+            gpus=run.gpus,
+            gpus_per_pod=run.pod_gpus,
+            group_gpus=run.group_gpus,
+            allow_cross_group_spread=run.may_spread,
+            within=run.within.value if run.within else None,
+            balanced=run.balanced,
+            spares=run.spares,
             malleability=RunMalleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
-            scopes=[plans.PlanScope(ceiling.scope, ceiling.gpus) for ceiling in asked.ceilings],
+            scopes=[plans.PlanScope(ceiling.scope, ceiling.gpus) for ceiling in run.ceilings],
         ),
-        groups=[_planned_group(alike) for alike in _runs(plan.groups)],
+        groups=list(_planned_groups(plan.groups)),
         metrics=plans.PlanMetrics(**asdict(plan.metrics), fragmentation=fragmentation),
     )
 
@@ -163,8 +161,8 @@ def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
     """Return the groups of a plan, in the order of their index.
 
     Raises:
-        PlanUnreadable: names, distances or numbers are none that `written` writes; or they are more than a plan of that
-            size has.
+        PlanUnreadable: names, distances or numbers are none that `plan_spec` writes, or more than a plan of that size
+            has.
     """
     # Before any name is read: a few bytes of text can say a million names.
     if sum(group.gpus * group.count for group in spec.groups) > spec.gpus:
@@ -198,7 +196,10 @@ def gpus_by_node(spec: plans.PlanSpec) -> Counter[str]:
 
 
 class _GroupShape(NamedTuple):
-    """What groups have in common that stand in one entry: all but their number and the names of their nodes."""
+    """What groups have in common that stand in one entry: all but their number and the names of their nodes.
+
+    `nodes` are the GPUs on a node and how many such nodes there are, `spares` the same for each domain and distance.
+    """
 
     gpus: int
     place: Location
@@ -207,23 +208,32 @@ class _GroupShape(NamedTuple):
     spares: tuple[tuple[str, Distance, int, int], ...]
 
 
-class _NamedGroup(NamedTuple):
-    """A group with the names of its nodes and of its spares' nodes, in the order of its shape."""
+def _planned_groups(groups: Iterable[Group]) -> Iterator[plans.PlannedGroup]:
+    """Yield entries, each of groups that follow each other by number and are of one shape."""
+    shaped = enumerate((group.index, *_shaped(group)) for group in groups)
+    for (_, shape), run in groupby(shaped, lambda item: (item[1][0] - item[0], item[1][1])):
+        alike = [group for _, group in run]
+        # The names of each row of the shape, of all groups together: nodes first, then spares.
+        names = iter([fold(list(chain(*some))) for some in zip(*(names for _, _, names in alike), strict=True)])
+        yield plans.PlannedGroup(
+            index=alike[0][0],
+            count=len(alike),
+            gpus=shape.gpus,
+            region=shape.place.region,
+            cluster=shape.place.cluster,
+            block=shape.place.block,
+            domain=shape.place.domain,
+            nodes=[plans.NodeShare(next(names), gpus) for gpus, _ in shape.nodes],
+            scope=shape.scope,
+            spares=[
+                plans.SpareShare(next(names), gpus, domain, distance.value)
+                for domain, distance, gpus, _ in shape.spares
+            ],
+        )
 
-    number: int
-    shape: _GroupShape
-    nodes: list[list[str]]
-    spares: list[list[str]]
 
-
-def _runs(groups: Iterable[Group]) -> Iterator[list[_NamedGroup]]:
-    """Yield runs of groups that follow each other by number and are of one shape."""
-    named = enumerate(map(_named, groups))
-    for _, run in groupby(named, lambda item: (item[1].number - item[0], item[1].shape)):
-        yield [item for _, item in run]
-
-
-def _named(group: Group) -> _NamedGroup:
+def _shaped(group: Group) -> tuple[_GroupShape, list[list[str]]]:
+    """Return the shape of a group, and the names of the nodes of each of its rows."""
     nodes: dict[int, list[str]] = {}
     for share in group.nodes:
         nodes.setdefault(share.gpus, []).append(share.node)
@@ -240,29 +250,7 @@ def _named(group: Group) -> _NamedGroup:
         tuple((gpus, len(names)) for gpus, names in nodes.items()),
         tuple((*key, len(names)) for key, names in spares.items()),
     )
-    return _NamedGroup(group.index, shape, list(nodes.values()), list(spares.values()))
-
-
-def _planned_group(alike: Sequence[_NamedGroup]) -> plans.PlannedGroup:
-    shape = alike[0].shape
-    nodes = (fold(list(chain(*names))) for names in zip(*(named.nodes for named in alike), strict=True))
-    spares = (fold(list(chain(*names))) for names in zip(*(named.spares for named in alike), strict=True))
-    place = shape.place
-    return plans.PlannedGroup(
-        index=alike[0].number,
-        count=len(alike),
-        gpus=shape.gpus,
-        region=place.region,
-        cluster=place.cluster,
-        block=place.block,
-        domain=place.domain,
-        nodes=[plans.NodeShare(name, gpus) for name, (gpus, _) in zip(nodes, shape.nodes, strict=True)],
-        scope=shape.scope,
-        spares=[
-            plans.SpareShare(name, gpus, domain, distance.value)
-            for name, (domain, distance, gpus, _) in zip(spares, shape.spares, strict=True)
-        ],
-    )
+    return shape, [*nodes.values(), *spares.values()]
 
 
 def _groups_of_entry(entry: plans.PlannedGroup, request: plans.PlanRequest, most_spares: int) -> Iterator[Group]:
@@ -278,22 +266,22 @@ def _groups_of_entry(entry: plans.PlannedGroup, request: plans.PlanRequest, most
         left -= share.gpus * count * len(nodes[-1][1][0])
     left = min(most_spares, request.spares * pod_gpus * count)
     spares = []
-    for ready in entry.spares:
-        if ready.gpus * count > left:
+    for spare in entry.spares:
+        if spare.gpus * count > left:
             raise ValueError(f"it has more than {request.spares} spares of {pod_gpus} GPUs")
-        spares.append((ready, _names_by_group(ready.node, count, left // ready.gpus)))
-        left -= ready.gpus * count * len(spares[-1][1][0])
+        spares.append((spare, _names_by_group(spare.node, count, left // spare.gpus)))
+        left -= spare.gpus * count * len(spares[-1][1][0])
     for number in range(count):
-        shares = [Share(name, gpus) for gpus, dealt in nodes for name in dealt[number]]
+        shares = [Share(name, gpus) for gpus, of_groups in nodes for name in of_groups[number]]
         if sum(share.gpus for share in shares) != entry.gpus:
             raise ValueError(f"its nodes give {sum(share.gpus for share in shares)} GPUs, and it has {entry.gpus}")
-        standing = tuple(
+        ready = tuple(
             Spare(name, pod_gpus, _location(share.domain), Distance(share.distance))
-            for share, dealt in spares
-            for name in dealt[number]
+            for share, of_groups in spares
+            for name in of_groups[number]
             for _ in range(share.gpus // pod_gpus)
         )
-        yield Group(entry.index + number, entry.gpus, place, entry.scope, tuple(sorted(shares)), standing)
+        yield Group(entry.index + number, entry.gpus, place, entry.scope, tuple(sorted(shares)), ready)
 
 
 def _names_by_group(text: str, count: int, most: int) -> list[tuple[str, ...]]:

@@ -1,6 +1,5 @@
 """Why a plan is as it is, in sentences with the numbers that they rest on, and what another policy would give."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.fixes import Changes, changes
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Fix, Location, Metrics, Plan, Policy, Refusal, Request, TooLargeError
+from gkm.packing.values import Fix, Metrics, Plan, Policy, Refusal, Request, TooLargeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +24,13 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainUse:
-    """What a plan does in a domain; GPUs are those of nodes that the run may use.
-
-    `taken_gpus` are those of groups and of all spares that lie here; `lent_gpus` are among them, for groups of other
-    domains. `stranded_gpus` stay free in a domain with groups; a domain that only lends strands none (calculus.md).
-    """
-
-    place: Location
-    groups: int
-    taken_gpus: int
-    lent_gpus: int
-    free_gpus: int
-    stranded_gpus: int
-    total_gpus: int
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
-    """Of a plan its domains by place and why these; of a refusal what would make the run fit. Policies in any case.
+    """Of a plan why these domains; of a refusal what would make the run fit. Policies in any case.
 
     `reasons` of a refusal are its message, and why changes that may do are not among the `fixes`.
     """
 
     alternatives: tuple[Alternative, ...]
-    domains: tuple[DomainUse, ...]
     reasons: tuple[str, ...]
     fixes: tuple[Fix, ...] = ()
 
@@ -64,11 +45,10 @@ def explain(inventory: Inventory, answer: Plan | Refusal, request: Request | Non
         policy = request.policy if request else None
         # No policy makes a run fit: it only chooses among plans.
         nothing = tuple(Alternative(each, None, each is policy, "the run does not fit") for each in Policy)
-        return Explanation(nothing, (), (answer.message, *looked.notes), looked.fixes)
+        return Explanation(nothing, (answer.message, *looked.notes), looked.fixes)
     compared = tuple(_alternative(inventory, answer, policy) for policy in Policy)
-    offer = capacity(inventory, answer.request)
     metrics = {each.policy: each.metrics for each in compared if each.metrics is not None}
-    return Explanation(compared, _domain_uses(offer, answer), reasons(offer, answer, metrics))
+    return Explanation(compared, _reasons(capacity(inventory, answer.request), answer, metrics))
 
 
 def _alternative(inventory: Inventory, answer: Plan, policy: Policy) -> Alternative:
@@ -83,30 +63,7 @@ def _alternative(inventory: Inventory, answer: Plan, policy: Policy) -> Alternat
     return Alternative(policy, other.metrics, chosen=False)
 
 
-def _domain_uses(offer: Capacity, answer: Plan) -> tuple[DomainUse, ...]:
-    groups: Counter[Location] = Counter(group.place for group in answer.groups)
-    taken: Counter[Location] = Counter()
-    lent: Counter[Location] = Counter()
-    for group in answer.groups:
-        taken[group.place] += group.gpus
-        for spare in group.spares:
-            taken[spare.place] += spare.gpus
-            if spare.place != group.place:
-                lent[spare.place] += spare.gpus
-    inventory = offer.inventory
-    number = {place: at for at, place in enumerate(inventory.places)}
-    found = []
-    for place in sorted(taken):
-        members = inventory.in_domain(number[place])
-        usable = [inventory.nodes[member] for member in members if offer.node_kinds[member] >= 0]
-        free = sum(node.free for node in usable)
-        stranded = free - taken[place] if groups[place] else 0
-        total = sum(node.total for node in usable)
-        found.append(DomainUse(place, groups[place], taken[place], lent[place], free, stranded, total))
-    return tuple(found)
-
-
-def reasons(offer: Capacity, answer: Plan, by_policy: Mapping[Policy, Metrics]) -> tuple[str, ...]:
+def _reasons(offer: Capacity, answer: Plan, by_policy: Mapping[Policy, Metrics]) -> tuple[str, ...]:
     """Return a few sentences: size, spares, what the policy compares first, the next of it, and what others give.
 
     `by_policy` are the metrics of every policy under which the run was planned.

@@ -69,11 +69,16 @@ class RefusalSearch:
         """Return whether a run of the same pods and scopes fits."""
         return self._least(request, Sizes.of(request), lambda _: [{}]) is not None
 
+    def _proposal(
+        self, request: Request, kind: FixKind, sentence: str, changes: Mapping[str, int], *, least: bool = True
+    ) -> _Proposal:
+        return _Proposal(request, self.inventory, Fix(kind, sentence, changes, least))
+
     def spread(self) -> Iterator[_Proposal]:
         """Yield the run in several domains."""
         if not self.request.may_spread and self.fits(replace(self.smallest, may_spread=True)):
-            fix = Fix(FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
-            yield _Proposal(replace(self.request, may_spread=True), self.inventory, fix)
+            wider = replace(self.request, may_spread=True)
+            yield self._proposal(wider, FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
 
     def wider_area(self) -> Iterator[_Proposal]:
         """Yield the run within the closest wider area that holds it."""
@@ -84,15 +89,15 @@ class RefusalSearch:
             if self.fits(replace(self.smallest, within=level)):
                 stays = f", and stay within one {level.value}" if level else ""
                 sentence = f"let the run leave its {self.request.within.value}{stays}"
-                fix = Fix(FixKind.LEAVE_AREA, sentence, {level.value if level else "anywhere": 1})
-                yield _Proposal(replace(self.request, within=level), self.inventory, fix)
+                wider, changes = replace(self.request, within=level), {level.value if level else "anywhere": 1}
+                yield self._proposal(wider, FixKind.LEAVE_AREA, sentence, changes)
                 return
 
     def unbalanced(self) -> Iterator[_Proposal]:
         """Yield the run with any number of groups in each domain."""
         if self.request.balanced and self.fits(self.smallest):
-            fix = Fix(FixKind.UNBALANCED, "let domains have different numbers of groups", {"balanced": 0})
-            yield _Proposal(replace(self.request, balanced=False), self.inventory, fix)
+            sentence = "let domains have different numbers of groups"
+            yield self._proposal(replace(self.request, balanced=False), FixKind.UNBALANCED, sentence, {"balanced": 0})
 
     def smaller_pods(self) -> Iterator[_Proposal]:
         """Yield the run in the largest smaller pods that divide its own, where no node is as large as one of these."""
@@ -104,16 +109,15 @@ class RefusalSearch:
             search = RefusalSearch(self.inventory, replace(self.request, pod_gpus=gpus))
             if search.fits(search.smallest):
                 sentence = f"ask for pods of {count_of(gpus, 'GPU')} instead of {pod}"
-                fix = Fix(FixKind.SMALLER_PODS, sentence, {"pod": gpus})
-                yield _Proposal(replace(self.request, pod_gpus=gpus), self.inventory, fix)
+                yield self._proposal(search.request, FixKind.SMALLER_PODS, sentence, {"pod": gpus})
                 return
 
     def fewer_spares(self) -> Iterator[_Proposal]:
         """Yield the run with the most spares that are fewer than its own."""
         spares = self._most_spares(self.smallest)
         if spares is not None:
-            fix = Fix(FixKind.FEWER_SPARES, f"ask for {_spares(spares, self.request)}", {"spares": spares})
-            yield _Proposal(replace(self.request, spares=spares), self.inventory, fix)
+            fewer, sentence = replace(self.request, spares=spares), f"ask for {_spares(spares, self.request)}"
+            yield self._proposal(fewer, FixKind.FEWER_SPARES, sentence, {"spares": spares})
 
     def spread_and_fewer_spares(self) -> Iterator[_Proposal]:
         """Yield the run with both changed, where neither alone is enough."""
@@ -123,8 +127,8 @@ class RefusalSearch:
         spares = None if self._most_spares(self.smallest) is not None else self._most_spares(wider)
         if spares is not None:
             sentence = f"let the run spread over several domains and ask for {_spares(spares, self.request)}"
-            fix = Fix(FixKind.SPREAD_AND_FEWER_SPARES, sentence, {"spread": 1, "spares": spares})
-            yield _Proposal(replace(self.request, may_spread=True, spares=spares), self.inventory, fix)
+            changed, changes = replace(self.request, may_spread=True, spares=spares), {"spread": 1, "spares": spares}
+            yield self._proposal(changed, FixKind.SPREAD_AND_FEWER_SPARES, sentence, changes)
 
     def smaller(self) -> Iterator[_Proposal]:
         """Yield the largest run of whole groups that fits, and the one with the largest short last group besides."""
@@ -144,21 +148,26 @@ class RefusalSearch:
             sizes.append((groups * group + last, whole))
         for gpus, what in sizes:
             sentence = f"ask for {count_of(gpus, 'GPU')}{only} instead of {wanted}{least}: {what}"
-            fix = Fix(FixKind.SMALLER, sentence, {"gpus": gpus}, found.proven)
-            yield _Proposal(replace(self.request, gpus=gpus, malleability=None), self.inventory, fix)
+            smaller = replace(self.request, gpus=gpus, malleability=None)
+            yield self._proposal(smaller, FixKind.SMALLER, sentence, {"gpus": gpus}, least=found.proven)
 
     def raised_ceilings(self) -> Iterator[_Proposal]:
         """Yield the run with the least ceiling of each scope that alone is enough."""
-        ceilings = self.request.ceilings
+        ceilings, sizes = self.request.ceilings, Sizes.of(self.smallest)
         for number, ceiling in enumerate(ceilings):
-            found = self._least_ceiling(number)
+            # The fewest pods that the scope has to give, the others as they are.
+            given: list[int | None] = [*self.smallest.scope_pods]
+            given[number] = None
+            found = self._least(
+                self.smallest, sizes, lambda model, scope=number: [model.pods_of(scope)], ceilings=given
+            )
             gpus = found.reached[0] * self.request.pod_gpus if found else 0
             if found and ceiling.gpus < gpus <= MAX_GPUS:
                 raised = (*ceilings[:number], Ceiling(ceiling.scope, gpus), *ceilings[number + 1 :])
                 by = f"from {ceiling.gpus} to {count_of(gpus, 'GPU')}"
                 sentence = f"raise the ceiling of scope {_short(ceiling.scope)} {by}"
-                fix = Fix(FixKind.RAISE_CEILING, sentence, {ceiling.scope: gpus}, found.proven)
-                yield _Proposal(replace(self.request, ceilings=raised), self.inventory, fix)
+                changed, changes = replace(self.request, ceilings=raised), {ceiling.scope: gpus}
+                yield self._proposal(changed, FixKind.RAISE_CEILING, sentence, changes, least=found.proven)
 
     def freed_nodes(self) -> Iterator[_Proposal]:
         """Yield the run on the nodes with the fewest of them freed: all GPUs of a node are free then."""
@@ -174,12 +183,6 @@ class RefusalSearch:
         free = np.array([node.free for node in nodes], dtype=np.int64)
         fix = Fix(FixKind.FREE_NODES, _free(busy, fewest=found.proven), busy, found.proven)
         yield _Proposal(self.request, replace(self.inventory, nodes=tuple(nodes), free=free), fix)
-
-    def _least_ceiling(self, scope: int) -> _Least | None:
-        """Return the fewest pods that a scope has to give, the others as they are."""
-        given = [None if number == scope else pods for number, pods in enumerate(self.smallest.scope_pods)]
-        sizes = Sizes.of(self.smallest)
-        return self._least(self.smallest, sizes, lambda model: [model.pods_of(scope)], ceilings=given)
 
     def _most_spares(self, request: Request) -> int | None:
         """Return the most spares a group, fewer than the request's, with which it fits: fewer fit where more do."""
@@ -285,11 +288,6 @@ _FINDERS: Mapping[str, Callable[[RefusalSearch], Iterator[_Proposal]]] = {
     "freeing nodes": RefusalSearch.freed_nodes,
 }
 """Kinds of changes, as a sentence names them, and what finds them: what takes longest comes last."""
-
-
-def fixes(inventory: Inventory, request: Request) -> tuple[Fix, ...]:
-    """Return changes that would make a run fit, see `changes`."""
-    return changes(inventory, request).fixes
 
 
 def changes(inventory: Inventory, request: Request) -> Changes:

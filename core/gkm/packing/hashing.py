@@ -1,4 +1,4 @@
-"""The hash of a plan: sha256 of what was asked for, what came out and of what, as canonical JSON (RFC 8785)."""
+"""The hash of a plan: sha256 of the request, the groups and the inventory's version, as canonical JSON (RFC 8785)."""
 
 import hashlib
 import json
@@ -24,12 +24,9 @@ def document(request: Request, groups: Sequence[Group], inventory_version: str) 
     hash of other requests is that of earlier versions. A group is its index, GPUs, place (region, cluster, block,
     domain), scope, nodes as [name, GPUs] and spares as [name, GPUs, place, distance], sorted.
     """
-    asked = asdict(request)
-    for name in ("within", "balanced"):
-        if not asked[name]:
-            del asked[name]
+    optional = {name for name in ("within", "balanced") if not getattr(request, name)}
     return {
-        "request": asked,
+        "request": {name: value for name, value in asdict(request).items() if name not in optional},
         "groups": [
             {
                 "index": group.index,

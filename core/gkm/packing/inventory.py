@@ -27,7 +27,8 @@ class Inventory:
     `free` has one number per node, in GPUs. `starts` has the index of the first node of each domain and, last, the
     number of nodes; `blocks`, `clusters` and `regions` the number of each domain's block, cluster and region, which
     count from 0 in the order of places; `racks` the rack that all nodes of a domain are in, "" where there is none.
-    `numbers` has the index of each node by its name.
+    `domain_of` has the number of each node's domain, `domains` that of each domain by its place, `numbers` the index of
+    each node by its name.
     """
 
     nodes: tuple[Node, ...]
@@ -39,6 +40,8 @@ class Inventory:
     regions: Integers
     racks: tuple[str, ...]
     numbers: Mapping[str, int]
+    domains: Mapping[Location, int]
+    domain_of: Integers
 
     @classmethod
     def from_nodes(cls, nodes: Iterable[Node]) -> "Inventory":
@@ -52,16 +55,19 @@ class Inventory:
         starts = [0] if ordered else []
         starts += [number for number, (one, two) in enumerate(pairwise(ordered), 1) if one.place != two.place]
         places = tuple(ordered[start].place for start in starts)
+        bounds = np.array([*starts, len(ordered)], dtype=np.int64)
         return cls(
             ordered,
             np.array([node.free for node in ordered], dtype=np.int64),
             places,
-            np.array([*starts, len(ordered)], dtype=np.int64),
+            bounds,
             _areas(places, 3),
             _areas(places, 2),
             _areas(places, 1),
-            tuple([_rack(ordered[start:end]) for start, end in pairwise([*starts, len(ordered)])]),
+            tuple([_rack(ordered[start:end]) for start, end in pairwise(bounds.tolist())]),
             {node.name: number for number, node in enumerate(ordered)},
+            {place: number for number, place in enumerate(places)},
+            np.repeat(np.arange(len(places)), np.diff(bounds)),
         )
 
     def taking(self, shares: Iterable[Share]) -> "Inventory":
@@ -81,11 +87,6 @@ class Inventory:
             nodes[number] = replace(node, free=node.free - gpus)
             free[number] -= gpus
         return replace(self, nodes=tuple(nodes), free=free)
-
-    @property
-    def domain_of(self) -> Integers:
-        """Return the number of each node's domain."""
-        return np.repeat(np.arange(len(self.places)), np.diff(self.starts))
 
     def areas(self, level: str) -> Integers:
         """Return the number of each domain's block, cluster or region."""

@@ -242,7 +242,7 @@ class PlacementModel(RunProgram):
 
     def _overflow_spares(self) -> Iterable[tuple[int, Sum]]:
         """Yield the spares of each scope that are not colocated and have a slot all the same."""
-        for scope in range(max(1, len(self.request.ceilings))):
+        for scope in range(len(self.request.scope_names)):
             homes = total(home for (_, of), home in self.colocated.items() if of == scope)
             away = self.groups(scope) * self.request.spares - homes
             if self._may_lack:
@@ -312,7 +312,7 @@ class Pools(RunProgram):
         # 3. The run has one of its sizes, and scopes give no more than their ceilings.
         super().__init__(offer.kinds)
         self.offer, self.request, self.sizes, self.gains = offer, request, sizes, gains
-        scopes = range(max(1, len(request.ceilings)))
+        scopes = range(len(request.scope_names))
         self.whole, self.short, self.pods = ([Sum() for _ in scopes] for _ in range(3))
         self.freed = Sum()
         self.options: list[FreeingOption] = []

@@ -190,7 +190,7 @@ def _modeled(
     solution = model.program.solve(costs if feasible else [*costs, keys], limits)
     if solution is None:
         return None
-    chosen = _renumbered(capacity, _chosen(model, solution, max(1, len(request.ceilings))))
+    chosen = _renumbered(capacity, _chosen(model, solution, len(request.scope_names)))
     return Placement(capacity, chosen, solution.bounds[1] if costs else 0, solution.reached[: len(costs)])
 
 

@@ -73,71 +73,59 @@ def _planned(offer: Capacity, request: Request, sized: Request, inventory_versio
         request=request,
         gpus=sized.gpus,
         groups=groups,
-        metrics=metrics(offer, sized, placement.domains, groups, placement.bound),
+        metrics=metrics(offer, sized, groups, placement.bound),
         inventory_version=inventory_version,
         hash=plan_hash(request, groups, inventory_version),
     )
 
 
-def metrics(
-    offer: Capacity, request: Request, domains: Sequence[int], groups: Sequence[Group], bound: int | None = None
-) -> Metrics:
-    """Return what a plan costs that has groups in these domains; `request` is of the size that was planned.
+def metrics(offer: Capacity, request: Request, groups: Sequence[Group], bound: int | None) -> Metrics:
+    """Return what a plan costs; `request` is of the size that was planned.
 
-    `bound` is that of a placement; without one it is that of the best placement from scratch.
+    `bound` is that of a placement for it, None where no other plan is known.
     """
     inventory = offer.inventory
-    places = {inventory.places[domain] for domain in domains}
+    places = {group.place for group in groups}
+    domains = sorted(inventory.domains[place] for place in places)
     spares = [spare for group in groups for spare in group.spares]
     taken = sum(group.gpus for group in groups) + sum(spare.gpus for spare in spares if spare.place in places)
     stranded = sum(int(offer.free[domain]) for domain in domains) - taken
     elsewhere = sum(any(spare.distance is not Distance.DOMAIN for spare in group.spares) for group in groups)
     reached = figure(offer, request.policy, domains)
-    if bound is None:
-        scratch = best_placement(offer, request)
-        bound = reached if scratch is None else min(reached, scratch.bound)
     beside = taken if request.policy is Policy.LEAST_WASTE else 0
     pristine = sum(
         all(inventory.nodes[number].free == inventory.nodes[number].total for number in inventory.in_domain(domain))
         for domain in domains
     )
     blocks = len({place[:3] for place in places})
-    least = max(0, bound - beside)
+    least = max(0, (reached if bound is None else min(reached, bound)) - beside)
     return Metrics(len(places), blocks, stranded, pristine, elsewhere, least, reached - beside - least)
 
 
 def _largest_size(offer: Capacity, request: Request, deadline: float) -> Request | None:
     """Return the request in the largest of its sizes that fits."""
-
-    def sized(smaller: int) -> Request:
-        return replace(request, gpus=request.gpus - smaller * request.size_step)
-
     if fits(offer, request, deadline):
         return request
-    smaller = _fewest(range(1, request.size_steps + 1), sized, offer, deadline)
-    return None if smaller is None else sized(smaller)
+    return largest_fitting(request, request.smaller_sizes, lambda sized: fits(offer, sized, deadline))
 
 
 def _largest_groups(offer: Capacity, request: Request) -> int:
-    slots = int(offer.domain_slots.sum())
-    most = min(request.groups, slots // request.group_pods)
-
-    def sized(fewer: int) -> Request:
-        return replace(request, gpus=(most - fewer) * request.group_gpus)
-
-    fewer = _fewest(range(most), sized, offer, monotonic() + SECONDS)
-    return 0 if fewer is None else most - fewer
+    deadline, unit = monotonic() + SECONDS, request.group_gpus
+    most = min(request.groups, int(offer.domain_slots.sum()) // request.group_pods)
+    found = largest_fitting(request, range(most * unit, 0, -unit), lambda sized: fits(offer, sized, deadline))
+    return 0 if found is None else found.groups
 
 
-def _fewest(numbers: range, sized: Callable[[int], Request], offer: Capacity, deadline: float) -> int | None:
-    """Return the first number of a range for which a run fits, which is the smaller the larger the number.
+def largest_fitting(request: Request, sizes: range, fits: Callable[[Request], bool]) -> Request | None:
+    """Return the run in the first of some falling sizes in which it fits.
 
     A smaller run fits where a larger does, unless it is balanced: then one size after another is tried.
     """
-    found = first_that(numbers, lambda number: fits(offer, replace(sized(number), balanced=False), deadline))
-    if found is None or not sized(found).balanced:
-        return found
-    return next((number for number in range(found, numbers.stop) if fits(offer, sized(number), deadline)), None)
+    size = first_that(sizes, lambda gpus: fits(replace(request, gpus=gpus, balanced=False)))
+    if size is not None and request.balanced:
+        rest = sizes[sizes.index(size) :]
+        size = next((gpus for gpus in rest if fits(replace(request, gpus=gpus))), None)
+    return None if size is None else replace(request, gpus=size)
 
 
 def first_that(numbers: range, holds: Callable[[int], bool]) -> int | None:

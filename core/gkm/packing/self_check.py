@@ -38,18 +38,13 @@ def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -
     taken: Counter[str] = Counter()
     scopes: Counter[str] = Counter()
     for group in groups:
-        given = 0
-        for name, gpus in group.nodes:
+        for name, gpus in group.shares:
             taken[name] += gpus
-            given += gpus
-        if given != group.gpus:
+            scopes[group.scope] += gpus
+        if (given := sum(gpus for _, gpus in group.nodes)) != group.gpus:
             yield f"group {group.index} has {count_of(group.gpus, 'GPU')} and its nodes give {given}"
         if len(group.spares) > request.spares:
             yield f"group {group.index} has {count_of(len(group.spares), 'spare')} instead of {request.spares}"
-        for spare in group.spares:
-            taken[spare.node] += spare.gpus
-            given += spare.gpus
-        scopes[group.scope] += given
     yield from _exceeded(inventory, request, taken, scopes)
     yield from _elsewhere(inventory, request, groups)
     yield from _areas(request, groups)
@@ -84,9 +79,8 @@ def _exceeded(inventory: Inventory, request: Request, taken: Counter[str], scope
 
 def _elsewhere(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Iterator[str]:
     """Yield what lies in another place or scope than the plan says. All nodes exist."""
-    names = {ceiling.scope for ceiling in request.ceilings} or {""}
     for group in groups:
-        if group.scope not in names:
+        if group.scope not in request.scope_names:
             yield f"group {group.index} lies in scope {group.scope!r}, which the run does not have"
         for name, gpus in group.nodes:
             node = inventory.nodes[inventory.numbers[name]]

@@ -162,6 +162,11 @@ class Request:
         return self.groups * self.unit_pods - self.missing_pods
 
     @property
+    def scope_names(self) -> list[str]:
+        """Return the names of the scopes; a run without any has one scope, whose name is empty."""
+        return [ceiling.scope for ceiling in self.ceilings] or [""]
+
+    @property
     def scope_pods(self) -> list[int]:
         """Return how many pods each scope gives at most, spares included."""
         return [ceiling.gpus // self.pod_gpus for ceiling in self.ceilings]
@@ -174,19 +179,17 @@ class Request:
         return 0 if self.within is None else {Within.BLOCK: 3, Within.CLUSTER: 2}.get(self.within, 1)
 
     @property
-    def size_step(self) -> int:
-        """Return the GPUs between two sizes that the run may have: whole pods."""
-        return lcm(self.malleability.step_gpus, self.pod_gpus) if self.malleability else self.pod_gpus
-
-    @property
-    def size_steps(self) -> int:
-        """Return how many smaller sizes the run may have."""
-        return max(0, (self.gpus - self.malleability.min_gpus) // self.size_step) if self.malleability else 0
+    def smaller_sizes(self) -> range:
+        """Return the smaller sizes that the run may have, in GPUs of whole pods, the largest first."""
+        if self.malleability is None:
+            return range(0)
+        step = lcm(self.malleability.step_gpus, self.pod_gpus)
+        return range(self.gpus - step, self.malleability.min_gpus - 1, -step)
 
     @property
     def smallest(self) -> "Request":
         """Return the run in the smallest size that it may have, and in no other."""
-        return replace(self, gpus=self.gpus - self.size_steps * self.size_step, malleability=None)
+        return replace(self, gpus=[self.gpus, *self.smaller_sizes[-1:]][-1], malleability=None)
 
 
 class Share(NamedTuple):

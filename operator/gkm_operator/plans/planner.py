@@ -162,10 +162,10 @@ class Planner:
         cached.fixed, cached.fixed_at = cached.version, self._clock()
         if free is None or free.version != cached.version:
             return None
-        from gkm.packing.fixes import fixes  # noqa: PLC0415 - numpy is loaded with the first run
+        from gkm.packing.fixes import changes  # noqa: PLC0415 - numpy is loaded with the first run
 
         try:
-            cached.fixes = fixes(free.inventory, request)
+            cached.fixes = changes(free.inventory, request).fixes
         except Exception:  # noqa: BLE001 -- a refusal without fixes is still an answer
             _LOG.exception("search for fixes failed", extra=fields(run=str(case.run.key)))
             cached.fixes = ()

@@ -48,6 +48,17 @@ class Capacity:
             free=np.where(domains, self.free, 0),
         )
 
+    def with_node_slots(self, node_slots: Integers) -> "Capacity":
+        """Return what domains offer whose nodes have so many slots."""
+        slots = np.zeros_like(self.slots)
+        usable = self.node_kinds >= 0
+        np.add.at(slots, (self.inventory.domain_of[usable], self.node_kinds[usable]), node_slots[usable])
+        return replace(self, node_slots=np.where(usable, node_slots, 0), slots=slots)
+
+    def kind_of(self, node: str) -> int:
+        """Return the kind of a node, by its name."""
+        return int(self.node_kinds[self.inventory.numbers[node]])
+
     def without_scopes(self) -> "Capacity":
         """Return what nodes offer that any scope takes, as if these were one."""
         return replace(
@@ -61,20 +72,18 @@ class Capacity:
 def capacity(inventory: Inventory, request: Request) -> Capacity:
     """Return what the inventory offers to a request."""
     kinds, node_kinds = _kinds(inventory, request)
-    usable = node_kinds >= 0
-    slots = np.where(usable, inventory.free // request.pod_gpus, 0)
-    domains, domain_of = len(inventory.places), inventory.domain_of
-    table = np.zeros((domains, max(1, len(kinds))), dtype=np.int64)
-    np.add.at(table, (domain_of[usable], node_kinds[usable]), slots[usable])
+    usable, domains = node_kinds >= 0, len(inventory.places)
     free = np.zeros(domains, dtype=np.int64)
-    np.add.at(free, domain_of[usable], inventory.free[usable])
-    return Capacity(inventory, request.pod_gpus, slots, node_kinds, kinds, table, free)
+    np.add.at(free, inventory.domain_of[usable], inventory.free[usable])
+    nothing = np.zeros((domains, max(1, len(kinds))), dtype=np.int64)
+    empty = Capacity(inventory, request.pod_gpus, np.zeros_like(node_kinds), node_kinds, kinds, nothing, free)
+    return empty.with_node_slots(inventory.free // request.pod_gpus)
 
 
 def _kinds(inventory: Inventory, request: Request) -> tuple[tuple[frozenset[int], ...], Integers]:
     if not request.ceilings:
         return (frozenset({0}),), np.zeros(len(inventory.nodes), dtype=np.int64)
-    numbers = {ceiling.scope: number for number, ceiling in enumerate(request.ceilings)}
+    numbers = {name: number for number, name in enumerate(request.scope_names)}
     of_names: dict[frozenset[str], frozenset[int]] = {}
     for node in inventory.nodes:
         if node.scopes not in of_names:

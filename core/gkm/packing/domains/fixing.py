@@ -11,7 +11,8 @@ blocks or free GPUs, as the policy says. Of blocks a step is the whole block; of
 area.
 """
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -72,13 +73,6 @@ class PricingInstance(NamedTuple):
     limits: Sequence[int | None]
 
 
-class Allowed(NamedTuple):
-    """Steps within the slack, by number, and the slack that each leaves."""
-
-    steps: Integers
-    left: Integers
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
     """Prices by axis, and the bound at these, in parts of one cost (DENOMINATOR).
@@ -97,16 +91,17 @@ class Prices:
         """Return what any plan costs at least."""
         return -(-self.bound // DENOMINATOR)
 
-    def allowed(self, cost: int) -> list[tuple[Steps, Allowed]]:
-        """Return the steps that plans of no more than a cost can have, without the short group and with it."""
+    def allowed(self, cost: int) -> Iterator[tuple[Steps, Integers, Integers]]:
+        """Yield the steps that plans of no more than a cost can have, without the short group and then with it.
+
+        Of each table the numbers of such steps, and the slack that each leaves.
+        """
         slack, short = cost * DENOMINATOR - self.bound, self.instance.short
-        tables = [(self.instance.whole, slack), *([] if short is None else [(short, slack + self.last)])]
-        found = []
-        for table, most in tables:
-            left = most - (table.reduced(self.axis) - self.least[table.of])
-            within = np.flatnonzero(left >= 0)
-            found.append((table, Allowed(within, left[within])))
-        return found
+        for table, most in ((self.instance.whole, slack), (short, slack + self.last)):
+            if table is not None:
+                left = most - (table.reduced(self.axis) - self.least[table.of])
+                within = np.flatnonzero(left >= 0)
+                yield table, within, left[within]
 
 
 def prices(instance: PricingInstance) -> Prices | None:
@@ -155,14 +150,7 @@ def _of_axis(whole: Steps, axis: int) -> Steps:
 
 def _best(highest: int, value: Callable[[int], int]) -> int:
     """Return the price of the highest bound, which rises up to it and falls from there on."""
-    low, high = 0, highest
-    while low < high:
-        middle = (low + high) // 2
-        if value(middle) < value(middle + 1):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(range(highest), 1, key=lambda price: value(price) >= value(price + 1))
 
 
 _NOWHERE = 2
@@ -207,13 +195,13 @@ class Fixing:
         areas = len(priced.instance.copies)
         found: list[list[Step]] = [[] for _ in range(areas)]
         least = np.full(areas, np.iinfo(np.int64).max)
-        for rows, (table, allowed) in zip(listed, priced.allowed(cost), strict=False):
-            of, groups = table.of[allowed.steps], table.groups[allowed.steps]
+        for rows, (table, numbers, left) in zip(listed, priced.allowed(cost), strict=False):
+            of, groups = table.of[numbers], table.groups[numbers]
             price = priced.axis[groups.argmax(axis=1)]
             # A group less than a step has costs its price; without a price it may have any fewer.
-            fewest = np.where(price > 0, groups.sum(axis=1) - allowed.left // np.maximum(price, 1), 0)
+            fewest = np.where(price > 0, groups.sum(axis=1) - left // np.maximum(price, 1), 0)
             np.minimum.at(least, of, np.maximum(fewest, 0))
-            for area, number in zip(of.tolist(), allowed.steps.tolist(), strict=True):
+            for area, number in zip(of.tolist(), numbers.tolist(), strict=True):
                 if rows[number].groups or rows[number].short:
                     found[area].append(rows[number])
         return Fixed([found[area] for area in self.area.tolist()], least[self.area])
@@ -222,22 +210,17 @@ class Fixing:
         areas = len(priced.instance.copies)
         used, aside = np.zeros(areas, dtype=np.bool_), np.zeros(areas, dtype=np.bool_)
         left = np.zeros(areas, dtype=np.int64)
-        for table, allowed in priced.allowed(cost):
-            some = table.cost[allowed.steps] > 0
-            of = table.of[allowed.steps]
+        for table, numbers, slack in priced.allowed(cost):
+            some, of = table.cost[numbers] > 0, table.of[numbers]
             aside[of[~some]] = True
             used[of[some]] = True
-            np.maximum.at(left, of[some], allowed.left[some])
+            np.maximum.at(left, of[some], slack[some])
         price = priced.axis[self.axis]
         # The short group takes the place of a whole one in one domain, whichever that is.
         least = self.offer.capacities[self.domains] - left[self.area] // np.maximum(price, 1) - self.offer.short
         least = np.where(aside[self.area] | (price == 0), 0, np.maximum(least, 0))
-        nothing: list[Step] = []
-        found = [
-            self.steps[kind] if some else nothing
-            for kind, some in zip(self.kind.tolist(), used[self.area].tolist(), strict=True)
-        ]
-        return Fixed(found, least)
+        here = zip(self.kind.tolist(), used[self.area].tolist(), strict=True)
+        return Fixed([self.steps[kind] if some else () for kind, some in here], least)
 
 
 def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int | None]) -> Fixing:

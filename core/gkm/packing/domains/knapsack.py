@@ -31,10 +31,14 @@ from gkm.packing.values import TooLargeError
 
 
 class Area(NamedTuple):
-    """Areas or domains (their numbers), in the order of their keys, that are paid for together."""
+    """Areas or domains (their numbers), in the order of their keys, that are paid for together.
+
+    An area with a domain that is `forced` cannot be left aside.
+    """
 
     cost: int
     parts: "tuple[Part, ...]"
+    forced: bool = False
 
 
 Part = Area | int
@@ -84,16 +88,16 @@ def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry) -
         any_forced |= forced
         seen[kind] += 1
         if forced or seen[kind] <= alike.areas:
-            found.append(_area(levels[0].cost, parts))
+            found.append(_area(levels[0].cost, parts, forced=forced))
             kinds.append(kind)
     return Tree(tuple(found), tuple(kinds), any_forced)
 
 
-def _area(cost: int, parts: tuple[Part, ...]) -> Area:
+def _area(cost: int, parts: tuple[Part, ...], *, forced: bool) -> Area:
     """Return an area; one of a single area costs what both cost."""
     if len(parts) == 1 and isinstance(parts[0], Area):
-        return Area(cost + parts[0].cost, parts[0].parts)
-    return Area(cost, parts)
+        cost, parts = cost + parts[0].cost, parts[0].parts
+    return Area(cost, parts, forced)
 
 
 MAX_CELLS = 25_000_000
@@ -198,7 +202,7 @@ def _fill(problem: Problem, parts: Sequence[Part], follow: Table) -> tuple[Fille
         else:
             inner = _fill(problem, part.parts, follow + part.cost)
             paid = inner[0].here
-            aside = problem.impossible if _has_forced(part, problem.forced) else follow
+            aside = problem.impossible if part.forced else follow
             found.append(Filled(DOMAIN_AREA, np.minimum(aside, paid), paid, 0, inner))
         follow = found[-1].here
     return tuple(reversed(found))
@@ -224,12 +228,6 @@ def _lower(here: Table, follow: Table, axis: int, groups: int, cost: int) -> Non
     if taken:
         few = here[(*before, slice(0, taken))]
         np.minimum(few, follow[(*before, slice(0, 1))] + cost, out=few)
-
-
-def _has_forced(part: Part, forced: frozenset[int]) -> bool:
-    if isinstance(part, Area):
-        return bool(forced) and any(_has_forced(inner, forced) for inner in part.parts)
-    return part in forced
 
 
 def _sizes(parts: Sequence[Part], options: Sequence[Sequence[DomainOption]]) -> tuple[int, int]:
@@ -311,7 +309,7 @@ def _successors(option: DomainOption, cells: Integers, shape: Cell) -> tuple[Int
     counted = cells // stride % shape[1 + option.axis]
     left = cells - np.minimum(counted, option.groups) * stride
     if not option.short:
-        return left, np.ones(len(cells), dtype=np.int64).astype(np.bool_)
+        return left, np.ones(len(cells), dtype=np.bool_)
     size = prod(shape[1:])
     due = cells // size == 1 + option.axis
     return np.where(due, left - (1 + option.axis) * size, 0), due

@@ -44,8 +44,7 @@ def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> 
             [min(request.spares, max(0, stay - number * request.spares)) for number in range(len(part.indices))]
         )
     laid_out = _laid_out(capacity, _demands(parts, home, guests))
-    names = [ceiling.scope for ceiling in request.ceilings] or [""]
-    gpus, places = request.pod_gpus, capacity.inventory.places
+    gpus, places, names = request.pod_gpus, capacity.inventory.places, request.scope_names
     groups = []
     for part, counts, some in zip(parts, home, guests, strict=True):
         far = [

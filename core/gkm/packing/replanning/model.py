@@ -79,15 +79,14 @@ def matched(
     offer: Capacity, request: Request, surviving: SurvivingPlan, groups: Sequence[Group], *, proven: bool
 ) -> Assignment:
     """Return the assignment of a plan from scratch: groups stay that find their domain and scope in it."""
-    domains = {place: number for number, place in enumerate(offer.inventory.places)}
-    scopes = {ceiling.scope: number for number, ceiling in enumerate(request.ceilings)}
+    scopes = {name: number for number, name in enumerate(request.scope_names)}
     whole: Counter[Key] = Counter()
     colocated: Counter[Key] = Counter()
     slots: Counter[Flow] = Counter()
     spares: Counter[int] = Counter()
     short = None
     for group in groups:
-        domain, scope = domains[group.place], scopes.get(group.scope, 0)
+        domain, scope = offer.inventory.domains[group.place], scopes[group.scope]
         if surviving.short >= 0 and group.gpus < request.group_gpus:
             short = domain, scope
         else:
@@ -117,7 +116,7 @@ def by_kind(offer: Capacity, nodes: Mapping[str, int]) -> Counter[int]:
     """Return counts by kind of nodes, from counts by node."""
     found: Counter[int] = Counter()
     for name, count in nodes.items():
-        found[int(offer.node_kinds[offer.inventory.numbers[name]])] += count
+        found[offer.kind_of(name)] += count
     return found
 
 
@@ -220,7 +219,7 @@ class _Staying:
         flows = {flow: solution.of(slots) for flow, slots in model.flows.items()} if self._several else {}
         spares = {
             scope: solution.of(model.groups(scope) * request.spares - model.lacking.get(scope, {}))
-            for scope in range(max(1, len(request.ceilings)))
+            for scope in range(len(request.scope_names))
         }
         return Assignment(
             whole,

@@ -74,7 +74,7 @@ def _keeping(offer: Capacity, nodes: Counter[str], kinds: Mapping[int, int]) -> 
     left = Counter(kinds)
     found: Counter[str] = Counter()
     for name, pods in sorted(nodes.items(), key=lambda item: (-item[1], item[0])):
-        kind = int(offer.node_kinds[offer.inventory.numbers[name]])
+        kind = offer.kind_of(name)
         if stay := min(pods, left[kind]):
             found[name] = stay
             left[kind] -= stay
@@ -318,7 +318,8 @@ class _SpareSlots:
         # 2. The others get domains, as near to their groups as slots are left.
         leaving = [group for group in self.groups for _ in range(rest[group.index])]
         departures = [Departure(*home, count) for home, count in Counter((g.domain, g.scope) for g in leaving).items()]
-        offer = self._offer_of(left)
+        slots = np.array([left[node.name] for node in self.offer.inventory.nodes], dtype=np.int64)
+        offer = self.offer.with_node_slots(slots)
         placed = assign_guests(offer, {group.domain: {} for group in self.groups}, departures)
         if sum(guests.spares for some in placed for guests in some) < len(leaving):
             return False
@@ -399,14 +400,5 @@ class _SpareSlots:
 
     def _in_scope(self, group: NewGroup, name: str) -> bool:
         """Return whether a node is in the scope of a group."""
-        kind = int(self.offer.node_kinds[self.offer.inventory.numbers[name]])
+        kind = self.offer.kind_of(name)
         return kind >= 0 and group.scope in self.offer.kinds[kind]
-
-    def _offer_of(self, left: Mapping[str, int]) -> Capacity:
-        """Return what is left of the offer."""
-        offer = self.offer
-        slots = np.array([left[node.name] for node in offer.inventory.nodes], dtype=np.int64)
-        slots[offer.node_kinds < 0] = 0
-        table = np.zeros_like(offer.slots)
-        np.add.at(table, (offer.inventory.domain_of, np.maximum(offer.node_kinds, 0)), slots)
-        return replace(offer, node_slots=slots, slots=table)

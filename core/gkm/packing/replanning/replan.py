@@ -13,11 +13,12 @@ from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
-from gkm.packing.plan import first_that, metrics, plan
+from gkm.packing.placement import best_placement
+from gkm.packing.plan import largest_fitting, metrics, plan
 from gkm.packing.program import SECONDS
 from gkm.packing.replanning.model import Assignment, assign, matched
 from gkm.packing.replanning.node_assignment import assign_nodes
-from gkm.packing.replanning.surviving_groups import NewGroup, SurvivingPlan, surviving_plan, with_released
+from gkm.packing.replanning.surviving_groups import NewGroup, SurvivingPlan, surviving_plan
 from gkm.packing.self_check import verify
 from gkm.packing.values import (
     FormerPlan,
@@ -25,7 +26,6 @@ from gkm.packing.values import (
     Metrics,
     Node,
     Plan,
-    Policy,
     Refusal,
     Repair,
     Replanned,
@@ -81,60 +81,47 @@ class _Task:
 
     def beside_untouched(self, sized: Request) -> Replanned | None:
         """Return the plan in which untouched groups stay as they are; None where the others do not fit beside them."""
-        surviving = self._remains(sized)
-        chosen = None if surviving is None else assign(self.offer, sized, surviving, self.deadline)
-        return None if surviving is None or chosen is None else self._result(sized, surviving, chosen)
+        surviving = self._surviving(sized)
+        chosen = surviving and assign(self.offer, sized, surviving, self.deadline)
+        return self._result(sized, surviving, chosen) if surviving and chosen else None
 
     def with_untouched_released(self) -> Replanned | None:
         """Return the plan with the fewest moves where untouched groups may move as well; None where nothing fits."""
-        surviving = self._remains(self.request)
+        surviving = self._surviving(self.request)
+        if surviving is None:
+            return None
         # In one scope groups of one size are interchangeable: a touched one can move wherever an untouched one can, so
         # that only the short one, which fits where no whole one does, may have to make way.
         alike = len(self.request.ceilings) <= 1 and not self.request.depth and not self.request.balanced
-        freed = (
-            []
-            if surviving is None
-            else [one for one in surviving.untouched if not alike or one.index == surviving.short]
-        )
-        if surviving is None or not freed:
+        freed = [one for one in surviving.untouched if not alike or one.index == surviving.short]
+        if not freed:
             return None
-        surviving = with_released(surviving, freed)
+        surviving = surviving.with_released(freed)
         chosen = assign(self.offer, self.request, surviving, self.deadline)
-        return None if chosen is None else self._result(self.request, surviving, chosen, freed=True)
+        return self._result(self.request, surviving, chosen, freed=True) if chosen else None
 
     def smaller(self) -> Replanned | None:
         """Return the largest smaller size of a malleable run that keeps what stands; None if there is none."""
-        step, steps = self.request.size_step, self.request.size_steps
-        # What is larger than all slots together need not be tried, and may be far more.
-        most = int(self.offer.domain_slots.sum()) * self.request.pod_gpus
-        first = max(1, -(-(self.request.gpus - most) // step))
-        sizes = range(self.request.gpus - first * step, self.request.gpus - steps * step - 1, -step)
 
-        def fits(gpus: int, *, balanced: bool = False) -> bool:
-            sized = replace(self.request, gpus=gpus, balanced=balanced)
-            surviving = self._remains(sized)
-            return (
-                surviving is not None and assign(self.offer, sized, surviving, self.deadline, any_way=True) is not None
-            )
+        def fits(sized: Request) -> bool:
+            surviving = self._surviving(sized)
+            return bool(surviving and assign(self.offer, sized, surviving, self.deadline, any_way=True))
 
-        # A smaller run fits wherever a larger does: False and then True. With equal shares some sizes fit.
-        size = first_that(sizes, fits)
-        if size is not None and self.request.balanced:
-            size = next((size for size in sizes[sizes.index(size) :] if fits(size, balanced=True)), None)
-        return None if size is None else self.beside_untouched(replace(self.request, gpus=size))
+        sized = largest_fitting(self.request, self.request.smaller_sizes, fits)
+        return None if sized is None else self.beside_untouched(sized)
 
     def from_scratch(self, fresh: Plan, *, proven: bool) -> Replanned:
         """Return a plan from scratch in which groups that find their domain and scope in it stay there."""
         sized = replace(self.request, gpus=fresh.gpus)
-        surviving = self._remains(sized)
+        surviving = self._surviving(sized)
         if surviving is not None:
-            surviving = with_released(surviving, surviving.untouched)
+            surviving = surviving.with_released(surviving.untouched)
             found = self._result(sized, surviving, matched(self.offer, sized, surviving, fresh.groups, proven=proven))
             if found is not None:
                 return found
         return replanned(self.previous, fresh, sized.spares, {}, proven=proven, freed=False)
 
-    def _remains(self, sized: Request) -> SurvivingPlan | None:
+    def _surviving(self, sized: Request) -> SurvivingPlan | None:
         """Return what remains for a run of a size; None where that is nothing, or the slots are too few."""
         if sized.gpus // sized.pod_gpus > int(self.offer.domain_slots.sum()):
             return None
@@ -154,7 +141,7 @@ class _Task:
             request=self.request,
             gpus=sized.gpus,
             groups=groups,
-            metrics=replan_metrics(self.offer, sized, groups),
+            metrics=_metrics(self.offer, sized, groups),
             inventory_version=self.version,
             hash=plan_hash(self.request, groups, self.version),
         )
@@ -163,7 +150,7 @@ class _Task:
 
 
 def _group(request: Request, group: NewGroup) -> Group:
-    scope = request.ceilings[group.scope].scope if request.ceilings else ""
+    scope = request.scope_names[group.scope]
     shares = tuple(Share(name, pods * request.pod_gpus) for name, pods in sorted(group.nodes.items()))
     return Group(group.index, group.pods * request.pod_gpus, group.place, scope, shares, tuple(group.spares))
 
@@ -174,21 +161,11 @@ _RELEASED = "beside the groups that lost nothing the others do not fit, so that 
 NOT_PROVEN = "the search for fewer moves ended at its limit, so that fewer groups may have to move"
 
 
-def replan_metrics(offer: Capacity, request: Request, groups: Sequence[Group]) -> Metrics:
+def _metrics(offer: Capacity, request: Request, groups: Sequence[Group]) -> Metrics:
     """Return what a plan costs. Where spares lack its bound is that of a plan without any, which is true too."""
-    numbers = {place: number for number, place in enumerate(offer.inventory.places)}
-    domains = sorted({numbers[group.place] for group in groups})
-    if all(len(group.spares) == request.spares for group in groups):
-        return metrics(offer, request, domains, groups)
-    bare = metrics(offer, replace(request, spares=0), domains, [replace(group, spares=()) for group in groups])
-    used = {group.place for group in groups}
-    inside = sum(spare.gpus for group in groups for spare in group.spares if spare.place in used)
-    elsewhere = sum(any(spare.place != group.place for spare in group.spares) for group in groups)
-    found = replace(bare, stranded_gpus=bare.stranded_gpus - inside, spares_elsewhere=elsewhere)
-    if request.policy is not Policy.LEAST_WASTE:
-        return found
-    least = max(0, bare.lower_bound - inside)
-    return replace(found, lower_bound=least, gap=found.stranded_gpus - least)
+    lacking = any(len(group.spares) < request.spares for group in groups)
+    scratch = best_placement(offer, replace(request, spares=0) if lacking else request)
+    return metrics(offer, request, groups, scratch and scratch.bound)
 
 
 def replanned(

@@ -49,16 +49,15 @@ class SurvivingPlan:
     short: int
     lenient: bool
 
-
-def with_released(surviving: SurvivingPlan, members: Sequence[SurvivingGroup]) -> SurvivingPlan:
-    """Return what remains where some untouched groups may move as well."""
-    indexes = {member.index for member in members}
-    return replace(
-        surviving,
-        untouched=tuple(member for member in surviving.untouched if member.index not in indexes),
-        touched=tuple(sorted((*surviving.touched, *members), key=lambda member: member.index)),
-        open_numbers=tuple(sorted({*surviving.open_numbers, *indexes})),
-    )
+    def with_released(self, members: Sequence[SurvivingGroup]) -> "SurvivingPlan":
+        """Return what remains where some untouched groups may move as well."""
+        indexes = {member.index for member in members}
+        return replace(
+            self,
+            untouched=tuple(member for member in self.untouched if member.index not in indexes),
+            touched=tuple(sorted((*self.touched, *members), key=lambda member: member.index)),
+            open_numbers=tuple(sorted({*self.open_numbers, *indexes})),
+        )
 
 
 def surviving_plan(offer: Capacity, request: Request, former: Sequence[Group], numbers: int) -> SurvivingPlan:
@@ -149,11 +148,10 @@ class _Claims:
     def __init__(self, offer: Capacity, request: Request) -> None:
         self._offer = offer
         self._request = request
-        self._domains = {place: number for number, place in enumerate(offer.inventory.places)}
         # Plain lists: single numbers out of an array take ten times as long.
         self._slots = offer.node_slots.tolist()
         self._kinds = offer.node_kinds.tolist()
-        self._scopes = {ceiling.scope: number for number, ceiling in enumerate(request.ceilings)}
+        self._scopes = {name: number for number, name in enumerate(request.scope_names)}
         self._taken: Counter[str] = Counter()
 
     def clear(self) -> None:
@@ -162,7 +160,7 @@ class _Claims:
 
     def member(self, group: Group, pods: int, *, whole: bool) -> SurvivingGroup | None:
         """Return a group and claim what stands of it; None if it has no home, or is not `whole` and should be."""
-        domain = self._domains.get(group.place)
+        domain = self._offer.inventory.domains.get(group.place)
         scope = self._scopes.get(group.scope) if self._request.ceilings else 0
         if domain is None or scope is None or any(gpus % self._request.pod_gpus for _, gpus in group.nodes):
             return None
@@ -191,9 +189,9 @@ class _Claims:
         inventory = self._offer.inventory
         # How near they are is determined again: the former plan may claim anything.
         ready = [
-            replace(spare, distance=distance_between(inventory, member.domain, self._domains[spare.place]))
+            replace(spare, distance=distance_between(inventory, member.domain, inventory.domains[spare.place]))
             for spare in group.spares
-            if spare.gpus == self._request.pod_gpus and spare.place in self._domains
+            if spare.gpus == self._request.pod_gpus and spare.place in inventory.domains
         ]
         for spare in sorted(ready, key=lambda spare: _NEAREST_FIRST.index(spare.distance)):
             if spare.place[: self._request.depth] != group.place[: self._request.depth]:

@@ -71,13 +71,9 @@ def test_why_no_fewer_blocks() -> None:
     assert reasons[0] == "2 blocks hold the 9 groups; one alone cannot: the largest holds 6 at most"
 
 
-def test_spares_that_must_leave_are_said_first_and_seen_where_they_are_lent() -> None:
+def test_spares_that_must_leave_are_said_first() -> None:
     found = explained([*domain("d1", 8, 8), *domain("d2", 8)], Request(16, 8, 16, spares=1))
     assert found.reasons[0].endswith("1 group has some elsewhere, and it cannot be fewer")
-    assert [(use.place.domain, use.groups, use.taken_gpus, use.lent_gpus) for use in found.domains] == [
-        ("d1", 1, 16, 0),
-        ("d2", 0, 8, 8),
-    ]
 
 
 def test_a_run_that_may_not_spread_shows_how_many_domains_can_hold_it() -> None:
@@ -118,7 +114,7 @@ def test_of_a_refusal_are_told_the_fixes_it_has_or_those_looked_for_with_the_req
 @pytest.mark.heavy
 @some
 @given(st.one_of(cases(), scoped_cases()))
-def test_alternatives_are_the_best_of_their_policies_and_domains_add_up(case: Case) -> None:
+def test_alternatives_are_the_best_of_their_policies(case: Case) -> None:
     nodes, request = case
     inventory = Inventory.from_nodes(nodes)
     answer = plan(inventory, request, "1")
@@ -130,13 +126,6 @@ def test_alternatives_are_the_best_of_their_policies_and_domains_add_up(case: Ca
         assert expected is not None
         assert each.metrics is not None
         assert (each.metrics.domains, each.metrics.blocks) == (expected.cost.domains, expected.cost.blocks)
-    assert sum(use.groups for use in found.domains) == len(answer.groups)
-    assert sum(use.stranded_gpus for use in found.domains) == answer.metrics.stranded_gpus
-    assert sum(use.taken_gpus for use in found.domains) == answer.gpus + request.pod_gpus * sum(
-        len(group.spares) for group in answer.groups
-    )
-    assert [use.place for use in found.domains] == sorted(use.place for use in found.domains)
-    assert all(use.taken_gpus <= use.free_gpus <= use.total_gpus for use in found.domains)
 
 
 @pytest.mark.heavy

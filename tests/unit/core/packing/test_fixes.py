@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from gkm.packing import fixes as finders
-from gkm.packing.fixes import MAX_NAME, MAX_NAMED, changes, fixes
+from gkm.packing.fixes import MAX_NAME, MAX_NAMED, changes
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Ceiling, Fix, FixKind, Location, Malleability, Node, Request, Within
 
@@ -16,7 +16,7 @@ def domain(name: str, *free: int, scopes: frozenset[str] = frozenset()) -> list[
 
 def found_for(nodes: list[Node], request: Request) -> dict[FixKind, list[Fix]]:
     found: dict[FixKind, list[Fix]] = {}
-    for fix in fixes(Inventory.from_nodes(nodes), request):
+    for fix in changes(Inventory.from_nodes(nodes), request).fixes:
         found.setdefault(fix.kind, []).append(fix)
     return found
 
@@ -141,13 +141,13 @@ def test_there_are_never_more_than_eight(count: int) -> None:
     names = [f"s{number}" for number in range(count)]
     nodes = domain("d1", 8, 8, 8, 0, scopes=frozenset(names))
     request = Request(24, 8, 8, ceilings=tuple(Ceiling(name, 0) for name in names))
-    found = fixes(Inventory.from_nodes(nodes), request)
+    found = changes(Inventory.from_nodes(nodes), request).fixes
     assert len(found) == count
     assert {fix.kind for fix in found} == {FixKind.RAISE_CEILING}
 
 
 def test_where_nothing_is_there_nothing_is_reported() -> None:
-    assert fixes(Inventory.from_nodes([]), Request(8, 8, 8)) == ()
+    assert changes(Inventory.from_nodes([]), Request(8, 8, 8)).fixes == ()
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5, 6, 11])

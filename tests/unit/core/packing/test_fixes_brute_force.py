@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from gkm.packing.fixes import fixes
+from gkm.packing.fixes import changes
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Ceiling, Node, Request, Within
 from hypothesis import HealthCheck, assume, given, settings
@@ -56,7 +56,7 @@ def refused_within(draw: st.DrawFn) -> Case:
 
 
 def agree(nodes: tuple[Node, ...], request: Request) -> None:
-    told = fixes(Inventory.from_nodes(nodes), request)
+    told = changes(Inventory.from_nodes(nodes), request).fixes
     assert len(told) <= 8
     assert wrong(nodes, request, told) == []
 
