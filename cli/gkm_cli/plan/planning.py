@@ -6,7 +6,6 @@ from functools import partial
 
 from gkm.api.topology_settings import Topology
 from gkm.hoststate.escaping import escape
-from gkm.packing.conversion import group_kinds
 from gkm.packing.values import Plan, Refusal
 
 from gkm_cli.clusters.options import ClusterOptions
@@ -61,7 +60,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
     cluster = cluster.with_request_note([run.demand.pod])
     if previous and not options.pods_pending and not cluster.own_is_free:
         cluster = cluster.with_freed_gpus(previous.groups)
-    decision = single_run.decide(run, cluster, group_kinds(configured.packing.mix), previous, explains=options.explains)
+    decision = single_run.decide(run, cluster, configured.packing.mix, previous, explains=options.explains)
     _print_run(decision, cluster, options)
 
 

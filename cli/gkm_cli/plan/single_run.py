@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gkm.api.topology_settings import MixGroup
 from gkm.packing.explanation import Explanation, explain
 from gkm.packing.fragmentation import Fragmentation, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
@@ -10,7 +11,7 @@ from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.usable_nodes import UsableNodes, no_usable_node, with_holders
-from gkm.packing.values import Fix, FormerPlan, GroupKind, Plan, Refusal, Replanned, TooLargeError
+from gkm.packing.values import Fix, FormerPlan, Plan, Refusal, Replanned, TooLargeError
 
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan.runs import ParsedRun
@@ -43,7 +44,7 @@ class RunDecision:
 
 
 def decide(
-    run: ParsedRun, snapshot: SurveyedCluster, mix: Sequence[GroupKind], previous: FormerPlan | None, *, explains: bool
+    run: ParsedRun, snapshot: SurveyedCluster, mix: Sequence[MixGroup], previous: FormerPlan | None, *, explains: bool
 ) -> RunDecision:
     """Return the result for a run; `previous` is its present plan.
 

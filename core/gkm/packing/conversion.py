@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from gkm.api import plans
 from gkm.api.node_names import fold, unfold
 from gkm.api.runs import MAX_GPUS, RunMalleability, RunSelector, RunSpec
-from gkm.api.topology_settings import MixGroup
 from gkm.packing.values import (
     Ceiling,
     Distance,
     Group,
-    GroupKind,
     Location,
     Malleability,
     Plan,
@@ -68,11 +66,6 @@ def request(run: RunSpec | plans.PlanRequest, policy: str) -> Request:
         within=Within(within) if within and within != "domain" else None,
         balanced=run.balanced,
     )
-
-
-def group_kinds(mix: Sequence[MixGroup]) -> tuple[GroupKind, ...]:
-    """Return the groups that users ask for, as fragmentation is measured against."""
-    return tuple(GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
 
 
 def pod_of(spec: RunSpec) -> PodDemand:

@@ -153,14 +153,9 @@ class RefusalSearch:
 
     def raised_ceilings(self) -> Iterator[_Proposal]:
         """Yield the run with the least ceiling of each scope that alone is enough."""
-        ceilings, sizes = self.request.ceilings, Sizes.of(self.smallest)
+        ceilings = self.request.ceilings
         for number, ceiling in enumerate(ceilings):
-            # The fewest pods that the scope has to give, the others as they are.
-            given: list[int | None] = [*self.smallest.scope_pods]
-            given[number] = None
-            found = self._least(
-                self.smallest, sizes, lambda model, scope=number: [model.pods_of(scope)], ceilings=given
-            )
+            found = self._least_ceiling(number)
             gpus = found.reached[0] * self.request.pod_gpus if found else 0
             if found and ceiling.gpus < gpus <= MAX_GPUS:
                 raised = (*ceilings[:number], Ceiling(ceiling.scope, gpus), *ceilings[number + 1 :])
@@ -183,6 +178,12 @@ class RefusalSearch:
         free = np.array([node.free for node in nodes], dtype=np.int64)
         fix = Fix(FixKind.FREE_NODES, _free(busy, fewest=found.proven), busy, found.proven)
         yield _Proposal(self.request, replace(self.inventory, nodes=tuple(nodes), free=free), fix)
+
+    def _least_ceiling(self, scope: int) -> _Least | None:
+        """Return the fewest pods that a scope has to give, the others as they are."""
+        given = [None if number == scope else pods for number, pods in enumerate(self.smallest.scope_pods)]
+        sizes = Sizes.of(self.smallest)
+        return self._least(self.smallest, sizes, lambda model: [model.pods_of(scope)], ceilings=given)
 
     def _most_spares(self, request: Request) -> int | None:
         """Return the most spares a group, fewer than the request's, with which it fits: fewer fit where more do."""

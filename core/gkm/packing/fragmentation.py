@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gkm.api.topology_settings import MixGroup
 from gkm.packing.inventory import Integers, Inventory
-from gkm.packing.values import MAX_KINDS, GroupKind, InvalidMixError, Plan
+from gkm.packing.values import Plan
 
 DECIMALS = 3
 _SCALE = 10**DECIMALS
@@ -60,17 +61,14 @@ class _Sums(NamedTuple):
         return _Sums(free, unusable, np.maximum.reduceat(self.largest, starts))
 
 
-def fragmentation(inventory: Inventory, mix: Sequence[GroupKind], plan: Plan | None = None) -> Fragmentation:
+def fragmentation(inventory: Inventory, mix: Sequence[MixGroup], plan: Plan | None = None) -> Fragmentation:
     """Return the fragmentation of an inventory; with a plan, that which it leaves behind, spares taken as well.
 
-    The weights of a mix need not sum to anything. An inventory without nodes has no rows.
+    A mix has one kind of groups at least. An inventory without nodes has no rows.
 
     Raises:
-        InvalidMixError: the mix has no kinds, or too many.
         InvalidInventoryError: the plan takes what the inventory does not have: it was made for another one.
     """
-    if not 1 <= len(mix) <= MAX_KINDS:
-        raise InvalidMixError(f"a mix has 1 to {MAX_KINDS} kinds of groups, and this one has {len(mix)}")
     left = inventory if plan is None else inventory.taking(share for group in plan.groups for share in group.shares)
     if not left.nodes:
         return Fragmentation(0.0, 0, 0, (), (), (), ())
@@ -87,13 +85,14 @@ def fragmentation(inventory: Inventory, mix: Sequence[GroupKind], plan: Plan | N
     return Fragmentation(unusable, int(sums.free.sum()), int(sums.largest.max()), regions, clusters, blocks, domains)
 
 
-def _by_domain(inventory: Inventory, kinds: Sequence[GroupKind]) -> _Sums:
+def _by_domain(inventory: Inventory, kinds: Sequence[MixGroup]) -> _Sums:
     starts = inventory.starts[:-1]
     free = np.add.reduceat(inventory.free, starts)
-    slots = {pod: np.add.reduceat(inventory.free // pod, starts) for pod in {kind.pod_gpus for kind in kinds}}
+    slots = {pod: np.add.reduceat(inventory.free // pod, starts) for pod in {kind.gpus_per_pod for kind in kinds}}
     unusable = np.zeros_like(free)
     for kind in kinds:
-        unusable += kind.weight * (free - slots[kind.pod_gpus] // kind.pods * kind.gpus)
+        groups = slots[kind.gpus_per_pod] * kind.gpus_per_pod // kind.gpus
+        unusable += kind.weight * (free - groups * kind.gpus)
     return _Sums(free, unusable, np.max([pod * count for pod, count in slots.items()], axis=0))
 
 

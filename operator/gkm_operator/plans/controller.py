@@ -13,7 +13,6 @@ from gkm.kube.events import Recorder
 from gkm.kube.informers import Informers
 from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm.packing.conversion import group_kinds
 from gkm.topology.merge import Named
 from gkm.topology.nodes import Node
 
@@ -72,7 +71,7 @@ class PlansController(Controller):
             self._writer,
             Planner(index, config.packing),
             grace=grace,
-            fragmentation=FragmentationMetrics(group_kinds(config.packing.mix)),
+            fragmentation=FragmentationMetrics(config.packing.mix),
             namespace_share=config.packing.namespace_share,
         )
         shared = informers or Informers(api)

@@ -11,7 +11,7 @@ import msgspec
 from gkm.api.meta import API_VERSION, timestamp
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
-from gkm.packing.conversion import group_kinds, plan_fragmentation, plan_spec
+from gkm.packing.conversion import plan_fragmentation, plan_spec
 from gkm.packing.conversion import request as request_of
 from gkm.packing.values import FormerPlan, Group, Plan, Refusal, Replanned, Request, TooLargeError
 from gkm.topology.labels import flavor
@@ -104,7 +104,7 @@ def make_draft(
     from gkm.packing.fragmentation import fragmentation  # noqa: PLC0415 - as above
 
     meta, reason = run.metadata, ". ".join(part for part in (occasion.reason, *found.reasons) if part)
-    after = fragmentation(free.inventory, group_kinds(settings.mix), found.plan)
+    after = fragmentation(free.inventory, settings.mix, found.plan)
     spec = msgspec.structs.replace(
         plan_spec(found.plan, flavor(run.spec.flavor), plan_fragmentation(after)),
         run=meta.name,

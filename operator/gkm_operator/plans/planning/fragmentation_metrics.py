@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+from gkm.api.topology_settings import MixGroup
 from gkm.packing.conversion import plan_fragmentation
-from gkm.packing.values import GroupKind, Location, Node
+from gkm.packing.values import Location, Node
 from gkm.topology.eligibility import unusable
 from gkm.topology.survey import TopologySurvey
 from gkm.topology.usage import Usage
@@ -18,7 +19,7 @@ SECONDS = 15.0
 class FragmentationMetrics:
     """Measures what runs of the mix could still use. For the one thread that plans."""
 
-    def __init__(self, mix: Sequence[GroupKind], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, mix: Sequence[MixGroup], clock: Callable[[], float] = time.monotonic) -> None:
         self._mix = mix
         self._clock = clock
         self._state: Hashable = None

@@ -4,25 +4,28 @@ import pytest
 from gkm.api.topology_settings import MixGroup, Packing
 from gkm.packing.fragmentation import fragmentation
 from gkm.packing.inventory import Inventory
-from gkm.packing.values import MAX_GPUS, MAX_KINDS, MAX_WEIGHT, GroupKind, Location, Node
+from gkm.packing.values import MAX_GPUS, Location, Node
 from msgspec import ValidationError, convert
 
 ONE_NODE = Inventory.from_nodes([Node("n", Location("r", "c", "b", "d"), 8, 8)])
 
 
-def kinds(section: object) -> list[GroupKind]:
-    return [GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in convert({"mix": section}, Packing).mix]
+MAX_KINDS, MAX_WEIGHT = 32, 10**6
+"""Sums of weighted GPUs stay far below 2^63 in the largest inventory there can be."""
+
+
+def kinds(section: object) -> list[MixGroup]:
+    return convert({"mix": section}, Packing).mix
 
 
 def test_there_is_a_usual_mix() -> None:
-    mix = [GroupKind(group.gpus, group.gpus_per_pod, group.weight) for group in Packing().mix]
-    assert fragmentation(ONE_NODE, mix).largest_group == 8
+    assert fragmentation(ONE_NODE, Packing().mix).largest_group == 8
 
 
 def test_a_mix_is_read() -> None:
     assert kinds([{"gpus": 64, "gpusPerPod": 8, "weight": 3}, {"gpus": 8, "gpusPerPod": 8}]) == [
-        GroupKind(64, 8, 3),
-        GroupKind(8, 8, 1),
+        MixGroup(64, 8, 3),
+        MixGroup(8, 8, 1),
     ]
 
 
@@ -42,6 +45,12 @@ def test_the_largest_that_is_let_through_can_be_measured() -> None:
         ([{"gpus": 8, "gpusPerPod": 8, "weight": 0}], "weight"),
         ([{"gpus": 8, "gpusPerPod": 8, "weight": 0.5}], "weight"),
         ([{"gpus": 0, "gpusPerPod": 1}], "gpus"),
+        ([{"gpus": -8, "gpusPerPod": -8}], "gpus"),
+        ([{"gpus": True, "gpusPerPod": 1}], "gpus"),
+        ([{"gpus": None, "gpusPerPod": 8}], "gpus"),
+        ([{"gpus": 8, "gpusPerPod": 8, "weight": float("nan")}], "weight"),
+        ([{"gpus": 4, "gpusPerPod": 8}], "does not divide into pods of 8"),
+        ([{"gpus": 10, "gpusPerPod": 4}], "does not divide into pods of 4"),
         ([{"gpus": 8, "gpusPerPod": 0}], "gpusPerPod"),
         ([{"gpus": 8, "gpusPerPod": 3}], "does not divide into pods of 3"),
         ([{"gpus": 8}], "gpusPerPod"),

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 import pytest
-from gkm.packing.values import GroupKind
+from gkm.api.topology_settings import MixGroup
 from gkm.topology.usage import Usage
 from gkm_operator import metrics
 from gkm_operator.plans.planning.fragmentation_metrics import SECONDS, FragmentationMetrics, free_nodes
 from support.operator.plans import gpu_node
 from support.operator.plans_made import a_survey, fleet
 
-GROUPS_OF_16 = (GroupKind(16, 8, 1),)
+GROUPS_OF_16 = (MixGroup(16, 8, 1),)
 
 
 class Clock:
