@@ -78,15 +78,13 @@ def _size(answer: Plan) -> Iterator[str]:
 
 
 def _spares(answer: Plan) -> Iterator[str]:
-    if answer.request.spares:
-        away = answer.metrics.spares_elsewhere
-        if away:
-            yield (
-                f"the run does not fit with all spares in the domains of their groups: {count_of(away, 'group')} "
-                f"{agree(away, 'has', 'have')} some elsewhere, and it cannot be fewer"
-            )
-        else:
-            yield "all spares are in the domains of their groups"
+    if away := answer.metrics.spares_elsewhere:
+        yield (
+            f"the run does not fit with all spares in the domains of their groups: {count_of(away, 'group')} "
+            f"{agree(away, 'has', 'have')} some elsewhere, and it cannot be fewer"
+        )
+    elif answer.request.spares:
+        yield "all spares are in the domains of their groups"
 
 
 def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:

@@ -169,10 +169,9 @@ class PlacementModel(RunProgram):
 
     def pods_of(self, scope: int) -> Sum:
         """Return the pods of a scope, spares of its groups included that do not lack."""
-        whole = total(groups for (_, of), groups in self.whole.items() if of == scope)
-        short = total(groups for (_, of), groups in self.short.items() if of == scope)
-        unit = self.request.unit_pods
-        return whole * unit + short * (unit - self.request.missing_pods) - self.lacking.get(scope, {})
+        short = total(group for (_, of), group in self.short.items() if of == scope)
+        pods = self.groups(scope) * self.request.unit_pods - short * self.request.missing_pods
+        return pods - self.lacking.get(scope, {})
 
     def _domain(self, domain: int, slots: Mapping[int, int]) -> None:
         """Add what a domain can take, and require that it is used where a group is in it."""

@@ -122,13 +122,12 @@ def usable_nodes(
     )
 
 
-def _gpus_in_use(nodes: Iterable[Node], usage: Usage, plans: Mapping[str, int]) -> GpusInUse:
-    listed = list(nodes)
-    total = sum(node.total for node in listed)
-    by_pods = sum(usage.gpus.get(node.name, 0) for node in listed)
-    by_plans = sum(plans.get(node.name, 0) for node in listed)
+def _gpus_in_use(nodes: Sequence[Node], usage: Usage, plans: Mapping[str, int]) -> GpusInUse:
+    total = sum(node.total for node in nodes)
+    by_pods = sum(usage.gpus.get(node.name, 0) for node in nodes)
+    by_plans = sum(plans.get(node.name, 0) for node in nodes)
     named: Counter[str] = Counter()
-    for node in listed if usage.holders else ():
+    for node in nodes if usage.holders else ():
         named.update(usage.holders.get(node.name, {}))
     most = heapq.nsmallest(MAX_HOLDERS, named.items(), key=lambda item: (-item[1], item[0]))
     return GpusInUse(total, by_pods, by_plans, tuple(most))

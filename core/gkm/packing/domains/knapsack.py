@@ -17,7 +17,7 @@ whose last, short group comes later.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
@@ -74,23 +74,27 @@ class Tree(NamedTuple):
 def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry) -> Tree:
     """Return the tree of some domains, whose keys rise; `levels` from the top down, without the domains."""
     seen: Counter[Hashable] = Counter()
-    if not levels:
-        here: list[int] = []
-        for domain in domains:
-            kind = alike.kinds[domain]
-            seen[kind] += 1
-            if seen[kind] <= alike.most[domain] or domain in alike.forced:
-                here.append(domain)
-        return Tree(tuple(here), tuple([alike.kinds[at] for at in here]), any(at in alike.forced for at in here))
     found, kinds, any_forced = list[Part](), list[Hashable](), False
-    for _, members in groupby(domains, key=levels[0].numbers.__getitem__):
-        parts, kind, forced = tree(list(members), levels[1:], alike)
+    for part, kind, forced, most in _parts(domains, levels, alike):
         any_forced |= forced
         seen[kind] += 1
-        if forced or seen[kind] <= alike.areas:
-            found.append(_area(levels[0].cost, parts, forced=forced))
+        if forced or seen[kind] <= most:
+            found.append(part)
             kinds.append(kind)
     return Tree(tuple(found), tuple(kinds), any_forced)
+
+
+def _parts(
+    domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry
+) -> Iterator[tuple[Part, Hashable, bool, int]]:
+    """Yield the parts of a level, what each is alike in, whether it is forced, and how many such are needed."""
+    if not levels:
+        for domain in domains:
+            yield domain, alike.kinds[domain], domain in alike.forced, alike.most[domain]
+        return
+    for _, members in groupby(domains, key=levels[0].numbers.__getitem__):
+        parts, kind, forced = tree(list(members), levels[1:], alike)
+        yield _area(levels[0].cost, parts, forced=forced), kind, forced, alike.areas
 
 
 def _area(cost: int, parts: tuple[Part, ...], *, forced: bool) -> Area:

@@ -4,21 +4,27 @@ Groups are numbered by place, then by scope; the short last group is the last, w
 are those of the groups with the highest numbers in their domain.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.selection import Chosen
 from gkm.packing.nodes.demands import GroupDemand, GroupNodes, free_nodes
-from gkm.packing.nodes.guests import Departure, Guests, assign_guests
+from gkm.packing.nodes.guests import Departure, Guests, assign_guests, guest_spares, hosted_demands
 from gkm.packing.nodes.layout import Layouts
 from gkm.packing.values import Distance, Group, Request, Share, Spare
 
+_Cell = tuple[int, int]
+"""A domain and a scope."""
 
-class _Part(NamedTuple):
-    """Groups of one scope in one domain: their numbers, their pods, and the spares that must stay or may leave."""
+
+@dataclass(slots=True)
+class _Part:
+    """Groups of one scope in one domain: their numbers, their pods, the spares that stay, and those that may leave.
+
+    `guests` says where the spares are that left.
+    """
 
     domain: int
     scope: int
@@ -26,6 +32,11 @@ class _Part(NamedTuple):
     pods: list[int]
     stay: int
     leave: int
+    guests: list[Guests] = field(default_factory=list)
+
+    def spares_at_home(self, most: int) -> list[int]:
+        """Return how many spares of each group stay, `most` for a group: those of the last groups leave."""
+        return [min(most, max(0, self.stay - number * most)) for number in range(len(self.indices))]
 
 
 def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> tuple[Group, ...]:
@@ -35,27 +46,16 @@ def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> 
     # 3. Each domain is laid out with its groups and guests (`layout`).
     # 4. Groups take their nodes and spares, in the order of their index.
     parts = list(_parts(capacity, request, chosen))
-    guests = _guests(capacity, parts)
-    home = []
-    for part, some in zip(parts, guests, strict=True):
-        stay = part.stay + sum(guest.spares for guest in some if guest.distance is Distance.DOMAIN)
-        # The spares of the last groups leave.
-        home.append(
-            [min(request.spares, max(0, stay - number * request.spares)) for number in range(len(part.indices))]
-        )
-    laid_out = _laid_out(capacity, _demands(parts, home, guests))
-    gpus, places, names = request.pod_gpus, capacity.inventory.places, request.scope_names
+    if any(part.leave for part in parts):
+        _place_guests(capacity, parts)
+    of_groups, of_guests = _laid_out(capacity, _demands(parts, request.spares))
+    gpus, names = request.pod_gpus, request.scope_names
     groups = []
-    for part, counts, some in zip(parts, home, guests, strict=True):
-        far = [
-            Spare(node, gpus, places[guest.domain], guest.distance)
-            for guest in some
-            if guest.distance is not Distance.DOMAIN
-            for node in islice(laid_out.guests[guest.domain, part.scope], guest.spares)
-        ]
-        place, leaving = places[part.domain], iter(far)
-        for index, pods, count in zip(part.indices, part.pods, counts, strict=True):
-            nodes = next(laid_out.groups[part.domain, part.scope])
+    for part in parts:
+        place = capacity.inventory.places[part.domain]
+        leaving = iter(guest_spares(capacity, part.scope, part.guests, of_guests))
+        for index, pods, count in zip(part.indices, part.pods, part.spares_at_home(request.spares), strict=True):
+            nodes = next(of_groups[part.domain, part.scope])
             shares = tuple([Share(node, number * gpus) for node, number in sorted(nodes.pods)])
             spares = [Spare(node, gpus, place, Distance.DOMAIN) for node in nodes.spares]
             spares += islice(leaving, request.spares - count)
@@ -83,55 +83,42 @@ def _parts(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> It
             yield _Part(item.domain, scope, indices, pods, spares - leave, leave)
 
 
-def _guests(capacity: Capacity, parts: Sequence[_Part]) -> list[list[Guests]]:
-    """Return for each part where its spares are that may leave."""
-    if not any(part.leave for part in parts):
-        return [[] for _ in parts]
+def _place_guests(capacity: Capacity, parts: Sequence[_Part]) -> None:
+    """Give the spares that may leave their domains; those that find a slot at home stay."""
     stays: dict[int, dict[int, int]] = {}
     for part in parts:
         stays.setdefault(part.domain, {})[part.scope] = sum(part.pods) + part.stay
     placed = assign_guests(capacity, stays, [Departure(part.domain, part.scope, part.leave) for part in parts])
-    lacking = sum(part.leave for part in parts) - sum(guest.spares for some in placed for guest in some)
-    if lacking:
-        raise AssertionError(f"{lacking} spares find no slot, though the choice of domains fits")
-    return placed
+    for part, guests in zip(parts, placed, strict=True):
+        if lacking := part.leave - sum(guest.spares for guest in guests):
+            raise AssertionError(f"{lacking} spares find no slot, though the choice of domains fits")
+        part.stay += sum(guest.spares for guest in guests if guest.distance is Distance.DOMAIN)
+        part.guests = [guest for guest in guests if guest.distance is not Distance.DOMAIN]
 
 
-def _demands(
-    parts: Sequence[_Part], home: Sequence[Sequence[int]], guests: Sequence[Sequence[Guests]]
-) -> dict[int, list[GroupDemand]]:
-    """Return what every domain is asked for: groups in their order, then spares of groups elsewhere, by scope."""
+def _demands(parts: Sequence[_Part], spares: int) -> dict[int, list[GroupDemand]]:
+    """Return what is to be placed in every domain: groups in their order, then spares of groups elsewhere, by scope."""
     found: dict[int, list[GroupDemand]] = {}
-    hosted: Counter[tuple[int, int]] = Counter()
-    for part, counts, some in zip(parts, home, guests, strict=True):
-        found.setdefault(part.domain, []).extend(
-            [GroupDemand(pods, count, part.scope) for pods, count in zip(part.pods, counts, strict=True)]
-        )
-        for guest in some:
-            if guest.distance is not Distance.DOMAIN:
-                hosted[guest.domain, part.scope] += guest.spares
-    for (domain, scope), count in sorted(hosted.items()):
-        found.setdefault(domain, []).append(GroupDemand(0, count, scope))
+    for part in parts:
+        each = zip(part.pods, part.spares_at_home(spares), strict=True)
+        found.setdefault(part.domain, []).extend([GroupDemand(pods, count, part.scope) for pods, count in each])
+    for domain, hosted in hosted_demands((part.scope, part.guests) for part in parts).items():
+        found.setdefault(domain, []).extend(hosted)
     return found
 
 
-class _LaidOut(NamedTuple):
-    """By domain and scope: the nodes of its groups, in their order, and of spares of groups elsewhere."""
-
-    groups: dict[tuple[int, int], Iterator[GroupNodes]]
-    guests: dict[tuple[int, int], Iterator[str]]
-
-
-def _laid_out(capacity: Capacity, demands: Mapping[int, Sequence[GroupDemand]]) -> _LaidOut:
+def _laid_out(
+    capacity: Capacity, demands: Mapping[int, Sequence[GroupDemand]]
+) -> tuple[dict[_Cell, Iterator[GroupNodes]], dict[_Cell, Iterator[str]]]:
+    """Return by domain and scope the nodes of its groups, in their order, and of spares of groups elsewhere."""
     layouts = Layouts()
-    found = _LaidOut({}, {})
+    of_groups: dict[_Cell, list[GroupNodes]] = {}
+    of_guests: dict[_Cell, Iterator[str]] = {}
     for domain, groups in demands.items():
         placed = layouts.lay_out(free_nodes(capacity, domain, frozenset(group.scope for group in groups)), groups)
-        by_scope: dict[int, list[GroupNodes]] = {}
         for group, nodes in zip(groups, placed, strict=True):
             if group.pods:
-                by_scope.setdefault(group.scope, []).append(nodes)
+                of_groups.setdefault((domain, group.scope), []).append(nodes)
             else:
-                found.guests[domain, group.scope] = iter(nodes.spares)
-        found.groups.update({(domain, scope): iter(some) for scope, some in by_scope.items()})
-    return found
+                of_guests[domain, group.scope] = iter(nodes.spares)
+    return {cell: iter(some) for cell, some in of_groups.items()}, of_guests

@@ -5,15 +5,17 @@ the run uses come first, because what they keep free is stranded; then keys deci
 others cannot do without: what has to stay there, and spares that find no other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.inventory import Integers, Inventory
-from gkm.packing.nodes.demands import UNLIMITED, Slack
-from gkm.packing.values import Distance
+from gkm.packing.nodes.demands import UNLIMITED, GroupDemand, Slack
+from gkm.packing.values import Distance, Spare
 
 Demand = Mapping[int, int]
 """Slots by scope."""
@@ -67,6 +69,30 @@ def assign_guests(
                 at += left[number] > 0
             passed[area, scope] = at
     return placed
+
+
+def hosted_demands(departed: Iterable[tuple[int, Sequence[Guests]]]) -> dict[int, list[GroupDemand]]:
+    """Return the demands of each domain for the spares that it hosts, by scope; `departed` has guests by scope."""
+    hosted: dict[int, Counter[int]] = {}
+    for scope, some in departed:
+        for guest in some:
+            hosted.setdefault(guest.domain, Counter())[scope] += guest.spares
+    return {
+        domain: [GroupDemand(0, count, scope) for scope, count in sorted(scopes.items())]
+        for domain, scopes in sorted(hosted.items())
+    }
+
+
+def guest_spares(
+    capacity: Capacity, scope: int, guests: Iterable[Guests], nodes: Mapping[tuple[int, int], Iterator[str]]
+) -> list[Spare]:
+    """Return the spares of a scope where they are guests; `nodes` has the nodes left by domain and scope."""
+    places, gpus = capacity.inventory.places, capacity.pod_gpus
+    return [
+        Spare(node, gpus, places[guest.domain], guest.distance)
+        for guest in guests
+        for node in islice(nodes[guest.domain, scope], guest.spares)
+    ]
 
 
 def distance_between(inventory: Inventory, one: int, other: int) -> Distance:

@@ -57,7 +57,7 @@ class Layouts:
         ordered = [row[-1] for row in rows]
         if ordered and ordered[0].slots == 1 and len({group.scope for group in groups}) == 1:
             return _sequential(ordered, groups)
-        found = self._cached(ordered, groups)
+        found = self._best(ordered, groups) if len(ordered) <= MAX_NODES else lay_out_greedily(ordered, groups)
         names = [node.name for node in ordered]
         return tuple(
             [
@@ -68,25 +68,20 @@ class Layouts:
             ]
         )
 
-    def _cached(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
-        if len(nodes) > MAX_NODES:
-            return lay_out_greedily(nodes, groups)
-        alike = tuple([node[1:] for node in nodes]), tuple(groups)
-        if alike not in self._known:
-            self._known[alike] = self._best(nodes, groups)
-        return self._known[alike]
-
     def _best(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
+        alike = tuple([node[1:] for node in nodes]), tuple(groups)
+        if alike in self._known:
+            return self._known[alike]
         found = lay_out_greedily(nodes, groups)
         each = [least_costs(nodes, group) for group in groups]
         used = fewest_nodes([node.slots for node in nodes], sum(group.pods for group in groups))
         bound = sum(shared for shared, _ in each), max(used, sum(pairs for _, pairs in each))
-        if self.steps <= 0 or found.costs <= bound:
-            return found
-        search = Search(nodes, groups, found.costs)
-        better = search.better()
-        self.steps -= search.steps
-        return better or found
+        if self.steps > 0 and found.costs > bound:
+            search = Search(nodes, groups, found.costs)
+            found = search.better() or found
+            self.steps -= search.steps
+        self._known[alike] = found
+        return found
 
 
 def _sequential(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:

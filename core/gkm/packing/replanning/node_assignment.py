@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
-from itertools import islice
 
 import numpy as np
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.demands import GroupDemand, NodeSlots, free_nodes
-from gkm.packing.nodes.guests import Departure, Guests, assign_guests
+from gkm.packing.nodes.guests import Departure, Guests, assign_guests, guest_spares, hosted_demands
 from gkm.packing.nodes.layout import lay_out
 from gkm.packing.replanning.model import Assignment
 from gkm.packing.replanning.surviving_groups import NewGroup, SurvivingPlan
@@ -334,24 +333,13 @@ class _SpareSlots:
         self, offer: Capacity, departures: Sequence[Departure], placed: Sequence[Sequence[Guests]]
     ) -> dict[tuple[int, int], Iterator[Spare]]:
         """Return the spares of each domain and scope that they leave, on their nodes."""
-        hosted: dict[int, Counter[int]] = {}
-        for departure, some in zip(departures, placed, strict=True):
-            for guests in some:
-                hosted.setdefault(guests.domain, Counter())[departure.scope] += guests.spares
         nodes: dict[tuple[int, int], Iterator[str]] = {}
-        for domain, by_scope in hosted.items():
-            demands = [GroupDemand(0, count, scope) for scope, count in sorted(by_scope.items())]
-            layout = lay_out(free_nodes(offer, domain, frozenset(by_scope)), demands)
+        guests = [(departure.scope, some) for departure, some in zip(departures, placed, strict=True)]
+        for domain, demands in hosted_demands(guests).items():
+            layout = lay_out(free_nodes(offer, domain, frozenset(each.scope for each in demands)), demands)
             nodes |= {(domain, each.scope): iter(found.spares) for each, found in zip(demands, layout, strict=True)}
-        places, gpus = offer.inventory.places, offer.pod_gpus
         return {
-            (home, scope): iter(
-                [
-                    Spare(name, gpus, places[guests.domain], guests.distance)
-                    for guests in some
-                    for name in islice(nodes[guests.domain, scope], guests.spares)
-                ]
-            )
+            (home, scope): iter(guest_spares(offer, scope, some, nodes))
             for (home, scope, _), some in zip(departures, placed, strict=True)
         }
 

@@ -17,7 +17,8 @@ class SurvivingGroup:
     """A group of the former plan whose domain and scope still exist.
 
     `pods` is its size now. `nodes` has the pods that still have their slot, by node; `spares` those that do, the
-    nearest first. `domain` and `scope` are numbers of the inventory and of the request's ceilings.
+    nearest first. `domain` and `scope` are numbers of the inventory and of the request's ceilings. An `untouched` one
+    has the size that it had, and all its slots.
     """
 
     index: int
@@ -25,13 +26,8 @@ class SurvivingGroup:
     domain: int
     scope: int
     nodes: Mapping[str, int]
+    untouched: bool
     spares: tuple[Spare, ...] = ()
-    same: bool = True
-
-    @property
-    def untouched(self) -> bool:
-        """Return whether all pods have their slots, and the size is the same."""
-        return self.same and self.pods == sum(self.nodes.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +166,11 @@ class _Claims:
         for name, count in found.items():
             if stay := min(count, pods - sum(stands.values())):
                 stands[name] = stay
-        same = found == wanted and sum(wanted.values()) == pods
-        if whole and not same:
+        untouched = found == wanted and sum(wanted.values()) == pods
+        if whole and not untouched:
             return None
         self._taken.update(stands)
-        return SurvivingGroup(group.index, pods, domain, scope, stands, same=same)
+        return SurvivingGroup(group.index, pods, domain, scope, stands, untouched)
 
     def spares(self, members: Sequence[SurvivingGroup], former: Mapping[int, Group]) -> dict[int, tuple[Spare, ...]]:
         """Return the spares of each group that have a slot beside all pods that stand."""
