@@ -33,9 +33,7 @@ from gkm.api.mnnvl_metadata import (
 )
 from gkm.kube.resources import PODCLIQUESETS
 
-from gkm_operator.mnnvl.difference import existing
-from gkm_operator.mnnvl.naming import alternative_name, domain_name
-from gkm_operator.mnnvl.required import SetDomainKey
+from gkm_operator.mnnvl.required import SetDomainKey, alternative_name, domain_name, existing
 
 Json = dict[str, Any]
 

@@ -1,8 +1,10 @@
-"""The annotations that enroll a PodCliqueSet, in both dialects, and the domain that each clique belongs to.
+"""The annotations that enroll a PodCliqueSet, in both dialects, and the domain that each clique belongs to. Pure.
 
 `grove.io/auto-mnnvl: enabled` puts the whole set into one domain for each replica. `grove.io/mnnvl-group: NAME`, on the
 set, a scaling group or a clique, puts cliques into the domain of a group; the most specific one counts, and `none`
 withdraws. So `auto-mnnvl: enabled` acts like a group without a name on the set.
+
+Admission adds annotations where there are none, and warns of those without an effect. It must never replace a user's.
 """
 
 import re
@@ -10,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gkm.api.grove import AnnotatedPart, CliqueTemplate, PodCliqueSet, ScalingGroupTemplate
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
+
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, is_elsewhere, no_device_classes
 
 ENABLED, DISABLED, NONE = "enabled", "disabled", "none"
 WHOLE_SET = ""
@@ -21,6 +25,8 @@ MAX_SET_NAME = 63
 _MAX_EXCERPT = 80
 _AGAIN = "delete the PodCliqueSet and create it again"
 _GROUP = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
+
+_SHOWN = 4
 
 
 def group_of(
@@ -146,3 +152,62 @@ def part_excerpt(part: AnnotatedPart) -> str:
 
 def _excerpt(value: str) -> str:
     return repr(value[:_MAX_EXCERPT])
+
+
+def default_annotation(
+    pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes, *, operation: str
+) -> str | None:
+    """Return the value of auto-mnnvl to add to a set, None to add none.
+
+    Only CREATE enrolls: a set from before the feature stays as it is. A set that names a group, or `none`, has decided.
+    """
+    settings = gpus.settings
+    enrolls = (
+        operation == "CREATE"
+        and settings.auto_mnnvl_enabled
+        and settings.mnnvl_dialect == "auto-mnnvl"
+        and pod_clique_set.metadata.annotation(AUTO_MNNVL) is None
+        and not names_groups(pod_clique_set)
+        and bool(gpus.cliques(pod_clique_set, classes))
+    )
+    return ENABLED if enrolls else None
+
+
+def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) -> Mapping[str, str]:
+    """Return the annotations of the set that a PodCliqueScalingGroup gets, by the name of its template.
+
+    They show users and Grove what counts; GKM itself resolves groups from the set.
+    """
+    template = next((found for found in pod_clique_set.scaling_groups if found.name == scaling_group), None)
+    layers = (template.annotations if template else None, pod_clique_set.metadata.annotations)
+    found = {
+        AUTO_MNNVL: pod_clique_set.metadata.annotation(AUTO_MNNVL),
+        MNNVL_GROUP: nearest_group(layers),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def warnings(
+    pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
+) -> Iterator[str]:
+    """Yield the annotations without an effect. Grove accepts them, too."""
+    for part in pod_clique_set.parts():
+        if part.name and AUTO_MNNVL in part.annotations:
+            yield f"{AUTO_MNNVL} has no effect on {part_excerpt(part)}; use {MNNVL_GROUP}"
+    yield from unread_sharing(pod_clique_set)
+    if enrolls(pod_clique_set) and not gpus.cliques(pod_clique_set, classes):
+        yield "no container of the PodCliqueSet requests GPUs, so no pod joins a ComputeDomain"
+
+
+def unread_sharing(pod_clique_set: PodCliqueSet) -> Iterator[str]:
+    """Yield the claims that pods of the set share, and of which it is not known whether they are for GPUs."""
+    namespace = pod_clique_set.metadata.namespace
+    elsewhere = {
+        (claim.namespace, claim.name) for claim in pod_clique_set.shared_claims() if is_elsewhere(claim, namespace)
+    }
+    for template_namespace, name in sorted(elsewhere)[:_SHOWN]:
+        yield (
+            f"GKM does not read claim template {name[:80]!r} of namespace {template_namespace[:80]!r} "
+            "(resourceSharing): pods that request GPUs by it alone join no ComputeDomain; use a template of the "
+            "PodCliqueSet or its namespace"
+        )

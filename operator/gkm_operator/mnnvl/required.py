@@ -1,19 +1,30 @@
-"""The ComputeDomains that a PodCliqueSet requires, and the place of a PodClique in it."""
+"""The ComputeDomains that a PodCliqueSet requires, their names, and how they differ from those that exist. Pure.
 
+A name is also that of the domain's ResourceClaimTemplate, and the value of a label. The comparison must never look at
+it: a domain is what its labels say, and a name may carry a hash and cannot be parsed without doubt (`foo-0-1-x`).
+"""
+
+import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import CliqueTemplate, PodClique, PodCliqueSet, ScalingGroupTemplate
-from gkm.api.mnnvl_metadata import AUTO_MNNVL, PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
+from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP, PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
 
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, no_device_classes
-from gkm_operator.mnnvl.naming import alternative_name, domain_name
 
 MAX_DOMAINS = 10_000
 """Domains of one set: 180,000 nodes at 18 in each. A set that requires more is refused (`limit_problem`)."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+
+MAX_NAME_LENGTH = 63
+"""A label has the name as its value; Kubernetes limits values to 63 characters."""
+_SUFFIX_LENGTH = 12
+"""Hexadecimal digits: of 10,000 names with one beginning, two agree with a probability of 2 in 10 million."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,3 +138,94 @@ def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> SetDomainK
 def replica_index(label: str) -> int | None:
     """Return the index that a label states; None if it is not the one text of an index."""
     return int(label) if _INDEX.fullmatch(label) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingDomain:
+    """A ComputeDomain in the cluster. One with the key None has labels that no domain of GKM has: it is excess."""
+
+    key: SetDomainKey | None
+    name: str
+    uid: str
+    terminating: bool = False
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainDifference:
+    """The missing and the surplus domains.
+
+    `create` lists keys without any domain, `lost` the required domains that are being deleted, `release` the domains
+    that no replica and group requires. `present` has the domain of each required key, the lost ones left out.
+    """
+
+    present: Mapping[SetDomainKey, ExistingDomain]
+    create: tuple[SetDomainKey, ...]
+    lost: tuple[ExistingDomain, ...]
+    release: tuple[ExistingDomain, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every required domain is present."""
+        return not self.create and not self.lost
+
+
+def existing(domain: ComputeDomain) -> ExistingDomain:
+    """Return a domain with the key that its labels state."""
+    metadata = domain.metadata
+    replica = replica_index(metadata.label(REPLICA_INDEX))
+    return ExistingDomain(
+        None if replica is None else SetDomainKey(replica, metadata.label(MNNVL_GROUP)),
+        metadata.name,
+        metadata.uid,
+        metadata.terminating,
+        metadata.creation_timestamp,
+    )
+
+
+def difference(required: frozenset[SetDomainKey], domains: Iterable[ExistingDomain]) -> DomainDifference:
+    """Return what to create and to release.
+
+    Of several domains with one key, the oldest that is not terminating is present, and the others are excess: pods
+    joined the oldest first. Without one, the oldest is lost, because a new domain may need its name.
+    """
+    first: dict[SetDomainKey, ExistingDomain] = {}
+    excess: list[ExistingDomain] = []
+    for domain in sorted(domains, key=_precedence):
+        if domain.key is None or domain.key not in required or domain.key in first:
+            excess.append(domain)
+        else:
+            first[domain.key] = domain
+    return DomainDifference(
+        present={key: domain for key, domain in first.items() if not domain.terminating},
+        create=tuple(sorted(required - first.keys())),
+        lost=tuple(domain for domain in first.values() if domain.terminating),
+        release=tuple(excess),
+    )
+
+
+def _precedence(domain: ExistingDomain) -> tuple[bool, str, str]:
+    """Return the order of domains with one key; times of the API server compare as text (RFC 3339, UTC, seconds)."""
+    return domain.terminating, domain.created, domain.uid
+
+
+def domain_name(pod_clique_set: str, replica: int, group: str) -> str:
+    """Return the name as Grove makes it: `SET-REPLICA`, or `SET-REPLICA-GROUP`; a longer one ends in a hash."""
+    name = _plain_name(pod_clique_set, replica, group)
+    return name if len(name) <= MAX_NAME_LENGTH else alternative_name(pod_clique_set, replica, group)
+
+
+def alternative_name(pod_clique_set: str, replica: int, group: str, uid: str = "") -> str:
+    """Return the name for a domain whose first name is too long, or belongs to another object.
+
+    `foo-0-1-x` is group `1-x` of set `foo`, and group `x` of set `foo-0`: the hash is that of the separate parts. With
+    the `uid` of the set, no former set of the name has it.
+    """
+    parts = "\0".join((pod_clique_set, str(replica), group, *([uid] if uid else [])))
+    suffix = hashlib.sha256(parts.encode()).hexdigest()[:_SUFFIX_LENGTH]
+    start = _plain_name(pod_clique_set, replica, group)[: MAX_NAME_LENGTH - _SUFFIX_LENGTH - 1]
+    return f"{start.rstrip('-.')}-{suffix}"
+
+
+def _plain_name(pod_clique_set: str, replica: int, group: str) -> str:
+    return f"{pod_clique_set}-{replica}-{group}" if group else f"{pod_clique_set}-{replica}"

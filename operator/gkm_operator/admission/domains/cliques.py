@@ -16,11 +16,10 @@ from gkm_operator.admission.domains.requests import DomainRequest, ReviewedCliqu
 from gkm_operator.admission.domains.set_domains import JoinableDomain, SetDomains, SetDomainsReader
 from gkm_operator.admission.domains.view import View
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
-from gkm_operator.mnnvl import enrollment
+from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.naming import MAX_NAME_LENGTH, domain_name
-from gkm_operator.mnnvl.required import SetDomainKey, domain_of, membership_of
+from gkm_operator.mnnvl.required import MAX_NAME_LENGTH, SetDomainKey, domain_name, domain_of, membership_of
 
 UPDATE = "UPDATE"
 _SHOWN_DOMAINS = 3
@@ -108,7 +107,7 @@ class ScalingGroupReview:
         if request.operation != UPDATE and found is not None and (refusal := _refusal(found)):
             return refusal
         template = metadata.name.removeprefix(f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-")
-        inherited = enrollment.scaling_group_annotations(owner, template)
+        inherited = dialect.scaling_group_annotations(owner, template)
         missing = {key: value for key, value in inherited.items() if metadata.annotation(key) is None}
         patch = tuple(add_entries("/metadata/annotations", missing, exists=metadata.has_annotations))
         return ReviewResponse(allowed=True, patch=patch)

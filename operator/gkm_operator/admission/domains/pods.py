@@ -12,7 +12,7 @@ from gkm_operator.admission.domains.view import View, ViewUnavailable
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.naming import MAX_NAME_LENGTH
+from gkm_operator.mnnvl.required import MAX_NAME_LENGTH
 
 # RFC 1123, section 2.1, as Kubernetes applies it to names of objects (a DNS subdomain).
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)

@@ -8,9 +8,15 @@ from gkm.api.mnnvl_metadata import PART_OF, REPLICA_INDEX, MnnvlMetadata
 
 from gkm_operator.admission.domains.view import View, ViewUnavailable
 from gkm_operator.mnnvl import dialect
-from gkm_operator.mnnvl.difference import DomainDifference, difference, existing
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
-from gkm_operator.mnnvl.required import SetDomainKey, replica_index, required_domains
+from gkm_operator.mnnvl.required import (
+    DomainDifference,
+    SetDomainKey,
+    difference,
+    existing,
+    replica_index,
+    required_domains,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,10 @@ from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.domains.requests import DomainRequest, ReviewedSet
 from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
 from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
-from gkm_operator.mnnvl import dialect, enrollment
+from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.naming import domain_name
-from gkm_operator.mnnvl.required import limit_problem
+from gkm_operator.mnnvl.required import domain_name, limit_problem
 
 
 class SetDefaults:
@@ -35,7 +34,7 @@ class SetDefaults:
         if found.metadata.terminating or self._view.grove_manages_domains:
             return ADMITTED
         classes = self._view.device_classes(request.namespace)
-        value = enrollment.default_annotation(found, self._gpus, classes, operation=request.operation)
+        value = dialect.default_annotation(found, self._gpus, classes, operation=request.operation)
         if value is None:
             return ADMITTED
         entries = add_entries("/metadata/annotations", {AUTO_MNNVL: value}, exists=found.metadata.has_annotations)
@@ -65,7 +64,7 @@ class SetValidation:
         if not dialect.enrolls(new):
             decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)
             is_new = enabled and old is None and not decided
-            return ReviewResponse(allowed=True, warnings=tuple(enrollment.unread_sharing(new)) if is_new else ())
+            return ReviewResponse(allowed=True, warnings=tuple(dialect.unread_sharing(new)) if is_new else ())
         try:
             return self._compare(new, old, self._view.device_classes(request.namespace))
         except ViewUnavailable as error:
@@ -80,7 +79,7 @@ class SetValidation:
         return ReviewResponse(allowed=True, warnings=tuple(self._warnings(new, old, classes)))
 
     def _warnings(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> Iterator[str]:
-        yield from enrollment.warnings(new, self._gpus, classes)
+        yield from dialect.warnings(new, self._gpus, classes)
         sharing = self._gpus.sharing(new, classes)
         for clique, scaling_group in new.memberships():
             group = dialect.group_of(new, clique, scaling_group)

@@ -8,8 +8,7 @@ from gkm.api.grove import PodCliqueSet
 
 from gkm_operator.computedomains.claims import Unseen
 from gkm_operator.computedomains.objects import DesiredDomain, is_released, of_set
-from gkm_operator.mnnvl.difference import difference, existing
-from gkm_operator.mnnvl.required import SetDomainKey
+from gkm_operator.mnnvl.required import SetDomainKey, difference, existing
 
 
 @dataclass(frozen=True, slots=True)

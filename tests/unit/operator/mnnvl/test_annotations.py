@@ -5,7 +5,7 @@ import pytest
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.network_settings import Network
-from gkm_operator.mnnvl import dialect, enrollment
+from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.required import required_groups
 from support.grove.objects import Json, clique, pod_clique_set, scaling_group
@@ -107,7 +107,7 @@ def test_auto_mnnvl_of_a_clique_has_no_effect_but_a_warning() -> None:
     assert not dialect.enrolls(given)
     assert not list(dialect.creation_problems(given, enabled=False))
     assert not list(dialect.update_problems(given, a_set(clique("a")), enabled=True))
-    assert refused(enrollment.warnings(given, GPUS), "has no effect on clique 'a'")
+    assert refused(dialect.warnings(given, GPUS), "has no effect on clique 'a'")
 
 
 @table(
@@ -120,7 +120,7 @@ def test_auto_mnnvl_of_a_clique_has_no_effect_but_a_warning() -> None:
     ],
 )
 def test_a_set_without_gpus_is_warned(given: PodCliqueSet, warning: str) -> None:
-    assert refused(enrollment.warnings(given, GPUS), warning)
+    assert refused(dialect.warnings(given, GPUS), warning)
 
 
 @table(
@@ -134,20 +134,20 @@ def test_a_set_without_gpus_is_warned(given: PodCliqueSet, warning: str) -> None
     ],
 )
 def test_a_set_that_has_decided_gets_no_default(given: PodCliqueSet) -> None:
-    assert enrollment.default_annotation(given, ON, operation="CREATE") is None
+    assert dialect.default_annotation(given, ON, operation="CREATE") is None
 
 
 def test_the_dialect_mnnvl_group_has_no_default() -> None:
     gpus = GPURequests(Network(auto_mnnvl_enabled=True, mnnvl_dialect="mnnvl-group"))
-    assert enrollment.default_annotation(a_set(), gpus, operation="CREATE") is None
+    assert dialect.default_annotation(a_set(), gpus, operation="CREATE") is None
 
 
 def test_gpus_by_claims_alone_enroll() -> None:
     pod = {"containers": [{"name": "main", "resources": {"claims": [{"name": "gpu"}]}}]}
     pod |= {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu-template"}]}
     given = a_set(clique("a") | {"spec": {"podSpec": pod}})
-    assert enrollment.default_annotation(given, ON, device_classes, operation="CREATE") == "enabled"
-    assert enrollment.default_annotation(given, ON, operation="CREATE") is None
+    assert dialect.default_annotation(given, ON, device_classes, operation="CREATE") == "enabled"
+    assert dialect.default_annotation(given, ON, operation="CREATE") is None
 
 
 @pytest.mark.parametrize(("length", "reason"), [(63, ""), (64, "at most 63 characters")])

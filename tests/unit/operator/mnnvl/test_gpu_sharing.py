@@ -5,7 +5,7 @@ import pytest
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.pod_specs import PodClaim
-from gkm_operator.mnnvl.enrollment import default_annotation, unread_sharing
+from gkm_operator.mnnvl.dialect import default_annotation, unread_sharing
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.required import required_groups

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
-from gkm_operator.mnnvl import dialect, naming
-from gkm_operator.mnnvl.difference import difference, existing
+from gkm_operator.mnnvl import dialect, required
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.required import domain_of, required_domains
+from gkm_operator.mnnvl.required import difference, domain_of, existing, required_domains
 from hypothesis import given
 from hypothesis import strategies as st
 from support.grove.json_patch import patched
@@ -32,9 +31,9 @@ domains = st.tuples(joining, st.integers(0, 1), joining) | st.tuples(set_names, 
 
 @given(domains)
 def test_names_are_dns_labels(domain: tuple[str, int, str]) -> None:
-    for name in (naming.domain_name(*domain), naming.alternative_name(*domain)):
+    for name in (required.domain_name(*domain), required.alternative_name(*domain)):
         assert LABEL.fullmatch(name)
-        assert len(name) <= naming.MAX_NAME_LENGTH
+        assert len(name) <= required.MAX_NAME_LENGTH
 
 
 @pytest.mark.parametrize("pattern", ["a.", "a-", "a.a-", "abc"])
@@ -42,29 +41,29 @@ def test_names_are_cut_between_words(pattern: str) -> None:
     for length in range(1, 64):
         pod_clique_set = (pattern * 63)[:length].rstrip(".-")
         for group in ("", "x", "a-" * 20 + "a"):
-            for name in (naming.domain_name, naming.alternative_name):
+            for name in (required.domain_name, required.alternative_name):
                 made = name(pod_clique_set, 3, group)
                 assert SUBDOMAIN.fullmatch(made), made
-                assert len(made) <= naming.MAX_NAME_LENGTH
+                assert len(made) <= required.MAX_NAME_LENGTH
 
 
 @given(st.sets(domains, min_size=2, max_size=20))
 def test_alternative_names_of_different_domains_differ(found: set[tuple[str, int, str]]) -> None:
-    assert len({naming.alternative_name(*domain) for domain in found}) == len(found)
+    assert len({required.alternative_name(*domain) for domain in found}) == len(found)
 
 
 @given(set_names, st.sets(st.tuples(replicas, groups), min_size=2, max_size=20))
 def test_names_within_a_set_differ(pod_clique_set: str, keys: set[tuple[int, str]]) -> None:
-    assert len({naming.domain_name(pod_clique_set, *key) for key in keys}) == len(keys)
+    assert len({required.domain_name(pod_clique_set, *key) for key in keys}) == len(keys)
 
 
 @given(domains)
 def test_a_short_name_is_groves(domain: tuple[str, int, str]) -> None:
     pod_clique_set, replica, group = domain
     grove = "-".join(part for part in (pod_clique_set, str(replica), group) if part)
-    name = naming.domain_name(*domain)
-    assert name == (grove if len(grove) <= 63 else naming.alternative_name(*domain))
-    assert naming.alternative_name(*domain) != grove
+    name = required.domain_name(*domain)
+    assert name == (grove if len(grove) <= 63 else required.alternative_name(*domain))
+    assert required.alternative_name(*domain) != grove
 
 
 RESOURCES: list[Json] = [

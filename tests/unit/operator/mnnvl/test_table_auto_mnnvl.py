@@ -15,11 +15,10 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodSpec
-from gkm_operator.mnnvl import dialect, enrollment, naming
-from gkm_operator.mnnvl.difference import difference, existing
+from gkm_operator.mnnvl import dialect, required
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.required import domain_of, required_domains
+from gkm_operator.mnnvl.required import difference, domain_of, existing, required_domains
 from support.grove.json_patch import patched
 from support.grove.objects import GPU, Json, clique, container
 from support.grove.tables import refused, table
@@ -65,7 +64,7 @@ def auto(value: str | None, **others: str) -> dict[str, str]:
 )
 def test_p1_a_mutating(operation: str, gpus: GPURequests, requests: int, before: str | None, after: str | None) -> None:
     given = a_set(clique("worker", requests), annotations=auto(before))
-    added = enrollment.default_annotation(given, gpus, operation=operation)
+    added = dialect.default_annotation(given, gpus, operation=operation)
     assert (added, before) in {(None, after), (after, None)}
 
 
@@ -122,7 +121,7 @@ def test_p1_c_validating_on_update(
 )
 def test_p1_c_legacy_set_is_updated(gpus: GPURequests) -> None:
     before, after = a_set(replicas=1), a_set(replicas=2)
-    assert enrollment.default_annotation(after, gpus, operation="UPDATE") is None
+    assert dialect.default_annotation(after, gpus, operation="UPDATE") is None
     assert not list(dialect.update_problems(before, after, enabled=gpus.settings.auto_mnnvl_enabled))
 
 
@@ -189,7 +188,7 @@ def test_p1_e_gpu_detection_in_sets(cliques: list[Json], found: bool) -> None:  
     ],
 )
 def test_p1_f_names(pod_clique_set: str, replica: int, name: str) -> None:
-    assert naming.domain_name(pod_clique_set, replica, dialect.WHOLE_SET) == name
+    assert required.domain_name(pod_clique_set, replica, dialect.WHOLE_SET) == name
 
 
 @table(
@@ -259,7 +258,7 @@ ONE = {"containers": [container("gpu-container", 8)]}
     ],
 )
 def test_p1_h_injection(pod: Json, domain: tuple[int, str], claiming: list[str], template: str) -> None:
-    made = injected(pod, naming.domain_name("my-pcs", *domain))
+    made = injected(pod, required.domain_name("my-pcs", *domain))
     assert [claim["resourceClaimTemplateName"] for claim in made.get("resourceClaims", [])] == (
         [template] if template else []
     )

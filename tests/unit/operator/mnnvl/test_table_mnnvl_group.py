@@ -13,10 +13,9 @@ from collections.abc import Callable
 import pytest
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
-from gkm_operator.mnnvl import dialect, enrollment, naming
-from gkm_operator.mnnvl.difference import difference, existing
+from gkm_operator.mnnvl import dialect, required
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.required import SetDomainKey, domain_of, required_domains, required_groups
+from gkm_operator.mnnvl.required import SetDomainKey, difference, domain_of, existing, required_domains, required_groups
 from support.grove.json_patch import patched
 from support.grove.objects import Json, clique, container, scaling_group
 from support.grove.tables import refused, table
@@ -263,7 +262,7 @@ def test_p2_h_injection(  # noqa: PLR0917 -- a row
     key = domain_of(given, a_pod_clique("coyote", "0", "worker", within))
     changed = pod
     if key is not None:
-        name = naming.domain_name("coyote", key.replica, key.group)
+        name = required.domain_name("coyote", key.replica, key.group)
         changed = patched(pod, inject(a_pod_spec(**pod), name, "", GPUS).operations)
     templates = [claim["resourceClaimTemplateName"] for claim in changed.get("resourceClaims", [])]
     assert templates == ([template] if template else [])
@@ -288,4 +287,4 @@ def test_p2_i_propagation(
     on_the_set: dict[str, str] | None, on_the_config: dict[str, str] | None, expected: dict[str, str]
 ) -> None:
     given = a_set(annotations=on_the_set, scaling_groups=[scaling_group("sg", "worker", annotations=on_the_config)])
-    assert enrollment.scaling_group_annotations(given, "sg") == expected
+    assert dialect.scaling_group_annotations(given, "sg") == expected

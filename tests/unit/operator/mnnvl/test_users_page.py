@@ -11,10 +11,10 @@ from gkm.api import computedomains, config
 from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodSpec
-from gkm_operator.mnnvl import dialect, naming
+from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.required import MAX_DOMAINS, domain_of, required_domains
+from gkm_operator.mnnvl.required import MAX_DOMAINS, domain_name, domain_of, required_domains
 from support.grove.json_patch import patched
 from support.grove.typed import GPUS, a_pod_clique
 
@@ -35,14 +35,14 @@ def test_an_example_requires_the_domains_that_the_page_names(example: Any, names
     given = as_set(example)
     assert not list(dialect.creation_problems(given, enabled=True))
     required = required_domains(given, GPUS)
-    assert sorted(naming.domain_name(given.metadata.name, key.replica, key.group) for key in required) == names
+    assert sorted(domain_name(given.metadata.name, key.replica, key.group) for key in required) == names
 
 
 def test_the_claim_is_added_as_the_page_shows_it() -> None:
     key = domain_of(as_set(AUTO), a_pod_clique("my-pcs", "0", "worker"))
     assert key is not None
     pod = AUTO["spec"]["template"]["cliques"][0]["spec"]["podSpec"]
-    template = naming.domain_name("my-pcs", key.replica, key.group)
+    template = domain_name("my-pcs", key.replica, key.group)
     operations = inject(msgspec.convert(pod, PodSpec), template, "/spec/podSpec", GPUS).operations
     assert patched({"spec": {"podSpec": pod}}, operations) == INJECTED
 

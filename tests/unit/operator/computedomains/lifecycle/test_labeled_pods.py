@@ -6,7 +6,7 @@ import pytest
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS
 from gkm_operator.computedomains.objects import Workload, WorkloadKind
 from gkm_operator.computedomains.presence import Presence
-from gkm_operator.mnnvl.naming import alternative_name, domain_name
+from gkm_operator.mnnvl.required import alternative_name, domain_name
 from support.grove.objects import NAMESPACE, claim_template
 from support.grove.tables import table
 from support.operator.domains import (
