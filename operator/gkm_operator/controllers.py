@@ -13,7 +13,7 @@ from gkm.kube.informers import Informers
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.secrets import KubeSecrets, own_namespace
 
-from gkm_operator import metrics
+from gkm_operator import installation, metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.captures.controller import CapturesController
@@ -22,11 +22,10 @@ from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
 from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
-from gkm_operator.installed import InstallationReport
+from gkm_operator.installation import InstallationReport
 from gkm_operator.plans.controller import PlansController
-from gkm_operator.preconditions import check
 from gkm_operator.taskgroups.controller import TaskGroupsController
-from gkm_operator.webhooks.ca_copies import CaCopies
+from gkm_operator.webhooks import CaCopies
 
 PROGRAM = "gkm-operator-controllers"
 LEASE_PATIENCE_SECONDS = 3.0
@@ -42,7 +41,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
 
     Raises:
         KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete
-            (gkm_operator.preconditions.check).
+            (gkm_operator.installation).
         TaskGroupsBlocked: the kinds of group templates are missing, or cannot be listed.
         LeadershipEnded: another replica may lead now.
     """
@@ -91,11 +90,11 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     domains = DomainsController(
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
     )
-    installation = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
+    report = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
     groups = TaskGroupsController(leader, config, instance=arguments.identity, namespace=own_namespace())
     captures.refresh = caches.refresh
     # First the topology: from its start on it knows that requests of an earlier leader may arrive.
-    leading: tuple[Controller, ...] = (topology, caches, captures, plans, domains, groups, installation)
+    leading: tuple[Controller, ...] = (topology, caches, captures, plans, domains, groups, report)
     metrics.record_depths(leading)
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)
@@ -106,7 +105,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     copies.work()
     try:
         lease, enabled = (own_namespace(), arguments.lease), config.network.auto_mnnvl_enabled
-        there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[groups.check])
+        there = installation.wait(api, lease, stop, mnnvl_enabled=enabled, also=[groups.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             for controller in leading:

@@ -20,7 +20,7 @@ from gkm.hoststate.command_line import Parser, print_line
 from gkm.probes import addresses
 
 if TYPE_CHECKING:
-    from gkm_operator.webhooks.configurations import WebhookConfiguration
+    from gkm_operator.webhooks import WebhookConfiguration
 
 _LOG = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class _Extend(argparse.Action):
 
 
 def _webhook_configurations(text: str) -> "tuple[WebhookConfiguration, ...]":
-    from gkm_operator.webhooks.configurations import WebhookConfiguration  # noqa: PLC0415 -- as in _command
+    from gkm_operator.webhooks import WebhookConfiguration  # noqa: PLC0415 -- as in _command
 
     try:
         return tuple(WebhookConfiguration.parse(each) for each in text.split(","))

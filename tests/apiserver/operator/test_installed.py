@@ -7,7 +7,7 @@ import yaml
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, CSI_DRIVERS, DAEMON_SETS, EVENTS
 from gkm_operator import metrics
-from gkm_operator.installed import Faults, InstallationReport, event_of, faults
+from gkm_operator.installation import Faults, InstallationReport, event_of, faults
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import manifests
 

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from gkm.api.installation import ADMISSION_CA
 from gkm.kube.client import connect
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm_operator.webhooks.ca_copies import CaCopies
-from gkm_operator.webhooks.configurations import WebhookConfiguration
+from gkm_operator.webhooks import CaCopies, WebhookConfiguration
 from support.cluster.cluster import ADMINS, Cluster
 
 CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"

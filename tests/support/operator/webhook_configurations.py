@@ -8,8 +8,7 @@ from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
 from gkm.kube.api import Api
 from gkm.kube.resources import CONFIGMAPS, VALIDATING_WEBHOOKS, Json
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm_operator.webhooks.ca_copies import CaCopies
-from gkm_operator.webhooks.configurations import WebhookConfiguration
+from gkm_operator.webhooks import CaCopies, WebhookConfiguration
 from support.kube.fake_api import FakeApi
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

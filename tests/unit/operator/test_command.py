@@ -16,7 +16,7 @@ from gkm.kube.resources import MUTATING_WEBHOOKS
 from gkm.probes import addresses
 from gkm_operator.health import HealthServer
 from gkm_operator.main import add_admission_flags
-from gkm_operator.webhooks.configurations import WebhookConfiguration
+from gkm_operator.webhooks import WebhookConfiguration
 from support.host.waiting import scaled
 from support.operator.command_line import called
 from support.operator.deployment import ROOT

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gkm_operator.webhooks.ca_bundle import CLOCKS_DIFFER
+from gkm_operator.webhooks import CLOCKS_DIFFER
 
 VALID = timedelta(days=90)
 AUTHORITY, KEY, CERTIFICATE = "ca.crt", "tls.key", "tls.crt"

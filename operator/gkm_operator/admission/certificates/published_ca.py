@@ -1,6 +1,6 @@
 """Publishes the CAs of this process in a ConfigMap, and looks whether the API server trusts them.
 
-The controllers copy the ConfigMap into the webhook configurations (gkm_operator.webhooks.ca_copies): the account of
+The controllers copy the ConfigMap into the webhook configurations (gkm_operator.webhooks): the account of
 admission reads these, and writes only this ConfigMap. Every replica adds its own CAs. A write carries the resource
 version of the read, so concurrent writers lose no CA.
 """
@@ -13,8 +13,7 @@ from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Json
 
-from gkm_operator.webhooks.ca_bundle import has_all, merged_bundle
-from gkm_operator.webhooks.configurations import WebhookConfiguration, bundles
+from gkm_operator.webhooks import WebhookConfiguration, bundles, has_all, merged_bundle
 
 MAX_TRIES = 5
 

@@ -22,7 +22,7 @@ from gkm_operator import metrics
 from gkm_operator.admission.certificates import issue
 from gkm_operator.admission.certificates.issue import CertificatePair
 from gkm_operator.admission.certificates.published_ca import distrusting, publish
-from gkm_operator.webhooks.configurations import WebhookConfiguration
+from gkm_operator.webhooks import WebhookConfiguration
 
 _LOG = logging.getLogger(__name__)
 

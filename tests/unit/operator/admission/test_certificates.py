@@ -9,7 +9,7 @@ from cryptography import x509
 from gkm_operator.admission.certificates import issue as certificates
 from gkm_operator.admission.certificates.issue import CERTIFICATE, KEY, CertificatePair, make, write
 from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes, is_due, may_serve
-from gkm_operator.webhooks.ca_bundle import CLOCKS_DIFFER
+from gkm_operator.webhooks import CLOCKS_DIFFER
 from hypothesis import given
 from hypothesis import strategies as st
 from support.operator.issued import issue

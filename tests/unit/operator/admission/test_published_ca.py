@@ -8,7 +8,7 @@ from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm_operator.admission.certificates.issue import make
 from gkm_operator.admission.certificates.published_ca import distrusting, publish
-from gkm_operator.webhooks.configurations import WebhookConfiguration
+from gkm_operator.webhooks import WebhookConfiguration
 from support.kube.fake_api import FakeApi
 from support.operator.webhook_configurations import NAME, NOW, an_api, copy, published, trusted, writes
 

@@ -13,8 +13,7 @@ from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOK
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm_operator.admission.certificates.issue import CERTIFICATE, make
 from gkm_operator.admission.certificates.rotation import NotTrusted, Rotation, RotationTimes
-from gkm_operator.webhooks.ca_copies import CaCopies
-from gkm_operator.webhooks.configurations import WebhookConfiguration
+from gkm_operator.webhooks import CaCopies, WebhookConfiguration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

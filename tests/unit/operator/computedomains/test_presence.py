@@ -19,9 +19,9 @@ from gkm.kube.resources import (
     RESOURCE_SLICES,
     Json,
 )
+from gkm_operator import installation
 from gkm_operator.computedomains.presence import Presence, observe
-from gkm_operator.preconditions import check
-from gkm_operator.preconditions.check import MNNVLMissing, RightsMissing
+from gkm_operator.installation import MNNVLMissing, RightsMissing
 from support.grove.imex import SLICES, publish, resource_slice
 from support.kube.fake_api import FakeApi
 
@@ -56,10 +56,10 @@ def test_with_the_switch_on_the_process_needs_the_kind(served: list[tuple[str, s
     """The table "Preflight" of grove-04."""
     api = api_with(*served)
     if passes:
-        check.check_mnnvl(api)
+        installation.check_mnnvl(api)
         return
     with pytest.raises(MNNVLMissing) as caught:
-        check.check_mnnvl(api)
+        installation.check_mnnvl(api)
     assert str(caught.value) == (
         "MNNVL preflight check failed: MNNVL is enabled but ComputeDomain CRD (computedomains.resource.nvidia.com, "
         "version v1beta1) is not installed; install NVIDIA's DRA driver, or set network.autoMNNVLEnabled to false"
@@ -70,14 +70,14 @@ def test_a_cluster_without_claim_templates_is_named() -> None:
     api = api_with((V1BETA1, "computedomains"))
     api.served = {(V1BETA1, "computedomains")}
     with pytest.raises(MNNVLMissing, match=r"resourceclaimtemplates of resource\.k8s\.io/v1 are not served"):
-        check.check_mnnvl(api)
+        installation.check_mnnvl(api)
 
 
 def test_a_missing_right_is_named() -> None:
     api = api_with((V1BETA1, "computedomains"))
     api.fault = lambda _, plural: ApiError(403, "Forbidden", "no list") if plural == "computedomains" else None
     with pytest.raises(RightsMissing, match="no list: apply deploy/components/domains"):
-        check.check_mnnvl(api)
+        installation.check_mnnvl(api)
 
 
 def test_an_api_server_that_is_away_is_waited_for() -> None:
@@ -86,7 +86,7 @@ def test_an_api_server_that_is_away_is_waited_for() -> None:
     api.fault = lambda _, plural: (
         ApiError(503, "", "away") if plural == "computedomains" and next(failures) < 3 else None
     )
-    assert check.wait(api, LEASE, Event(), Backoff(0.001, 0.001), mnnvl_enabled=True)
+    assert installation.wait(api, LEASE, Event(), Backoff(0.001, 0.001), mnnvl_enabled=True)
     assert len([call for call in api.calls if call[:2] == ("list", "computedomains")]) == 4
 
 
@@ -103,9 +103,9 @@ def test_with_the_switch_off_nothing_is_required(enabled: bool) -> None:  # noqa
     api.fault = lambda _, plural: ApiError(404, "", "") if plural == COMPUTEDOMAINS.plural else None
     if enabled:
         with pytest.raises(MNNVLMissing):
-            check.wait(api, LEASE, Event(), mnnvl_enabled=True)
+            installation.wait(api, LEASE, Event(), mnnvl_enabled=True)
     else:
-        assert check.wait(api, LEASE, Event())
+        assert installation.wait(api, LEASE, Event())
 
 
 def role(**rule: Any) -> Json:  # noqa: ANN401 -- JSON

@@ -1,18 +1,64 @@
-"""Which CAs stay in a caBundle: properties of a decision about bytes."""
+"""Webhook configurations by their names, the patch of their caBundle, and which CAs stay in a bundle."""
 
 import base64
+import copy
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from gkm.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
 from gkm_operator.admission.certificates.issue import make
-from gkm_operator.webhooks.ca_bundle import CLOCKS_DIFFER, MAX_CAS, SAFE_CAS, copied_bundle, merged_bundle
+from gkm_operator.webhooks import (
+    CLOCKS_DIFFER,
+    MAX_CAS,
+    SAFE_CAS,
+    WebhookConfiguration,
+    bundle_patch,
+    bundles,
+    copied_bundle,
+    merged_bundle,
+)
 from hypothesis import given
 from hypothesis import strategies as st
+from support.operator.webhook_configurations import a_configuration
+
+STORED = {"resourceVersion": "7"}
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MANY = 3 * MAX_CAS
+
+
+@pytest.mark.parametrize(
+    ("text", "resource"),
+    [("x", VALIDATING_WEBHOOKS), ("validating/x", VALIDATING_WEBHOOKS), ("mutating/x", MUTATING_WEBHOOKS)],
+)
+def test_a_configuration_is_named_with_its_kind(text: str, resource: Resource[Json]) -> None:
+    assert WebhookConfiguration.parse(text) == WebhookConfiguration("x", resource)
+
+
+@pytest.mark.parametrize("text", ["", "mutating/", "another/x", "a/b/c"])
+def test_another_text_names_no_configuration(text: str) -> None:
+    with pytest.raises(ValueError, match="mutating/NAME"):
+        WebhookConfiguration.parse(text)
+
+
+def test_a_patch_changes_the_bundles_and_no_other_field_of_the_version_that_was_read() -> None:
+    found = a_configuration("", "%%%", base64.b64encode(b"old").decode())
+    found["metadata"] |= STORED
+    patch = bundle_patch(copy.deepcopy(found), b"new")
+    assert patch is not None
+    assert patch["metadata"] == STORED
+    for hook in found["webhooks"]:
+        hook["clientConfig"]["caBundle"] = base64.b64encode(b"new").decode()
+    assert patch["webhooks"] == found["webhooks"]
+    assert bundle_patch(found, b"new") is None
+    assert list(bundles(found)) == [b"new"] * 3
+
+
+def test_a_configuration_without_webhooks_needs_no_patch() -> None:
+    assert bundle_patch({"metadata": STORED, "webhooks": None}, b"new") is None
 
 
 @cache
@@ -22,7 +68,9 @@ def authority(number: int, *, expired: bool = False) -> bytes:
 
 
 LIVING = st.integers(0, MANY).map(authority)
+
 EXPIRED = st.integers(0, 3).map(lambda number: authority(number, expired=True))
+
 NOISE = st.sampled_from(
     [
         b"",
@@ -33,9 +81,12 @@ NOISE = st.sampled_from(
         b"-----BEGIN CERTIFICATE-----\n" + b"A" * 9000,
     ]
 )
+
 MIN_SIZE = 300
 """In bytes, of a certificate; what looks like one in NOISE is shorter."""
+
 BUNDLES = st.lists(st.one_of(LIVING, EXPIRED, NOISE), max_size=MANY).map(b"".join)
+
 OURS = st.lists(LIVING, min_size=1, max_size=2, unique=True)
 
 

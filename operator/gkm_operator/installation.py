@@ -1,0 +1,260 @@
+"""Whether GKM is installed completely: what the controllers need at their start, and the parts that the chart installs.
+
+At the start our kinds must be there, and this account must have the right to use them. An error that only an
+administrator can repair ends the process with a line that tells how, so that a rollout stops visibly. The controllers
+wait out passing errors, such as an unavailable API server.
+
+Later the leader looks once a minute whether the CSIDriver and both DaemonSets are there and ours. It publishes the
+result as the metric gkm_installed; a change is an Event about the ConfigMap gkm-config. While nothing changes, nothing
+is written. Whatever fails there stops nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from threading import Event
+from typing import Any, Final
+
+from gkm.api import crds
+from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
+from gkm.api.features import RESTORE_RIGHTS, Feature, install
+from gkm.api.installation import AGENT, CONFIG_MAP, CSI, DRIVER, driver_differences, is_our_daemon_set
+from gkm.api.meta import GROUP
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api
+from gkm.kube.controller import Controller
+from gkm.kube.errors import ApiError
+from gkm.kube.events import EventBody, Recorder, Regarding
+from gkm.kube.leases import LEASES
+from gkm.kube.resources import (
+    CLUSTERGKMCACHENODES,
+    CLUSTERGKMCACHES,
+    CONFIGMAPS,
+    CSI_DRIVERS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    GKMCACHENODES,
+    GKMCACHES,
+    PLACEMENTPLANS,
+    RUNS,
+    Json,
+    Resource,
+)
+
+from gkm_operator import metrics
+from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS, agent_set
+from gkm_operator.computedomains import presence
+from gkm_operator.nodes import NODES
+
+_LOG = logging.getLogger(__name__)
+
+OURS: tuple[Resource[Any], ...] = (
+    GKMCACHES,
+    CLUSTERGKMCACHES,
+    GKMCACHENODES,
+    CLUSTERGKMCACHENODES,
+    RUNS,
+    PLACEMENTPLANS,
+)
+BACKOFF = Backoff(0.5, 15.0)
+_FORBIDDEN = 403
+
+LOOK_SECONDS = 60.0
+TASK: Final = "installation"
+COMPLETE, INCOMPLETE = "InstallationComplete", "InstallationIncomplete"
+
+Faults = dict[str, str]
+"""What is wrong with each part, as a sentence; "" for nothing."""
+
+
+class KindsMissing(RuntimeError):
+    """The API server does not have our kinds."""
+
+
+class KindsForeign(RuntimeError):
+    """The API server has kinds of the same names from another product."""
+
+
+class MNNVLMissing(RuntimeError):
+    """MNNVL is enabled, and the API server lacks a kind that it needs."""
+
+
+class RightsMissing(RuntimeError):
+    """The API server denies a request; the message names the missing rule."""
+
+
+def wait(
+    api: Api,
+    lease: tuple[str, str],
+    stop: Event,
+    backoff: Backoff = BACKOFF,
+    *,
+    mnnvl_enabled: bool = False,
+    also: Iterable[Callable[[], None]] = (),
+) -> bool:
+    """Return True when all checks pass, False when `stop` is set first. `lease` is the leader's (namespace, name).
+
+    `also` are further checks.
+
+    Raises:
+        KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: as `check` and `check_mnnvl`; and what `also` raises.
+    """
+    failures = 0
+    while not stop.is_set():
+        try:
+            check(api, lease)
+            if mnnvl_enabled:
+                check_mnnvl(api)
+            for further in also:
+                further()
+        except ApiError as error:
+            failures += 1
+            _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
+            stop.wait(backoff.pause(failures, error.retry_after))
+        else:
+            return True
+    return False
+
+
+def check(api: Api, lease: tuple[str, str]) -> None:
+    """Check that our kinds exist, are ours and can be listed, and that all other resources can be read.
+
+    Raises:
+        KindsMissing: a kind does not exist.
+        KindsForeign: a kind is another product's.
+        RightsMissing: a request was denied.
+        ApiError: the API server does not respond, or not now.
+    """
+    try:
+        for resource in OURS:
+            try:
+                found = api.get(DEFINITIONS, f"{resource.plural}.{resource.api_version.partition('/')[0]}")
+                if reason := foreign(resource.plural, found):
+                    raise KindsForeign(reason)
+                next(iter(api.list_pages(resource, limit=1)))
+            except ApiError as error:
+                if error.not_found:
+                    raise KindsMissing(f"the API server has no {resource.plural}: apply crds/") from error
+                raise
+        next(iter(api.list_pages(NODES, limit=1)))
+        # The first Run lists Pods of all namespaces; a missing right must be reported before that.
+        next(iter(api.list_pages(AGENTS, limit=1)))
+        next(iter(api.list_pages(AGENT_SETS, agent_set(lease[0]), limit=1)))
+        _read(api, lease)
+    except ApiError as error:
+        if error.status == _FORBIDDEN:
+            raise RightsMissing(f"{error.message}: {RESTORE_RIGHTS}; bind it to this account") from error
+        raise
+
+
+def check_mnnvl(api: Api) -> None:
+    """Check that ComputeDomains are installed and can be listed: a cluster where MNNVL is enabled has them.
+
+    Raises:
+        MNNVLMissing: a kind, or the version that GKM uses, is not served.
+        RightsMissing: a request was denied.
+        ApiError: the API server does not respond, or not now.
+    """
+    try:
+        missing = presence.missing_kind(api)
+    except ApiError as error:
+        if error.status == _FORBIDDEN:
+            raise RightsMissing(f"{error.message}: {install(Feature.DOMAINS)}, which has the rule") from error
+        raise
+    if missing:
+        raise MNNVLMissing(
+            f"MNNVL preflight check failed: MNNVL is enabled but {missing}; install NVIDIA's DRA driver, or set "
+            "network.autoMNNVLEnabled to false"
+        )
+
+
+def _read(api: Api, lease: tuple[str, str]) -> None:
+    """Read the Lease, which need not exist yet: without that right a replica would wait forever to lead."""
+    namespace, name = lease
+    api.find(LEASES, name, namespace)
+
+
+def foreign(plural: str, found: Mapping[str, Any]) -> str:
+    """Return why a definition cannot be used; "" if it can. Additional fields are allowed."""
+    comparison = compare(crds.definitions()[f"{GROUP}_{plural}.yaml"], found)
+    if comparison.origin in (DefinitionOrigin.SAME, DefinitionOrigin.LATER):
+        return ""
+    name, difference = f"the API server's CustomResourceDefinition {plural}.{GROUP}", comparison.difference
+    if comparison.origin is DefinitionOrigin.EARLIER:
+        return f"{name} is of an earlier version, it {difference}: apply our crds/"
+    # Upstream GKM has kinds of the same names.
+    what_next = f"uninstall the product it belongs to (upstream GKM: {MIGRATION}), or apply our crds/"
+    return f"{name} is not ours, it {difference}: {what_next}"
+
+
+def faults(driver: Json | None, agent: Json | None, csi: Json | None) -> Faults:
+    """Return the faults of the parts of an installation; None is an object that does not exist. Pure."""
+    found = {"csidriver": f"there is no CSIDriver {DRIVER}"}
+    if driver is not None:
+        differences = driver_differences(driver)
+        found["csidriver"] = f"the CSIDriver {DRIVER} is not ours: {'; '.join(differences)}" if differences else ""
+    for part, name, made in (("agent", AGENT, agent), ("csi", CSI, csi)):
+        if made is None:
+            found[part] = f"there is no DaemonSet {name}"
+        else:
+            found[part] = "" if is_our_daemon_set(made, name) else f"the DaemonSet {name} is not the one that GKM ships"
+    return found
+
+
+def event_of(before: Faults | None, now: Faults) -> EventBody | None:
+    """Return the Event of a change; None if nothing changed, or all is well at first (`before` is None). Pure."""
+    wrong = "; ".join(text for _, text in sorted(now.items()) if text)
+    if before == now or (before is None and not wrong):
+        return None
+    if wrong:
+        hint = "install the chart again; gkm doctor says more"
+        return EventBody("Warning", INCOMPLETE, "Install", f"{wrong}; {hint}")
+    return EventBody("Normal", COMPLETE, "Install", "the CSIDriver and both DaemonSets are there and ours")
+
+
+class InstallationReport(Controller):
+    """Looks at the parts while this replica leads, in a thread of its own."""
+
+    def __init__(self, api: Api, *, instance: str, namespace: str) -> None:
+        super().__init__(TASK)
+        self._api = api
+        self._recorder = Recorder(api, "gkm.io/installation", instance)
+        self._namespace = namespace
+        self._seen: Faults | None = None
+
+    def run(self) -> None:
+        """Look until the end."""
+        self.repeat(self.look, Backoff(LOOK_SECONDS, LOOK_SECONDS), failure="installation not checked")
+
+    def look(self) -> float:
+        """Look once: set the metrics, and send an Event if something has changed; return the seconds until the next.
+
+        Raises:
+            ApiError: the API server does not answer, or denies a request; the metrics stay as they are.
+        """
+        now = faults(
+            self._api.find(CSI_DRIVERS, DRIVER),
+            self._api.find(DAEMON_SETS, AGENT, self._namespace),
+            self._api.find(DAEMON_SETS, CSI, self._namespace),
+        )
+        for part, fault in now.items():
+            metrics.INSTALLED.labels(part).set(0 if fault else 1)
+        metrics.succeeded(TASK)
+        body = event_of(self._seen, now)
+        if body is not None:
+            self._recorder.emit(self._regarding(), body, self._occasion())
+            _LOG.log(
+                logging.INFO if body.kind == "Normal" else logging.WARNING, "installation", extra=fields(why=body.note)
+            )
+        self._seen = now
+        return LOOK_SECONDS
+
+    def _occasion(self) -> str:
+        """Return what makes the Event a new one: at first the hour, so that replicas that restart send it once."""
+        return f"{datetime.now(UTC):%Y-%m-%dT%H}" if self._seen is None else datetime.now(UTC).isoformat()
+
+    def _regarding(self) -> Regarding:
+        found = self._api.find(CONFIGMAPS, CONFIG_MAP, self._namespace) or {}
+        uid = str(found.get("metadata", {}).get("uid", ""))
+        return Regarding("v1", "ConfigMap", CONFIG_MAP, self._namespace, uid)

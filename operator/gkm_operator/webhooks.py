@@ -1,0 +1,191 @@
+"""Webhook configurations and the CAs in them: admission publishes its CAs, the controllers copy them.
+
+Admission faces requests from the whole cluster. With the right to change a webhook configuration, who took its token
+could have every Secret sent to him. So each replica of admission adds its own CAs to the bundle in one ConfigMap, and
+the controllers copy its certificates, encoded anew and within bounds. A copy changes `caBundle` and no other field.
+
+Every replica of the controllers copies, not only the leader, and before it checks its kinds: admission is ready only
+after the copy, and must wait neither for an election nor for an installation that is incomplete. Two replicas copy the
+same, and a write carries the version that was read.
+"""
+
+import base64
+import binascii
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api
+from gkm.kube.controller import Controller
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
+
+_KINDS = {"validating": VALIDATING_WEBHOOKS, "mutating": MUTATING_WEBHOOKS}
+
+CLOCKS_DIFFER = timedelta(minutes=10)
+"""How far the clocks of two machines may differ: a CA is valid this much before its issue, and is kept this much after
+its end."""
+
+MAX_CAS = 32
+"""Two for each replica that renews, and those of former pods, which may still serve during a rollout. At most 20 kB of
+ours in an object of 1.5 MB."""
+
+SAFE_CAS = MAX_CAS // 2
+"""A running replica keeps its CA among the first ones, up to this number. So only the CA of a former replica reaches
+the end of the list and drops off, unless more than this are added between two checks of a replica, or there are more
+than eight replicas."""
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{1,2048}-----END CERTIFICATE-----")
+"""Three times the size of our CAs: the largest bundle fits eight times into a webhook configuration."""
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Between two reads of the ConfigMap: a starting replica of admission waits for the next one."""
+
+REPAIR_SECONDS = 60.0
+"""Between two reads of configurations that have the bundle: one that was applied anew lost its CAs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookConfiguration:
+    """A ValidatingWebhookConfiguration or a MutatingWebhookConfiguration."""
+
+    name: str
+    resource: Resource[Json] = VALIDATING_WEBHOOKS
+
+    @classmethod
+    def parse(cls, text: str) -> "WebhookConfiguration":
+        """Return the configuration that `NAME`, `validating/NAME` or `mutating/NAME` denotes; raise ValueError."""
+        kind, _, name = text.rpartition("/")
+        if not name or (kind or "validating") not in _KINDS:
+            raise ValueError(f"{text!r} is not NAME, validating/NAME or mutating/NAME")
+        return cls(name, _KINDS[kind or "validating"])
+
+    def __str__(self) -> str:
+        """Return the name for a log."""
+        return f"{self.resource.kind} {self.name}"
+
+
+def bundles(found: Json) -> Iterator[bytes]:
+    """Yield the caBundle of each webhook of a configuration; b"" for none, and for one that cannot be decoded."""
+    for webhook in found.get("webhooks") or []:
+        try:
+            yield base64.b64decode(webhook["clientConfig"].get("caBundle") or "", validate=True)
+        except binascii.Error:
+            yield b""
+
+
+def bundle_patch(found: Json, bundle: bytes) -> Json | None:
+    """Return the merge patch that gives every webhook this caBundle and changes no other field; None if all have it.
+
+    A patch replaces the list of webhooks as a whole. It carries the version that was read, so it never overwrites a
+    change that an administrator made in between.
+    """
+    if all(each == bundle for each in bundles(found)):
+        return None
+    written = {"caBundle": base64.b64encode(bundle).decode()}
+    webhooks = [webhook | {"clientConfig": webhook["clientConfig"] | written} for webhook in found["webhooks"]]
+    return {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "webhooks": webhooks}
+
+
+def merged_bundle(before: bytes, ours: Sequence[bytes], now: datetime) -> bytes | None:
+    """Return a bundle that begins with our CAs; None when the present bundle has them in safe places.
+
+    The other CAs follow in their order, without expired ones, duplicates, and anything that is not a certificate. An
+    expired CA alone does not cause a write: replicas whose clocks disagree would overwrite each other forever.
+    """
+    own = [x509.load_pem_x509_certificate(pem) for pem in ours]
+    found = list(_certificates(before))
+    if all(ca in found[:SAFE_CAS] for ca in own):
+        return None
+    unexpired = [ca for ca in found if now - CLOCKS_DIFFER < ca.not_valid_after_utc]
+    merged = list(dict.fromkeys((*own, *unexpired)))[:MAX_CAS]
+    return b"".join(ca.public_bytes(Encoding.PEM) for ca in merged)
+
+
+def has_all(bundle: bytes, authorities: Sequence[bytes]) -> bool:
+    """Return whether a bundle holds all of these CAs."""
+    found = set(_certificates(bundle))
+    return all(x509.load_pem_x509_certificate(pem) in found for pem in authorities)
+
+
+def copied_bundle(pem: bytes) -> bytes:
+    """Return the certificates of a published bundle, MAX_CAS at most, and no other text; b"" if there is none."""
+    return b"".join(ca.public_bytes(Encoding.PEM) for ca in islice(_certificates(pem), MAX_CAS))
+
+
+def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
+    for found in _CERTIFICATE.findall(pem):
+        try:
+            yield x509.load_pem_x509_certificate(found)
+        except (ValueError, x509.InvalidVersion):
+            continue  # an API server cannot read it either
+
+
+class CaCopies(Controller):
+    """Copies, if there is a configuration to copy to. Whatever fails here stops no other work."""
+
+    def __init__(
+        self,
+        api: Api,
+        configurations: Sequence[WebhookConfiguration],
+        *,
+        namespace: str,
+        look_seconds: float = LOOK_SECONDS,
+        repair_seconds: float = REPAIR_SECONDS,
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__("ca-copies", enabled=bool(configurations))
+        self._api = api
+        self._configurations = configurations
+        self._namespace = namespace
+        self._look_seconds = look_seconds
+        self._repair_seconds = repair_seconds
+        self._elapsed = elapsed
+        self._copied = b""
+        self._repair_at = 0.0
+
+    def run(self) -> None:
+        """Copy until the end; once at least, for a process that ends because its installation is incomplete."""
+        self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="CAs not copied")
+
+    def copy(self) -> float:
+        """Copy into all configurations, also into those after one that fails; return the seconds until the next time.
+
+        A ConfigMap that is missing, or without a certificate, takes no CA away.
+
+        Raises:
+            ApiError: the first error.
+        """
+        bundle = copied_bundle(self._published())
+        if not bundle or (bundle == self._copied and self._elapsed() < self._repair_at):
+            return self._look_seconds
+        errors = [error for each in self._configurations if (error := self._write(each, bundle))]
+        if errors:
+            raise errors[0]
+        self._copied, self._repair_at = bundle, self._elapsed() + self._repair_seconds
+        return self._look_seconds
+
+    def _published(self) -> bytes:
+        found = self._api.find(CONFIGMAPS, ADMISSION_CA, self._namespace) or {}
+        return str((found.get("data") or {}).get(ADMISSION_CA_KEY, "")).encode()
+
+    def _write(self, configuration: WebhookConfiguration, bundle: bytes) -> ApiError | None:
+        try:
+            patch = bundle_patch(self._api.get(configuration.resource, configuration.name), bundle)
+            if patch is not None:
+                self._api.merge(configuration.resource, configuration.name, patch)
+                _LOG.info("CAs copied", extra=fields(configuration=str(configuration)))
+        except ApiError as error:
+            return error
+        return None

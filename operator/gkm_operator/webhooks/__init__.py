@@ -1,1 +1,0 @@
-"""Webhook configurations and the CAs in them: admission publishes its CAs, the controllers copy them."""
