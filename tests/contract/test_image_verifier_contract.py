@@ -15,7 +15,7 @@ from gkm.images.registries.transport import TransportLimits
 from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import Verifier
 from gkm_agent.pulls.images import NodeImages
-from gkm_operator.admission.verdict_cache import VerdictCache
+from gkm_operator.admission.validator import VerdictCache
 from gkm_operator.images import CheckedImages
 from msgspec import structs
 from support.agent.fakes import FakeImages as AgentImages

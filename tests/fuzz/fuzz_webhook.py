@@ -9,9 +9,9 @@ from typing import Any
 import h11
 from gkm.api.errors import GKMError, Reason
 from gkm.probes.messages import Page
-from gkm_operator.admission import decision
+from gkm_operator.admission import validator
 from gkm_operator.admission.domains.reviewer import WorkloadReviewer
-from gkm_operator.admission.https.http1 import MAX_BODY_BYTES, SPARE, BadRequest, HttpConnection
+from gkm_operator.admission.https.session import MAX_BODY_BYTES, SPARE, BadRequest, HttpConnection
 from gkm_operator.admission.review import MAX_WARNING, MAX_WARNING_LINES, ReviewInvalid, encode, parse
 from support.grove.json_patch import patched
 from support.operator.workloads import enrolled_set
@@ -103,11 +103,11 @@ def review(data: bytes) -> None:
         text = str(error)
         assert len(text) < 400
         return
-    early = decision.decide_without_image(request)
+    early = validator.decide_without_image(request)
     answers = [early] if early else []
     for reason in (Reason.NOT_FOUND, Reason.REGISTRY_UNAVAILABLE, Reason.NOT_ALLOWED):
         found = GKMError(reason, "x" * 300, "hint")
-        answers += [decision.decide_error(request, found, mode) for mode in ("enforce", "warn")]
+        answers += [validator.decide_error(request, found, mode) for mode in ("enforce", "warn")]
     for answer in answers:
         raw = encode(request.uid, answer)
         assert len(raw) < 16 << 10

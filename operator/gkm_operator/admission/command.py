@@ -14,11 +14,10 @@ from gkm.images.registries.transport import TransportLimits
 from gkm.kube.secrets import own_namespace
 
 from gkm_operator import metrics
-from gkm_operator.admission.certificates import issue
-from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes
+from gkm_operator.admission import certificates
+from gkm_operator.admission.certificates import SHIPPED, Rotation, RotationTimes
 from gkm_operator.admission.https.server import AdmissionServer, Reviewer
-from gkm_operator.admission.validator import CacheReviewer, ImageValidator
-from gkm_operator.admission.verdict_cache import VerdictCache
+from gkm_operator.admission.validator import CacheReviewer, ImageValidator, VerdictCache
 from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
 
@@ -56,7 +55,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
         names = [name for name in arguments.tls_names.split(",") if name]
         rotation = Rotation(directory, names, times, namespace=own_namespace())
         renew_until_stop = partial(rotation.run, _connect(arguments), arguments.webhook_configuration, stop)
-        certificate, key = directory / issue.CERTIFICATE, directory / issue.KEY
+        certificate, key = directory / certificates.CERTIFICATE, directory / certificates.KEY
     else:
         certificate, key = Path(arguments.tls_cert), Path(arguments.tls_key)
     try:

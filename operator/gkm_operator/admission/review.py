@@ -149,6 +149,13 @@ def refused(*problems: str) -> ReviewResponse:
     return ReviewResponse(allowed=False, message=message)
 
 
+def result(response: ReviewResponse, *, late: bool) -> str:
+    """Return the label `result` of `gkm_admission_seconds`; `late` means that the check did not finish in time."""
+    if not response.allowed:
+        return "refused"
+    return "late" if late else "warned" if response.warnings else "admitted"
+
+
 def parse(body: bytes | bytearray) -> ReviewRequest:
     """Return the request in an AdmissionReview.
 

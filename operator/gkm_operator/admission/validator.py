@@ -1,22 +1,29 @@
-"""Reviews one request: runs the image check within the time budget and passes its result to `decision`."""
+"""Reviews of caches: the check of an image within the time budget, and the decision about its result.
+
+Only a definite failure is refused. When the result is unknown (the registry does not answer, is slow, or denies access)
+the webhook admits with a warning: nodes pull nothing before the controller has verified it (docs/design/verdicts.md).
+Positive verdicts are cached for some minutes, so that an image which many caches name is verified once.
+"""
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
+from gkm.hoststate.lru import LRUCache
 from gkm.images.reference import Reference
 from gkm.images.registries.transport import unreachable
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
-from gkm_operator.admission import decision
-from gkm_operator.admission.review import ReviewRequest, ReviewResponse, encode, parse
+from gkm_operator.admission import review
+from gkm_operator.admission.review import ADMITTED, ReviewRequest, ReviewResponse, encode, parse
 from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
-from gkm_operator.images import ImageChecker
+from gkm_operator.images import ImageChecker, ImageClaims
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,6 +36,18 @@ THREADS = 16
 WAITING = 64
 """Requests that may wait for a check at once, half of them for one registry or namespace at most; a server with more
 threads answers the others."""
+
+_CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
+
+_REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
+"""Refused in every mode: no signature policy makes such a reference work."""
+
+CACHE_SECONDS = 300.0
+"""How long a revoked signature still counts here. Nodes pull nothing on its account: the controllers verify anew."""
+
+MAX_VERDICTS = 4096
+
+_Key = tuple[str, str, str | None]
 
 
 class Validator(Protocol):
@@ -73,7 +92,7 @@ class ImageValidator:
         """Return the response."""
         started = time.monotonic()
         is_late, cause = False, ""
-        response = decision.decide_without_image(request)
+        response = decide_without_image(request)
         if response is None:
             try:
                 response = self._check_image(request)
@@ -81,11 +100,11 @@ class ImageValidator:
                 # The same message as for a registry that refuses connections: users must not learn which of the two it
                 # was.
                 away = unreachable(Reference.parse(request.image).registry)
-                response, is_late, cause = decision.decide_unknown(request, str(away), self._mode), True, str(error)
+                response, is_late, cause = decide_unknown(request, str(away), self._mode), True, str(error)
             except Overloaded as error:
-                response, is_late = decision.decide_unknown(request, str(error), self._mode), True
+                response, is_late = decide_unknown(request, str(error), self._mode), True
         seconds = time.monotonic() - started
-        result = decision.result(response, late=is_late)
+        result = review.result(response, late=is_late)
         # Its labels have fixed sets of values: `review` accepts no other kind.
         metrics.reviewed(request.kind.kind, result, seconds)
         _LOG.info(
@@ -114,8 +133,8 @@ class ImageValidator:
                 (ref, request.scope, private), owners, lambda: self._verdict(request.image, request.scope, private)
             )
         except GKMError as error:
-            return decision.decide_error(request, error, self._mode, private=private)
-        return decision.decide_verdict(request, verdict, self._mode)
+            return decide_error(request, error, self._mode, private=private)
+        return decide_verdict(request, verdict, self._mode)
 
     def _private(self, request: ReviewRequest, ref: Reference) -> bool:
         """Return whether the controllers have credentials for the image that the webhook has not."""
@@ -132,6 +151,132 @@ class ImageValidator:
             try:
                 self._images.claims(image, digest)
             except GKMError as error:
-                if decision.is_inconclusive(error, private=private):
+                if is_inconclusive(error, private=private):
                     raise
         return verdict
+
+
+def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
+    """Return the response when the image need not be checked; None when it must be.
+
+    The deletion of an object must always pass, or its finalizers could never be removed. An update that leaves the
+    image unchanged must not fail because a tag has moved: the object could not be edited any more.
+    """
+    if request.operation not in _CHECKED_OPERATIONS or request.sub_resource:
+        return ADMITTED
+    if request.object is None:
+        return ReviewResponse(allowed=False, message=f"{request.operation} without an object")
+    if request.object.metadata.deletion_timestamp:
+        return ADMITTED
+    if request.old_object is not None and request.old_object.spec.image == request.object.spec.image:
+        return ADMITTED
+    return None
+
+
+def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> ReviewResponse:
+    """Return the response for a checked image; `mode` is that of verification."""
+    if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
+        return ADMITTED
+    if verdict.allowed:
+        return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {verdict.message}",))
+    if verdict.verified is None:
+        return decide_unknown(request, verdict.message, mode)
+    return _refusal(request, verdict.reason, verdict.message)
+
+
+def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private: bool = False) -> ReviewResponse:
+    """Return the response for an image whose check failed; `private`: the controllers have credentials for it."""
+    if is_inconclusive(error, private=private):
+        return decide_unknown(request, str(error), mode)
+    if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
+        return _refusal(request, error.reason, str(error))
+    return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {error}",))
+
+
+def decide_unknown(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
+    """Return the response when the result of the check is unknown, also because it did not finish in time."""
+    # In other modes nodes pull it without a valid signature, so the warning promises no verification.
+    state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not checked"
+    return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {state}: {reason}",))
+
+
+def is_inconclusive(error: GKMError, *, private: bool) -> bool:
+    """Return whether an error proves nothing about the image.
+
+    The webhook reads registries anonymously, so a denied or hidden private image refutes nothing. Registries answer for
+    it as if it did not exist, and only the controllers have the credentials that the object or the configuration names.
+    """
+    return error.transient or error.reason is Reason.UNAUTHORIZED or (private and error.reason is Reason.NOT_FOUND)
+
+
+def _refusal(request: ReviewRequest, reason: Reason, message: str) -> ReviewResponse:
+    return ReviewResponse(allowed=False, message=f"{_image(request)} is refused ({reason}): {message}")
+
+
+def _image(request: ReviewRequest) -> str:
+    return f"image {request.image[:200]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedVerdict:
+    verdict: Verdict
+    stamp: Hashable
+    until: float
+
+
+class VerdictCache:
+    """`images` with positive verdicts cached by repository, digest and namespace. Thread-safe.
+
+    Every call resolves a tag, because it may have moved. Only `verified is True` is cached, because a signature may be
+    added a second after a refusal. Beyond `limit` the least recently used verdict is dropped. `stamp` must change with
+    everything else that a verdict depends on: a verdict counts only under the stamp that it was made with.
+    """
+
+    def __init__(
+        self,
+        images: ImageChecker,
+        stamp: Callable[[], Hashable],
+        *,
+        seconds: float = CACHE_SECONDS,
+        limit: int = MAX_VERDICTS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._images = images
+        self._stamp = stamp
+        self._seconds = seconds
+        self._clock = clock
+        self._verdicts: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
+
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """See ImageVerifier."""
+        self._images.check_allowed(image, namespace)
+
+    def resolve(self, image: str) -> str:
+        """See ImageVerifier."""
+        return self._images.resolve(image)
+
+    def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
+        """Return the verdict on this digest, without its findings when it was cached; raise GKMError."""
+        started, stamp = self._clock(), self._stamp()
+        key = (Reference.parse(image).name, digest, namespace)
+        cached = self._verdicts.get(key)
+        if cached is not None and cached.stamp == stamp and started < cached.until:
+            metrics.VERIFY_SECONDS.labels("remembered").observe(self._clock() - started)
+            return cached.verdict
+        verdict = self._images.verify(image, digest, namespace)
+        metrics.VERIFY_SECONDS.labels(_result(verdict)).observe(self._clock() - started)
+        # If a file changed meanwhile, it is unknown which version the verdict used.
+        if verdict.verified is True and self._stamp() == stamp:
+            without_findings = replace(verdict, findings=())
+            self._verdicts.put(key, _CachedVerdict(without_findings, stamp, started + self._seconds))
+        return verdict
+
+    def claims(self, image: str, digest: str) -> ImageClaims:
+        """See ImageChecker."""
+        return self._images.claims(image, digest)
+
+
+def _result(verdict: Verdict) -> str:
+    if verdict.reason is Reason.NOT_REQUIRED:
+        return "off"
+    return "verified" if verdict.verified else "unknown" if verdict.verified is None else "refused"

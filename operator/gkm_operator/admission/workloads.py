@@ -12,16 +12,15 @@ from gkm.kube.secrets import own_namespace
 from gkm.templates.rendering.process import RenderingProcess
 
 from gkm_operator import metrics
+from gkm_operator.admission.domains import cluster_view
 from gkm_operator.admission.domains import reviewer as domains
-from gkm_operator.admission.domains import single_reads
-from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.reviewer import ByteBudget
 from gkm_operator.admission.groups import reviewer as groups
-from gkm_operator.admission.groups.cluster_checks import ApiChecks
-from gkm_operator.admission.groups.observed_templates import ObservedTemplates
+from gkm_operator.admission.groups.cluster_view import ApiChecks, ObservedTemplates
 from gkm_operator.admission.groups.view import Partners
 from gkm_operator.admission.pods import reviewer as pods
-from gkm_operator.admission.pods.observed_caches import ObservedCaches
+from gkm_operator.admission.pods.reviewer import ObservedCaches
 
 if TYPE_CHECKING:
     from gkm_operator.admission.domains.reviewer import WorkloadReviewer
@@ -34,7 +33,7 @@ class WorkloadReviews:
         """Connect to the API server; raise NotConfigured if none is configured."""
         api, reads = (
             connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=seconds)
-            for seconds in (READ_SECONDS, single_reads.READ_SECONDS)
+            for seconds in (READ_SECONDS, cluster_view.READ_SECONDS)
         )
         view, budget = ClusterView(api, reads, own_namespace()), ByteBudget()
         self.reviewers: dict[str, WorkloadReviewer[Any]] = {}

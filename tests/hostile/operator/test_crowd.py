@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission.https import connection_limits, http1, server, session
+from gkm_operator.admission.https import connection_limits, server, session
 from support.host.waiting import until
 from support.operator.webhook import (
     REVIEW,
@@ -137,7 +137,7 @@ def test_the_largest_sender_is_evicted_when_requests_exceed_the_memory_limit(
         large.sendall(post(b" " * (400 << 10))[:-1])
         larger.sendall(post(b" " * (500 << 10))[:-1])
         until(lambda: site.server._limiter.size > 900 << 10, "both are held")
-        assert exchange(site, post(b" " * http1.MAX_BODY_BYTES)).startswith(b"HTTP/1.1 503 ")
+        assert exchange(site, post(b" " * session.MAX_BODY_BYTES)).startswith(b"HTTP/1.1 503 ")
         with site.connect_tls() as third:
             third.sendall(post(b" " * (450 << 10))[:-1])
             assert is_disconnected(larger)

@@ -17,9 +17,9 @@ from threading import Event, Thread
 
 import pytest
 from gkm_operator.admission import validator
-from gkm_operator.admission.https import http1, server
-from gkm_operator.admission.https.connection import Connection
+from gkm_operator.admission.https import server, session
 from gkm_operator.admission.https.connection_limits import SessionStage
+from gkm_operator.admission.https.session import Connection
 from support.host.waiting import until
 from support.operator.hostile import GET, REVIEWS, bodies, handshakes, large_workloads, waiting_workload, wires
 from support.operator.limited import ARENAS
@@ -253,7 +253,7 @@ def test_a_session_after_its_last_response_is_evictable_whatever_the_client_send
 def large(inside: bytes, filling: bytes) -> bytes:
     """Return a review of the largest size, with `filling` repeated at the `...` of `inside`."""
     whole_review = REVIEW.replace(b'"metadata": {"name": "x"}, "spec": {', inside)
-    return whole_review.replace(b"...", filling * ((http1.MAX_BODY_BYTES - len(whole_review)) // len(filling)))
+    return whole_review.replace(b"...", filling * ((session.MAX_BODY_BYTES - len(whole_review)) // len(filling)))
 
 
 def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_
         large(b'"metadata": {"ownerReferences": [...{}]}, "spec": {', b"{},"),
         large(b'"spec": {"unknown": [...1], ', b"[],"),
         large(b'"metadata": {"deletionTimestamp": "\xf0\x9f\x98\x80..."}, "spec": {', b"a"),
-        REVIEW.replace(b'"CREATE"', b'"\xf0\x9f\x98\x80' + b"a" * (http1.MAX_BODY_BYTES - len(REVIEW)) + b'"'),
+        REVIEW.replace(b'"CREATE"', b'"\xf0\x9f\x98\x80' + b"a" * (session.MAX_BODY_BYTES - len(REVIEW)) + b'"'),
     ]
     with running(tmp_path) as victim, ThreadPoolExecutor(12) as clients:
         for sent in [clients.submit(send_bodies, victim, [("/validate", body)]) for body in 3 * hostile]:

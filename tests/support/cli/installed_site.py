@@ -23,8 +23,8 @@ from gkm.kube.elector import Elector
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES, Json, Resource
 from gkm_agent.kubernetes.status_sink import apply_with_status
 from gkm_agent.report.objects import node_object, ready, with_condition
-from gkm_operator.admission.certificates import issue
-from gkm_operator.admission.certificates.published_ca import publish
+from gkm_operator.admission import certificates
+from gkm_operator.admission.certificates import publish
 from support.chart.release import Release
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
@@ -163,7 +163,7 @@ def installed(directory: Path) -> Iterator[InstalledSite]:
         _pods(made)
         _caches(made)
         now = datetime.now(UTC)
-        publish(api, SYSTEM, [], [issue.make(["x"], now).authority], now)
+        publish(api, SYSTEM, [], [certificates.make(["x"], now).authority], now)
         webhook_configurations.copy(api)
         leader = Elector(made.controllers, SYSTEM, "gkm-controllers", "gkm-controllers-0")
         assert leader.acquire(Event())

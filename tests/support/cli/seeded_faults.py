@@ -12,7 +12,7 @@ from gkm.api.meta import timestamp
 from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
 from gkm.kube.resources import CONFIGMAPS, GKMCACHENODES, NODES, TASKGROUPS, VALIDATING_WEBHOOKS, Json, Resource
 from gkm_agent.kubernetes.status_sink import apply_with_status
-from gkm_operator.admission.certificates import issue
+from gkm_operator.admission import certificates
 from msgspec import structs
 from support.cli import installed_site as site_of
 from support.cli.installed_site import CONFIG, CRDS, NODE, SYSTEM, TEAM, InstalledSite, condition, on_node
@@ -245,7 +245,7 @@ FAULTS: Mapping[str, Plant] = {
     "webhook/missing": absent(VALIDATING_WEBHOOKS, "gkm-caches"),
     "webhook/endpoints": absent(site_of.SLICES, "gkm-admission-0", SYSTEM),
     "webhook/ca-bundle": authorities(lambda: Authority.create("another CA").pem),
-    "webhook/expired": authorities(lambda: issue.make(["x"], datetime.now(UTC) - LONG_AGO).authority),
+    "webhook/expired": authorities(lambda: certificates.make(["x"], datetime.now(UTC) - LONG_AGO).authority),
     "csi/driver-missing": absent(site_of.CSI_DRIVERS, "csi.gkm.io"),
     "csi/driver-settings": driver_of_another,
     "csi/missing": absent(site_of.DAEMON_SETS, "gkm-csi", SYSTEM),

@@ -10,12 +10,12 @@ from gkm_agent.kubernetes import fabric_sink as kube_fabric
 from gkm_agent.kubernetes.source import OWN_NODE
 from gkm_cli.why import unmounted
 from gkm_operator.admission import review
+from gkm_operator.admission.domains import cluster_view
 from gkm_operator.admission.domains import requests as workloads
-from gkm_operator.admission.domains import thin_objects
 from gkm_operator.admission.groups import objects as templates
-from gkm_operator.admission.groups.pods import ReviewedTaskPod
-from gkm_operator.admission.https import http1
-from gkm_operator.admission.pods import observed_caches
+from gkm_operator.admission.groups.decisions import ReviewedTaskPod
+from gkm_operator.admission.https import session
+from gkm_operator.admission.pods import reviewer
 from gkm_operator.admission.pods.objects import CachePod
 from gkm_operator.caches.nodes import liveness as presence
 from gkm_operator.caches.nodes import reports as contributions
@@ -44,8 +44,8 @@ def _reviewed(kind: type[Any]) -> Decoder:
         of_any = review.GroupVersionKind("", "", "")
         return workloads.decode(workloads.Envelope("u", of_any, "CREATE", object=Raw(text)), kind)
 
-    # A budget limits the bytes under review (gkm_operator.admission.domains.byte_budget).
-    return Decoder(kind.__name__, decode, kind, http1.MAX_BODY_BYTES, factor=OBJECT_FACTOR)
+    # A budget limits the bytes under review (gkm_operator.admission.domains.reviewer).
+    return Decoder(kind.__name__, decode, kind, session.MAX_BODY_BYTES, factor=OBJECT_FACTOR)
 
 
 KUBE = (
@@ -102,26 +102,26 @@ KUBE = (
     ),
     _object(nvlink_results.PODS, "a test of NVLink"),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
-    Decoder("admission review", review.parse, review.CacheReview, http1.MAX_BODY_BYTES),
+    Decoder("admission review", review.parse, review.CacheReview, session.MAX_BODY_BYTES),
     *(
         _object(resource, "admission")
         for resource in (
-            thin_objects.SETS,
-            thin_objects.DOMAINS,
-            thin_objects.CONFIG_MAPS,
+            cluster_view.SETS,
+            cluster_view.DOMAINS,
+            cluster_view.CONFIG_MAPS,
             templates.TEMPLATES,
             templates.POOLS,
             templates.TASK_GROUPS,
-            observed_caches.CACHES,
-            observed_caches.CLUSTER_CACHES,
-            observed_caches.NAMESPACES,
+            reviewer.CACHES,
+            reviewer.CLUSTER_CACHES,
+            reviewer.NAMESPACES,
         )
     ),
     Decoder(
         "envelope of a workload",
         lambda text: workloads.open_envelope(text, "", "Pod"),
         workloads.EnvelopeReview,
-        http1.MAX_BODY_BYTES,
+        session.MAX_BODY_BYTES,
     ),
     *(
         _reviewed(kind)

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gkm_operator.admission.domains.placement import PREFERRED, REQUIRED
-from gkm_operator.admission.https.http1 import MAX_BODY_BYTES
+from gkm_operator.admission.domains.patches import PREFERRED, REQUIRED
+from gkm_operator.admission.https.session import MAX_BODY_BYTES
 from support.operator import group_templates, pod_caches, workloads
 from support.operator.reviews import review
 from support.operator.webhook import REVIEW, post

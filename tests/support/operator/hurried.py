@@ -15,7 +15,7 @@ from gkm.kube.elector import Elector
 from gkm.kube.leases import LeaseTiming
 from gkm_operator import controllers
 from gkm_operator.admission import command as admission
-from gkm_operator.admission.certificates.rotation import SHIPPED
+from gkm_operator.admission.certificates import SHIPPED
 from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.main import main
 from gkm_operator.plans.controller import PlansController

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gkm_operator.admission.certificates.issue import AUTHORITY, CERTIFICATE, KEY, make, write
+from gkm_operator.admission.certificates import AUTHORITY, CERTIFICATE, KEY, make, write
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,9 @@ from gkm.api.config import Config
 from gkm.api.fabric_settings import Fabric
 from gkm.api.pod_caches import CACHE, INJECTED
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
-from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import WorkloadReviewer
-from gkm_operator.admission.pods.observed_caches import ObservedCaches
-from gkm_operator.admission.pods.reviewer import PATH, reviewers
+from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
+from gkm_operator.admission.pods.reviewer import PATH, ObservedCaches, reviewers
 from support.grove.objects import NAMESPACE, Json
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache

@@ -10,7 +10,7 @@ from gkm.api import config
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser
 from gkm_operator.admission import command
-from gkm_operator.admission.certificates.rotation import RotationTimes
+from gkm_operator.admission.certificates import RotationTimes
 from gkm_operator.main import add_admission_flags
 
 TERMS = RotationTimes(

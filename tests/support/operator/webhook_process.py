@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gkm.hoststate import files, logs
-from gkm_operator.admission.domains.single_reads import READ_SECONDS
+from gkm_operator.admission.domains.cluster_view import READ_SECONDS
 from gkm_operator.admission.https.server import Reviewer
 from gkm_operator.admission.pods.reviewer import PATH
 from gkm_operator.admission.validator import ImageValidator

@@ -14,9 +14,8 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, CONFIGMAPS, PODCLIQUESETS, Json, Resource
-from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import WorkloadReviewer, reviewers
+from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer, reviewers
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.required import SetDomainKey

@@ -7,7 +7,7 @@ from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm_operator.admission.certificates.issue import make
+from gkm_operator.admission.certificates import make
 from gkm_operator.webhooks import CaCopies, WebhookConfiguration
 from support.kube.fake_api import FakeApi
 from support.operator.webhook_configurations import NAME, NOW, a_configuration, an_api, copy, trusted, writes

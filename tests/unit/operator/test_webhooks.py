@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from gkm.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
-from gkm_operator.admission.certificates.issue import make
+from gkm_operator.admission.certificates import make
 from gkm_operator.webhooks import (
     CLOCKS_DIFFER,
     MAX_CAS,

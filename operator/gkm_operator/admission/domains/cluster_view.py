@@ -1,34 +1,201 @@
-"""The cluster as all reviews see it: watches of PodCliqueSets, ComputeDomains and the ConfigMap gkm-domains.
+"""The cluster as reviews see it: watches for all of them, and the objects that one review reads within its time.
 
 The kinds may be missing, or come later: their watches try again with backoff (gkm.kube.reflector), and nothing else in
-the process waits for them. Must never write to the API.
+the process waits for them. PodCliqueSets and ComputeDomains are reduced when they are decoded, equal values shared: a
+cluster has ten thousand of them, and a review reads the annotations, the groups and the GPU requests.
+
+A slow API server must not occupy the threads that review, nor a namespace those of others (docs/decisions/0006). So
+single objects are read a bounded number at a time, each for all who need it, and remembered. An absence is never
+remembered: the object may be created at any moment, and a decision without it would last.
+
+Must never write to the API.
 """
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from sys import intern
 from typing import Any, TypeVar
 
-from gkm.api import domain_capacity
-from gkm.api.computedomains import ComputeDomain
+import msgspec
+from gkm.api import computedomains, domain_capacity, grove
+from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain, ComputeDomainStatus
 from gkm.api.domain_capacity import DomainCapacity, DomainsConfigMap
-from gkm.api.grove import PodCliqueSet
+from gkm.api.grove import CliqueSpec, CliqueTemplate, PodCliqueSet, SetSpec, SetTemplate
 from gkm.api.meta import TRUE
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, WRITER_LABEL, MnnvlMetadata
+from gkm.api.pod_specs import Container, ContainerResources, PodClaim, PodSpec, Quantities
 from gkm.hoststate.logs import fields
+from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, Key, ListSelector
+from gkm.kube.errors import ApiError
 from gkm.kube.index import Index
+from gkm.kube.memory import MAX_HELD_BYTES, held_bytes
 from gkm.kube.reflector import Reflector
+from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, Resource
+from msgspec import Struct, structs
 
-from gkm_operator.admission.domains.single_reads import SingleReads
-from gkm_operator.admission.domains.thin_objects import CONFIG_MAPS, DOMAINS, SETS, ThinDomain
-from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
+from gkm_operator.admission.singleflight import Overloaded, SingleFlight
+from gkm_operator.mnnvl import dialect
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses
+
+S = TypeVar("S", bound=Struct)
+_DEDUPLICATED: LRUCache[bytes, Any] = LRUCache(1024)
+_NO_STATUS = ComputeDomainStatus()
+_DOMAIN_LABELS = (DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, WRITER_LABEL)
+
+T = TypeVar("T")
+
+READ_SECONDS = 2.0
+"""For one object; a review has more of them (REVIEW_SECONDS)."""
+THREADS, WAITING = 8, 32
+MAX_OBJECTS = 4096
+MAX_REMEMBERED_BYTES = 16 << 10
+"""Of one object, so that all of them take 64 MiB at most; a larger one is read for each review that needs it."""
+
+_ObjectKey = tuple[str, str, str]
 
 _LOG = logging.getLogger(__name__)
-T = TypeVar("T")
+
+REVIEW_SECONDS = 3.0
+"""For all that one review waits for. The API server waits five seconds for the review of a pod, ten for others."""
+MAX_CLAIMS = 64
+"""ResourceClaims and ResourceClaimTemplates that one review reads; a pod has a handful."""
+CLAIM_SECONDS = 60.0
+"""How long the device classes of a claim or template are remembered. Both are immutable, but may be made anew."""
+SET_SECONDS = 1.0
+"""The same for a set that the watch has not shown: all its cliques are created within a moment."""
+
+_ReadKey = tuple[Resource[Any], str, str, float]
+
+
+class ThinSet(PodCliqueSet, frozen=True):
+    """A PodCliqueSet. One that is not enrolled has no template: its annotations are immutable."""
+
+    def __post_init__(self) -> None:
+        metadata = self.metadata
+        template = SetTemplate()
+        if dialect.enrolls(self):
+            cliques = tuple(_thin_clique(clique) for clique in self.cliques)
+            template = structs.replace(self.spec.template, cliques=cliques)
+        structs.force_setattr(self, "metadata", _identity(metadata, labels=None, annotations=metadata.annotations))
+        structs.force_setattr(self, "spec", SetSpec(self.spec.replicas, _shared(template)))
+
+
+class ThinDomain(ComputeDomain, frozen=True):
+    """A ComputeDomain without its status. `owner` is the uid of the object that controls it; "" without one."""
+
+    owner: str = ""
+
+    def __post_init__(self) -> None:
+        metadata, controller = self.metadata, self.metadata.controller
+        labels = {key: intern(value) for key in _DOMAIN_LABELS if (value := metadata.label(key))}
+        owner = controller.uid if controller is not None and controller.possible else self.owner
+        structs.force_setattr(self, "owner", intern(owner))
+        structs.force_setattr(self, "metadata", _identity(metadata, labels=labels or None, annotations=None))
+        structs.force_setattr(self, "status", _NO_STATUS)
+
+
+SETS: Resource[ThinSet] = Resource(grove.API_VERSION, "PodCliqueSet", "podcliquesets", namespaced=True, type=ThinSet)
+
+DOMAINS: Resource[ThinDomain] = Resource(
+    computedomains.API_VERSION, computedomains.KIND, "computedomains", namespaced=True, type=ThinDomain
+)
+
+CONFIG_MAPS: Resource[DomainsConfigMap] = Resource(
+    "v1",
+    "ConfigMap",
+    "configmaps",
+    namespaced=True,
+    type=DomainsConfigMap,
+    unbounded="the controllers write this one ConfigMap, and parse_capacity limits its text",
+)
+
+
+def _identity(
+    metadata: MnnvlMetadata, *, labels: dict[str, str] | None, annotations: dict[str, str] | None
+) -> MnnvlMetadata:
+    return MnnvlMetadata(
+        name=metadata.name,
+        namespace=intern(metadata.namespace),
+        uid=metadata.uid,
+        creation_timestamp=intern(metadata.creation_timestamp),
+        deletion_timestamp=metadata.deletion_timestamp,
+        labels=labels,
+        annotations=annotations,
+        oversized=metadata.oversized,
+    )
+
+
+def _thin_clique(clique: CliqueTemplate) -> CliqueTemplate:
+    spec = clique.spec.pod_spec
+    thin = PodSpec(_thin_containers(spec.containers), _thin_containers(spec.init_containers), spec.resource_claims)
+    reduced = CliqueSpec(clique.spec.replicas, _shared(thin))
+    return CliqueTemplate(clique.name, clique.annotations, reduced, clique.resource_sharing)
+
+
+def _thin_containers(containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:
+    found = tuple(
+        Container("", ContainerResources(_extended(resources.requests), _extended(resources.limits), resources.claims))
+        for container in containers or ()
+        if (resources := container.resources) is not None
+    )
+    return found or None
+
+
+def _extended(quantities: Quantities | None) -> Quantities | None:
+    """Return the extended resources: their names have a slash, as have those that count as GPUs."""
+    return {name: quantity for name, quantity in (quantities or {}).items() if "/" in name} or None
+
+
+def _shared(value: S) -> S:
+    """Return an equal value, stored once for all equal ones: sets are made from few templates."""
+    if held_bytes(value) > MAX_HELD_BYTES:
+        return value
+    text = msgspec.json.encode(value)
+    shared: S = _DEDUPLICATED.get_or_create(text, lambda: value)
+    return shared
+
+
+class SingleReads:
+    """Reads by kind, namespace and name. Thread-safe."""
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._clock = clock
+        self._flights: SingleFlight[Any] = SingleFlight(THREADS, READ_SECONDS, WAITING)
+        self._found: LRUCache[_ObjectKey, tuple[float, Any]] = LRUCache(MAX_OBJECTS)
+
+    def remembered(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        """Return an object that was read within the last `seconds`; None without one."""
+        found = self._found.get((resource.plural, namespace, name))
+        if found is None or self._clock() >= found[0] + seconds:
+            return None
+        value: T = found[1]
+        return value
+
+    def get(self, resource: Resource[T], namespace: str, name: str, timeout: float = READ_SECONDS) -> T | None:
+        """Return an object as it is now; None if it does not exist.
+
+        Raises:
+            ViewUnavailable: the API server does not answer within `timeout`, or too many reads are under way.
+        """
+        key, started = (resource.plural, namespace, name), self._clock()
+        try:
+            value: T | None = self._flights.run(
+                key, (namespace,), lambda: self._api.find(resource, name, namespace), timeout
+            )
+        except (ApiError, Overloaded) as error:
+            cause = "the API server does not answer in time" if isinstance(error, Overloaded) else str(error)
+            raise ViewUnavailable(f"{resource.kind} {name[:253]} cannot be read: {cause}") from error
+        if value is not None and held_bytes(value) <= MAX_REMEMBERED_BYTES:
+            self._found.put(key, (started, value))
+        return value
 
 
 class ClusterView:
-    """What all reviews see; `review_view.ReviewView` is the view of one of them. No method waits for the API server."""
+    """What all reviews see; `ReviewView` is the view of one of them. No method waits for the API server."""
 
     def __init__(self, api: Api, reads: Api, namespace: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`reads` has short timeouts; `namespace` is that of the ConfigMap."""
@@ -112,3 +279,94 @@ def _parsed(parse: Callable[[str], T], data: dict[str, str], key: str) -> T | No
     except ValueError as error:
         _LOG.warning("gkm-domains not read", extra=fields(key=key, why=str(error)[:200]))
         return None
+
+
+class ReviewView:
+    """`view.View` of one review, for one thread."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._until = cluster.clock() + REVIEW_SECONDS
+        self._claims: set[tuple[Resource[Any], str]] = set()
+        self._found: dict[_ReadKey, Any] = {}
+        self._failed: dict[_ReadKey, str] = {}
+
+    @property
+    def grove_manages_domains(self) -> bool | None:
+        """See View."""
+        return self._cluster.grove_manages_domains
+
+    @property
+    def capacity(self) -> DomainCapacity | None:
+        """See View."""
+        return self._cluster.capacity
+
+    def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
+        """See View."""
+        observed = None if again else self._cluster.pod_clique_set(namespace, name)
+        is_large = observed is not None and bool(observed.metadata.oversized)
+        if observed is not None and uid in ("", observed.metadata.uid) and not is_large:
+            return observed
+        # What was read of a large one before may be older than what the watch shows.
+        return self.object(SETS, namespace, name, 0.0 if again or is_large else SET_SECONDS)
+
+    def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
+        """See View."""
+        return self._cluster.domains_of(pod_clique_set)
+
+    def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
+        """See View."""
+        return self._cluster.compute_domain(namespace, name)
+
+    def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
+        """See View."""
+
+        def classes(claim: PodClaim) -> Iterable[str]:
+            template, name = claim.resource_claim_template_name, claim.resource_claim_name
+            if template and self._cluster.is_channel(namespace, template):
+                return (CHANNEL_CLASS,)
+            if template:
+                found = self._claim(CLAIM_TEMPLATES, namespace, template, strict=strict)
+                return tuple(found.device_classes()) if found else ()
+            if name:
+                claimed = self._claim(CLAIMS, namespace, name, strict=strict)
+                return tuple(claimed.device_classes()) if claimed else ()
+            return ()
+
+        return classes
+
+    def _claim(self, resource: Resource[T], namespace: str, name: str, *, strict: bool) -> T | None:
+        self._claims.add((resource, name))
+        if len(self._claims) > MAX_CLAIMS:
+            raise TooManyClaims(
+                f"more than {MAX_CLAIMS} ResourceClaims and ResourceClaimTemplates show whether it requests GPUs; use "
+                "fewer"
+            )
+        found = self.object(resource, namespace, name, CLAIM_SECONDS)
+        if found is None and strict:
+            what = "claim template" if resource is CLAIM_TEMPLATES else "ResourceClaim"
+            raise ViewUnavailable(f"{what} {name[:253]} does not exist yet")
+        return found
+
+    def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        """See View. A review reads an object once: it gets the same answer again, a failure too."""
+        key = (resource, namespace, name, seconds)
+        if key in self._failed:
+            raise ViewUnavailable(self._failed[key])
+        if key not in self._found:
+            try:
+                self._found[key] = self._read(resource, namespace, name, seconds)
+            except ViewUnavailable as error:
+                self._failed[key] = str(error)
+                raise
+        found: T | None = self._found[key]
+        return found
+
+    def _read(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        remembered = self._cluster.reads.remembered(resource, namespace, name, seconds)
+        if remembered is not None:
+            return remembered
+        remaining = self._until - self._cluster.clock()
+        if remaining <= 0.0:
+            raise ViewUnavailable("the API server takes too long to show all claims")
+        return self._cluster.reads.get(resource, namespace, name, remaining)

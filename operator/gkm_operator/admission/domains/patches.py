@@ -1,8 +1,22 @@
-"""JSON patches (RFC 6902) that add entries to maps and lists. Pure; must never remove or replace an existing value."""
+"""JSON patches (RFC 6902) that add entries to a map, or the affinity that puts a domain into one fabric domain.
+
+Pure; must never remove or replace an existing value.
+"""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL
+from gkm.api.network_settings import Network
+
+from gkm_operator.admission.domains.requests import AffinityTerm, PodAffinity, ReviewedPodSpec
 from gkm_operator.mnnvl.injection import Operation
+
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+_LARGEST_WEIGHT = 100
 
 
 def add_entries(at: str, values: Mapping[str, str], *, exists: bool) -> Iterator[Operation]:
@@ -13,3 +27,51 @@ def add_entries(at: str, values: Mapping[str, str], *, exists: bool) -> Iterator
         for key, value in values.items():
             escaped = key.replace("~", "~0").replace("/", "~1")
             yield {"op": "add", "path": f"{at}/{escaped}", "value": value}
+
+
+def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network, label: str = DOMAIN_LABEL) -> list[Operation]:
+    """Return the patch that adds the affinity to the pods whose label names the domain; nothing if it is there.
+
+    `at` is the JSON pointer of the pod specification. The scheduler lets the first pod of a required affinity pass,
+    because the pod matches its own term.
+    """
+    if settings.placement == "none":
+        return []
+    term: dict[str, Any] = {
+        "labelSelector": {"matchLabels": {label: domain}},
+        "topologyKey": settings.placement_label,
+    }
+    pods = spec.affinity.pod_affinity if spec.affinity else None
+    if settings.placement == "required":
+        name, entry, is_new = REQUIRED, term, pods is None or pods.required is None
+    else:
+        name, entry = PREFERRED, {"weight": _LARGEST_WEIGHT, "podAffinityTerm": term}
+        is_new = pods is None or pods.preferred is None
+    if any(_is_ours(found, (label, domain), settings) for found in _terms(pods)):
+        return []
+    if spec.affinity is None:
+        return [_add(f"{at}/affinity", {"podAffinity": {name: [entry]}})]
+    if pods is None:
+        return [_add(f"{at}/affinity/podAffinity", {name: [entry]})]
+    if is_new:
+        return [_add(f"{at}/affinity/podAffinity/{name}", [entry])]
+    return [_add(f"{at}/affinity/podAffinity/{name}/-", entry)]
+
+
+def _terms(pods: PodAffinity | None) -> list[AffinityTerm]:
+    if pods is None:
+        return []
+    return [*(pods.required or ()), *(each.pod_affinity_term for each in pods.preferred or ())]
+
+
+def _is_ours(term: AffinityTerm, label: tuple[str, str], settings: Network) -> bool:
+    selector = term.label_selector
+    return (
+        term.topology_key == settings.placement_label
+        and selector is not None
+        and label in (selector.match_labels or {}).items()
+    )
+
+
+def _add(path: str, value: object) -> Operation:
+    return {"op": "add", "path": path, "value": value}

@@ -6,7 +6,7 @@ from gkm.api.mnnvl_metadata import DOMAIN_LABEL
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodClaim
 
-from gkm_operator.admission.domains.placement import place
+from gkm_operator.admission.domains.patches import place
 from gkm_operator.admission.domains.requests import DomainRequest, ReviewedPod
 from gkm_operator.admission.domains.view import View, ViewUnavailable
 from gkm_operator.admission.review import ADMITTED, ReviewResponse

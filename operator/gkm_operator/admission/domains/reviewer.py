@@ -1,10 +1,17 @@
-"""The reviewers of workloads by path: decode a request within a budget, decide, and record the result."""
+"""The reviewers of workloads by path: decode a request within a budget, decide, and record the result.
+
+The budget limits the bytes under review, shared fairly by namespaces: a decoded request takes up to 20 times the bytes
+of its text, also while its review waits for the API server.
+"""
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Condition
 from typing import Any, Generic, Protocol, TypeVar
 
 from gkm.api import grove
@@ -12,17 +19,20 @@ from gkm.api.network_settings import Network
 from gkm.hoststate.logs import fields
 
 from gkm_operator import metrics
-from gkm_operator.admission import decision
+from gkm_operator.admission import review
 from gkm_operator.admission.domains import requests
-from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cliques import CliqueReview, ScalingGroupReview
-from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.cluster_view import ClusterView, ReviewView
 from gkm_operator.admission.domains.pods import PodReview
 from gkm_operator.admission.domains.requests import DomainRequest, Envelope, ObjectInvalid
-from gkm_operator.admission.domains.review_view import ReviewView
 from gkm_operator.admission.domains.sets import SetDefaults, SetValidation
 from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
-from gkm_operator.admission.review import ADMITTED, AdmissionRequest, ReviewResponse, encode
+from gkm_operator.admission.review import ADMITTED, AdmissionRequest, ReviewBusy, ReviewResponse, encode
+
+REVIEWED_BYTES = 16 << 20
+"""Of text: three requests of the largest size, and smaller ones."""
+WAIT_SECONDS = 0.5
+"""The API server repeats a request after 503; a thread that waits is lacking elsewhere."""
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -30,6 +40,43 @@ T = TypeVar("T")
 MAX_PATCHED_BYTES = 1 << 20
 """Of an object that was valid and must stay so, as JSON, which is not shorter than what is stored. etcd takes requests
 of 1.5 MiB (--max-request-bytes); a patch has 32 KiB at most, and managed fields name its fields once more."""
+
+
+class ByteBudget:
+    """At most `limit` bytes at a time. A namespace gets no more than it leaves to others: half of it when alone.
+
+    So no number of namespaces takes the last bytes from a usual request, of 20 KB. Thread-safe.
+    """
+
+    def __init__(self, limit: int = REVIEWED_BYTES) -> None:
+        self._free = limit
+        self._used: Counter[str] = Counter()
+        self._released = Condition()
+
+    @contextmanager
+    def reserve(self, namespace: str, size: int, seconds: float = WAIT_SECONDS) -> Iterator[None]:
+        """Reserve `size` bytes until the block ends; wait for them for at most `seconds`.
+
+        Raises:
+            ReviewBusy: other requests have them for too long.
+        """
+        with self._released:
+            if not self._released.wait_for(lambda: self._fits(namespace, size), min(seconds, WAIT_SECONDS)):
+                raise ReviewBusy("too many large requests about workloads are under review at once")
+            self._free -= size
+            self._used[namespace] += size
+        try:
+            yield
+        finally:
+            with self._released:
+                self._free += size
+                self._used[namespace] -= size
+                if not self._used[namespace]:
+                    del self._used[namespace]  # users choose namespaces, so unused ones must not accumulate
+                self._released.notify_all()
+
+    def _fits(self, namespace: str, size: int) -> bool:
+        return self._used[namespace] + size <= self._free - size
 
 
 class Decision(Protocol[T]):
@@ -100,7 +147,7 @@ class WorkloadReviewer(Generic[T]):
         return response
 
     def _record(self, request: AdmissionRequest, response: ReviewResponse, seconds: float) -> None:
-        result = decision.result(response, late=False)
+        result = review.result(response, late=False)
         metrics.reviewed(self.kind, result, seconds)
         _LOG.log(
             logging.DEBUG if result == "admitted" and not response.patch else logging.INFO,

@@ -1,4 +1,4 @@
-"""What a review reads of the cluster, as a Protocol; `review_view.ReviewView` implements it."""
+"""What a review reads of the cluster, as a Protocol; `cluster_view.ReviewView` implements it."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar

@@ -12,16 +12,19 @@ from gkm.api.network_settings import Network
 from gkm.templates.values import RenderingUnavailable
 from msgspec import structs
 
-from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.requests import DomainRequest
-from gkm_operator.admission.domains.reviewer import Decision, WorkloadReviewer
+from gkm_operator.admission.domains.reviewer import ByteBudget, Decision, WorkloadReviewer
 from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.groups.decisions import (
+    PoolReview,
+    ReviewedTaskPod,
+    TaskGroupReview,
+    TaskPodReview,
+    TemplateDeletion,
+    TemplateReview,
+)
 from gkm_operator.admission.groups.objects import ReviewedGroup, ReviewedIdentity, ReviewedPool, ReviewedTemplate
-from gkm_operator.admission.groups.pods import ReviewedTaskPod, TaskPodReview
-from gkm_operator.admission.groups.pools import PoolReview
-from gkm_operator.admission.groups.task_groups import TaskGroupReview
-from gkm_operator.admission.groups.templates import TemplateDeletion, TemplateReview
 from gkm_operator.admission.groups.view import Partners
 from gkm_operator.admission.review import ReviewBusy, ReviewResponse
 from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight

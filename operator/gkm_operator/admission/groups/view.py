@@ -1,4 +1,4 @@
-"""What the reviews need: Protocols, which `observed_templates` and `cluster_checks` implement, and all of it in one."""
+"""What the reviews need: Protocols, which `cluster_view` implements, and all of it in one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,17 +1,36 @@
-"""A bounded number of connections and of request bytes, and the choice of the connection to evict at a limit. No I/O.
+"""Limits on clients: connections, bytes of requests, large bodies in memory, and warnings about them.
 
 Every client is treated as hostile. An honest API server sends a request within milliseconds, so among the clients with
 an unfinished request it is never the one that has been sending longest, nor the one that holds the most bytes. Its idle
 connections go only when no client is slow: a request that it sends while its connection is closed is lost.
+
+Large bodies beyond a few stay unread, in the buffers of their senders. A body counts from the start of reading until it
+is decoded, because decoding needs up to four times its bytes. A slow sender is evicted as soon as another one waits: an
+API server sends 4 MiB within some hundred milliseconds.
 """
 
+import asyncio
+import logging
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Clock, MinimumInterval
+
 SLOW_SECONDS = 1.0
 """How long a session may be active before it is evicted in place of an idle one."""
+
+LIMIT = 4
+LARGE_SECONDS = 1.0
+"""How long a large body may take to arrive while others wait."""
+
+WAIT_SECONDS = 2.0
+
+SECONDS = 10.0
 
 
 class SessionStage(IntEnum):
@@ -125,3 +144,68 @@ class ConnectionLimiter:
             ):
                 return slot
         return None
+
+
+class LargeBodies:
+    """The slots that hold a large body, at most `limit`, while others wait in turn. For one event loop."""
+
+    def __init__(self, limit: int, evict: Callable[[ConnectionSlot], None]) -> None:
+        """`evict` ends the session of a slot and calls `leave`."""
+        self._limit = limit
+        self._evict = evict
+        self._free = asyncio.Semaphore(limit)
+        self._holders: dict[ConnectionSlot, float] = {}
+        self._waiting: set[ConnectionSlot] = set()
+
+    async def enter(self, slot: ConnectionSlot) -> bool:
+        """Wait until this slot may hold a large body; return False when it may not within WAIT_SECONDS."""
+        loop = asyncio.get_running_loop()
+        self._waiting.add(slot)
+        try:
+            self._evict_late()
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._free.acquire()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(slot)
+        self._holders[slot] = loop.time()
+        loop.call_later(LARGE_SECONDS, self._evict_late)
+        return True
+
+    def leave(self, slot: ConnectionSlot) -> None:
+        """Record that this slot no longer holds a large body. Idempotent."""
+        if self._holders.pop(slot, None) is not None:
+            self._free.release()
+
+    def _evict_late(self) -> None:
+        """Evict slots past LARGE_SECONDS, one for each slot that waits for the place of another."""
+        latest = asyncio.get_running_loop().time() - LARGE_SECONDS
+        late = [
+            each
+            for each, since in self._holders.items()
+            if since <= latest and each.stage is not SessionStage.IN_REVIEW
+        ]
+        lacking = len(self._waiting) - (self._limit - len(self._holders))
+        for slot in late[: max(0, lacking)]:
+            self._evict(slot)
+
+
+class ThrottledLog:
+    """Logs an event at most once in `SECONDS`, with the number of suppressed repetitions. For one thread.
+
+    Events are constants of this package, so there are few.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Clock = time.monotonic) -> None:
+        self._log = log
+        self._interval: MinimumInterval[str] = MinimumInterval(SECONDS, clock)
+        self._suppressed: Counter[str] = Counter()
+
+    def warning(self, event: str, **details: object) -> None:
+        """Log an event with its fields."""
+        if not self._interval.has_passed(event):
+            self._suppressed[event] += 1
+            return
+        self._interval.record(event)
+        self._log.warning(event, extra=fields(**details, suppressed=self._suppressed.pop(event, None)))

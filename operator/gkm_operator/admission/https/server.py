@@ -7,27 +7,32 @@ then retries within its ten seconds, while it gives up on a connection that just
 
 import asyncio
 import logging
+import queue
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Thread
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gkm.hoststate.logs import fields
 from gkm.probes.messages import Page, error_page
 from gkm.probes.server import listen
 
-from gkm_operator.admission.https.certificate import ServerCertificate
-from gkm_operator.admission.https.connection import Connection
-from gkm_operator.admission.https.connection_limits import ConnectionLimiter, ConnectionSlot, SessionStage
-from gkm_operator.admission.https.http1 import HttpRequest
-from gkm_operator.admission.https.large_bodies import LIMIT, LargeBodies
-from gkm_operator.admission.https.session import HttpSession, SessionContext
-from gkm_operator.admission.https.thread_pool import PoolFull, ThreadPool
-from gkm_operator.admission.https.throttled_log import ThrottledLog
+from gkm_operator.admission.https.connection_limits import (
+    LIMIT,
+    ConnectionLimiter,
+    ConnectionSlot,
+    LargeBodies,
+    SessionStage,
+    ThrottledLog,
+)
+from gkm_operator.admission.https.session import Connection, HttpRequest, HttpSession, SessionContext
 from gkm_operator.admission.review import ReviewBusy, ReviewInvalid
 
 _LOG = logging.getLogger(__name__)
@@ -63,6 +68,10 @@ _BACKLOG = 512
 _FULL_SECONDS = 0.1
 
 _OK = Page(b"ok\n")
+
+T = TypeVar("T")
+
+_END_SECONDS = 1.0
 
 
 class Reviewer(Protocol):
@@ -244,3 +253,120 @@ def _review_in_thread(reviewer: Reviewer, http_request: HttpRequest, decoded: Ca
         return error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
     finally:
         decoded()
+
+
+class ServerCertificate:
+    """Certificate and key of a server, from two PEM files.
+
+    Changed files are loaded with the next connection. While the two files do not match each other, the server keeps
+    using the previous pair.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Load the files.
+
+        Raises:
+            OSError: a file cannot be read, or (ssl.SSLError) certificate and key do not match.
+        """
+        self._files = (certificate, key)
+        self._throttled_log = ThrottledLog(_LOG)
+        self._stamp = self._read_stamp()
+        self._context = self._load()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context for the next connection.
+
+        A change makes a new context: loading a mismatched pair into the old one would leave half of the pair there.
+        """
+        stamp = self._read_stamp()
+        if stamp != self._stamp:
+            try:
+                self._context, self._stamp = self._load(), stamp
+            except OSError as error:
+                # Either a rotation is in progress, or the files are wrong: then an administrator must see it before the
+                # old pair expires.
+                why = error.strerror or str(error)
+                self._throttled_log.warning("certificate not loaded", file=str(self._files[0]), why=why)
+        return self._context
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION  # handshakes cost most: one for each connection
+        # An encrypted key must fail; without a password callback OpenSSL would prompt on a terminal.
+        context.load_cert_chain(*self._files, password=str)
+        return context
+
+    def _read_stamp(self) -> tuple[int, ...]:
+        try:
+            return tuple(path.stat().st_mtime_ns for path in self._files)
+        except OSError:
+            return ()
+
+
+class PoolFull(Exception):
+    """The queue of waiting tasks is full."""
+
+
+class ThreadPool:
+    """Runs functions in `threads` threads; at most `waiting` more wait.
+
+    The threads are daemons: threads of an executor would delay the end of the process after SIGTERM.
+    """
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(waiting)
+        self._threads = [Thread(target=self._work, name=f"judge-{number}", daemon=True) for number in range(threads)]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, work: Callable[[], T]) -> Future[T]:
+        """Return the future of the result; a future cancelled before its task starts drops the task.
+
+        Raises:
+            PoolFull: the queue is full.
+        """
+        future: Future[T] = Future()
+        try:
+            # Not a lambda: its frame would refer to the future, and the frames of an error in the future refer to that
+            # frame.
+            self._tasks.put_nowait(partial(_run, work, future))
+        except queue.Full as error:
+            raise PoolFull("too many requests wait for a review") from error
+        return future
+
+    def close(self) -> None:
+        """Stop the threads and drop waiting tasks. Waits a moment, but not for a task that hangs. Idempotent."""
+        with suppress(queue.Empty):
+            while True:
+                self._tasks.get_nowait()
+        with suppress(queue.Full):
+            self._tasks.put_nowait(None)
+        deadline = time.monotonic() + _END_SECONDS
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+            del task  # release its memory while the thread waits for the next task
+        with suppress(queue.Full):
+            self._tasks.put_nowait(None)  # wakes the next thread
+
+
+def _run(work: Callable[[], T], future: Future[T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        value = work()
+    except BaseException as error:  # noqa: BLE001 -- raised again by the future
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+    finally:
+        # The error refers to this frame, and the future to the error: without these names there is no cycle.
+        del work, future

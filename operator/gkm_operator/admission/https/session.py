@@ -1,21 +1,60 @@
-"""The session of one client, from the TLS handshake to the end, with a deadline for each step."""
+"""The session of one client: TLS in an event loop, HTTP/1.1 above it, and a deadline for each step.
+
+h11 parses; a request that h11 rejects is refused. A body is in memory once: h11 passes on each TLS record as received,
+and `HttpConnection` appends it to one buffer. `discard` empties that buffer, whichever frames still refer to it.
+"""
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
+from typing import TypeVar
 
+import h11
 from gkm.hoststate.logs import fields
-from gkm.probes.messages import Page
+from gkm.probes.messages import Page, error_page
 
-from gkm_operator.admission.https.connection import Connection
-from gkm_operator.admission.https.connection_limits import ConnectionLimiter, ConnectionSlot, SessionStage
-from gkm_operator.admission.https.http1 import BadRequest, HttpConnection, HttpRequest
-from gkm_operator.admission.https.large_bodies import LargeBodies
-from gkm_operator.admission.https.throttled_log import ThrottledLog
+from gkm_operator.admission.https.connection_limits import (
+    ConnectionLimiter,
+    ConnectionSlot,
+    LargeBodies,
+    SessionStage,
+    ThrottledLog,
+)
+
+T = TypeVar("T")
+
+CHUNK = 16 << 10
+"""The most that one TLS record holds (RFC 8446, section 5.1), so the most that one read returns."""
+
+FEED_BYTES = 4 << 10
+"""Bytes given to TLS in one step of the event loop. OpenSSL reads on while input contains no application data: when it
+read the socket itself, clients that sent only KeyUpdates (27 bytes, RFC 8446, section 4.6.3) blocked the loop for half
+a minute."""
+
+_MAX_DISCARDED = 16 << 20
+"""Four times the largest body: bounds how much a client may send after the last response."""
+
+MAX_BODY_BYTES = 4 << 20
+"""An AdmissionReview contains the object twice, and etcd rejects objects above 1.5 MB, managedFields included."""
+
+MAX_HEADER_BYTES = 16 << 10
+"""An API server sends some 300 bytes. h11 needs 10 ms for 16 KiB of the shortest lines, and blocks the event loop
+meanwhile."""
+
+LARGE_BYTES = 256 << 10
+"""Size from which a body counts as large. A review contains the object of a cache twice, with some 10 KiB each."""
+
+SPARE = 8
+"""A growing bytearray over-allocates by one eighth (bytearrayobject.c)."""
+
+RETRY_SECONDS = 1
+"""An API server honors Retry-After, for a POST too, until its timeout (client-go, rest/with_retry.go)."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,6 +68,218 @@ SHUTDOWN_SECONDS = 2.0
 IDLE_SECONDS = 120.0
 """Between two requests. More than the 90 after which Go's client closes an idle connection itself: a request that
 crosses our close on the wire is lost, because Go does not repeat a POST."""
+
+
+class Connection:
+    """A client's connection. Every waiting method can be cancelled, and raises OSError when the client disconnects.
+
+    The standard library's own TLS transport allocates 256 KiB for each connection at the start; this one holds only the
+    buffers of OpenSSL, some 50 KiB in all.
+    """
+
+    def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
+        """Wrap the non-blocking socket of a client."""
+        self._socket = client
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    async def handshake(self) -> None:
+        """Perform the TLS handshake; raise OSError (ssl.SSLError) when the two sides agree on no version."""
+        await self._until_done(self._tls.do_handshake)
+
+    async def receive(self) -> bytes:
+        """Return received data, at most `CHUNK` bytes; b"" at the end."""
+        try:
+            return await self._until_done(lambda: self._tls.read(CHUNK))
+        except ssl.SSLEOFError:  # the client closed without close_notify
+            return b""
+
+    async def send(self, data: bytes) -> None:
+        """Write all of the data."""
+        left = memoryview(data)
+        while left:
+            left = left[await self._until_done(lambda: self._tls.write(left)) :]  # noqa: B023 -- called before it changes
+        await asyncio.sleep(0)  # let other sessions run between the requests of a busy client
+
+    async def shut_down(self) -> None:
+        """Close the sending side, and discard input until the client closes too.
+
+        Closing with unread input would reset the connection, and the client might lose the response.
+        """
+        self._socket.shutdown(socket.SHUT_WR)  # ends TLS too: input is discarded from here on, not decrypted
+        discarded = 0
+        while discarded < _MAX_DISCARDED and (part := await self._receive(CHUNK)):
+            discarded += len(part)
+
+    def has_pending_data(self) -> bool:
+        """Return whether received data has not been read yet."""
+        with suppress(OSError):
+            return bool(self._incoming.pending or self._socket.recv(1, socket.MSG_PEEK))
+        return False
+
+    def close(self) -> None:
+        """Close the socket at once."""
+        self._socket.close()
+
+    async def _until_done(self, step: Callable[[], T]) -> T:
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                pass
+            finally:
+                if self._outgoing.pending:  # also a TLS alert that explains the failure
+                    loop = asyncio.get_running_loop()
+                    await _without_future(loop.sock_sendall(self._socket, self._outgoing.read()))
+            if part := await self._receive(FEED_BYTES):
+                self._incoming.write(part)
+            else:
+                self._incoming.write_eof()
+            # Let other sessions run between the chunks of a busy client.
+            await asyncio.sleep(0)
+
+    async def _receive(self, limit: int) -> bytes:
+        return await _without_future(asyncio.get_running_loop().sock_recv(self._socket, limit))
+
+
+async def _without_future(operation: Awaitable[T]) -> T:
+    """Await an operation of the event loop; raise its error without the traceback.
+
+    The traceback refers to the loop's future, and the future to the error. That cycle would keep everything in the
+    session's frames alive until the garbage collector runs.
+    """
+    try:
+        return await operation
+    except OSError as error:
+        raise error.with_traceback(None)  # noqa: B904 -- it is the same error
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """A whole request. `path` excludes the query: an API server puts its timeout there."""
+
+    method: str
+    path: str
+    body: bytes | bytearray
+
+    def take(self) -> bytes | bytearray:
+        """Return the body and drop it from the request, so that a slow registry does not keep it in memory."""
+        body, self.body = self.body, b""
+        return body
+
+
+class BadRequest(Exception):
+    """The request cannot be read to its end; `response` is the last one on this connection."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.response = error_page(status, reason)
+
+
+class HttpConnection:
+    """Requests and responses on a connection, in turns. Raises OSError when the client disconnects.
+
+    `reserve_bytes` returns whether that number of bytes may be added. `admit_large` waits until a large body may be
+    read, and returns False when too many are being read.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        reserve_bytes: Callable[[int], bool],
+        admit_large: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._connection = connection
+        self._reserve_bytes = reserve_bytes
+        self._admit_large = admit_large
+        self._body = bytearray()
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADER_BYTES)
+        self._head = False
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether the request was the last: the client requested close, or speaks HTTP/1.0."""
+        return self._http.their_state is not h11.DONE
+
+    async def wait_for_request(self) -> bool:
+        """Wait for the first bytes of a request; return False when the client closes."""
+        if self._http.our_state is h11.DONE:
+            self._http.start_next_cycle()
+        if self._http.trailing_data[0]:
+            return True
+        return await self._receive() > 0
+
+    async def read(self) -> HttpRequest:
+        """Return the request.
+
+        Raises:
+            BadRequest: the request is malformed or too long.
+            OSError: the client disconnected.
+        """
+        self._head = False
+        event = await self._next()
+        if not isinstance(event, h11.Request):
+            raise ConnectionResetError("the client disconnected")
+        self._head = event.method == b"HEAD"
+        if _length(event) > LARGE_BYTES and not await self._admit_large():
+            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once")
+        while isinstance(part := await self._next(), h11.Data):
+            self._body += part.data
+        path, _, _ = event.target.partition(b"?")
+        body, self._body = self._body, bytearray()
+        return HttpRequest(event.method.decode(), path.decode("ascii", "replace"), body)
+
+    def discard(self) -> None:
+        """Drop the input of the current request. Nothing may be read afterwards."""
+        self._body.clear()
+
+    async def write(self, response: Page, *, is_last: bool) -> None:
+        """Write the response."""
+        headers = [("Content-Type", response.content_type), ("Content-Length", str(len(response.body)))]
+        if response.status is HTTPStatus.SERVICE_UNAVAILABLE:
+            headers.append(("Retry-After", str(RETRY_SECONDS)))
+        if is_last:
+            headers.append(("Connection", "close"))
+        events = (
+            h11.Response(status_code=response.status, headers=headers, reason=response.status.phrase),
+            h11.Data(b"" if self._head else response.body),
+            h11.EndOfMessage(),
+        )
+        await self._connection.send(b"".join(self._http.send(event) or b"" for event in events))
+
+    async def _next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                if self._http.they_are_waiting_for_100_continue:
+                    proceed = self._http.send(h11.InformationalResponse(status_code=100, headers=[]))
+                    await self._connection.send(proceed or b"")
+                await self._receive()
+        except h11.RemoteProtocolError as error:
+            status = HTTPStatus(error.error_status_hint)
+            reason = str(error).partition(":")[0]  # after the colon h11 quotes the input, which may be long or secret
+            raise BadRequest(status, f"not a valid HTTP/1.1 request: {reason}") from error
+        return event
+
+    async def _receive(self) -> int:
+        data = await self._connection.receive()
+        if not self._reserve_bytes(len(data) + len(data) // SPARE):
+            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "the requests in memory are too large together")
+        self._http.receive_data(data)
+        return len(data)
+
+
+def _length(request: h11.Request) -> int:
+    """Return the length of the body, which must be known before it is read.
+
+    h11 would join chunks; chunks of one byte cost it 15 µs and their sender six bytes each. API servers send none.
+    """
+    headers = dict(request.headers)
+    if b"transfer-encoding" in headers:
+        raise BadRequest(HTTPStatus.LENGTH_REQUIRED, "send Content-Length, not chunks")
+    length = int(headers.get(b"content-length", b"0"))
+    if length > MAX_BODY_BYTES:
+        raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"longer than {MAX_BODY_BYTES} bytes")
+    return length
 
 
 @dataclass(frozen=True, slots=True)

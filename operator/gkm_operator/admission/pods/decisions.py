@@ -1,30 +1,132 @@
-"""Decides what a pod gets for the caches that it names. Pure: a pod, and what watches have shown, become a patch."""
+"""Decides what a pod gets for the caches that it names. Pure: a pod, and what watches have shown, become a patch.
+
+The patch (RFC 6902) must never remove or replace anything. A required term of the user's node affinity gets a further
+expression, because terms are alternatives: another term would allow nodes that the user excludes. An empty term selects
+no node, and an expression would make it select some, so it stays.
+"""
 
 import posixpath
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
+import msgspec
 from gkm.api import pod_caches
 from gkm.api.installation import DRIVER
 from gkm.api.network_settings import Network
 from gkm.api.node_labels import cache_label
+from gkm.api.pod_caches import INJECTED
 from gkm.hoststate.names import CacheRef, quoted
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 from gkm.runtimes import BY_NAME, UNKNOWN_RUNTIME_VARIABLES
+from msgspec import Struct
 
+from gkm_operator.admission.domains.patches import PREFERRED, REQUIRED, add_entries
 from gkm_operator.admission.domains.requests import DomainRequest
-from gkm_operator.admission.pods import containers, wishes
-from gkm_operator.admission.pods.additions import Additions, Injected, Report, annotated, encoded, missing_bytes
-from gkm_operator.admission.pods.objects import CacheContainer, CachePod, Volume
+from gkm_operator.admission.pods import wishes
+from gkm_operator.admission.pods.objects import Affinity, CacheContainer, CachePod, NodeAffinity, NodeTerm, Volume, size
 from gkm_operator.admission.pods.wishes import Skipped, Wishes
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
-from gkm_operator.mnnvl.gpu_requests import GPURequests
+from gkm_operator.mnnvl.gpu_requests import ContainerLocation, GPURequests
+from gkm_operator.mnnvl.injection import Operation
+
+MAX_SKIPPED = 16
+"""In one report."""
+MAX_ANNOTATION_BYTES = 256 << 10
+"""Of all annotations of an object (k8s.io/apimachinery, pkg/api/validation: TotalAnnotationSizeLimitB)."""
+_MAX_TEXT = 256
 
 DIRECTORY: Final = "/var/cache/gkm"
 """Holds the default mount paths, by the name of the cache: images and users rarely have something there."""
 VOLUMES: Final = ("gkm-cache", "gkm-cluster-cache")
 """The names of our volumes, for a GKMCache and a ClusterGKMCache."""
+
+KSERVE = "kserve-container"
+"""The container of the model in the pods of an InferenceService, beside those of meshes and queues."""
+MAX_CONTAINERS = 16
+
+WEIGHT = 10
+"""Of 100: preferences of the user with larger weights take precedence."""
+_AT = "/spec/affinity"
+_Change = tuple[str, Any]
+"""A path below nodeAffinity, and the value to add there."""
+
+
+class Injected(Struct, frozen=True, omit_defaults=True):
+    """What a pod got for one cache."""
+
+    cache: str
+    volume: str
+    path: str
+    containers: tuple[str, ...]
+    environment: tuple[str, ...] = ()
+    """The variables that were added; each is the path."""
+    nodes: str = ""
+    """preferred or required, if an affinity was added."""
+
+
+class Report(Struct, frozen=True, omit_defaults=True):
+    """The annotation gkm.io/injected."""
+
+    caches: tuple[Injected, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+@dataclass(slots=True)
+class Additions:
+    """Entries for the lists of one pod, collected before the patch is made: two caches may add to one list."""
+
+    volumes: list[Mapping[str, Any]] = field(default_factory=list)
+    mounts: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
+    """By the index of the container."""
+    environment: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
+    node_labels: list[str] = field(default_factory=list)
+    """Labels that nodes should have, or must have."""
+
+    def operations(self, pod: CachePod, *, required: bool) -> Iterator[Operation]:
+        """Yield the operations on a pod; `required` is about nodes."""
+        spec = pod.spec
+        yield from _appended("/spec/volumes", self.volumes, exists=spec.volumes is not None)
+        for index, container in enumerate(pod.containers):
+            at = f"/spec/containers/{index}"
+            mounts, variables = self.mounts.get(index, []), self.environment.get(index, [])
+            yield from _appended(f"{at}/volumeMounts", mounts, exists=container.volume_mounts is not None)
+            yield from _appended(f"{at}/env", variables, exists=container.env is not None)
+        yield from affinity_operations(spec.affinity, self.node_labels, required=required)
+
+
+def encoded(report: Report) -> str:
+    """Return the report as the value of its annotation."""
+    skipped = tuple(Skipped(_short(each.what), _short(each.why)) for each in report.skipped[:MAX_SKIPPED])
+    if more := len(report.skipped) - MAX_SKIPPED:
+        skipped += (Skipped("more", f"{more} other parts"),) if more > 0 else ()
+    return msgspec.json.encode(msgspec.structs.replace(report, skipped=skipped)).decode()
+
+
+def annotated(pod: CachePod, report: str) -> Iterator[Operation]:
+    """Yield the operation that writes the report."""
+    yield from add_entries("/metadata/annotations", {INJECTED: report}, exists=pod.metadata.has_annotations)
+
+
+def missing_bytes(pod: CachePod, report: str) -> int:
+    """Return how many bytes the annotations of a pod have too few for the report, which replaces an earlier one."""
+    metadata = pod.metadata
+    earlier = metadata.annotation(INJECTED)
+    before = metadata.annotation_bytes - (size((INJECTED, earlier)) if earlier is not None else 0)
+    return max(before + size((INJECTED, report)) - MAX_ANNOTATION_BYTES, 0)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+
+
+def _appended(at: str, entries: Sequence[Mapping[str, Any]], *, exists: bool) -> Iterator[Operation]:
+    """Yield the operations that append to a list, which is absent or null unless it `exists`."""
+    if entries and not exists:
+        yield {"op": "add", "path": at, "value": list(entries)}
+    elif entries:
+        for entry in entries:
+            yield {"op": "add", "path": f"{at}/-", "value": entry}
 
 
 class Caches(Protocol):
@@ -78,7 +180,7 @@ class _Decision:
         self._review = review
         self._skipped = list(wish.skipped)
         gpus = GPURequests(review.settings)
-        self._containers = containers.chosen(pod, wish.container, gpus, self._skipped) if wish.caches else []
+        self._containers = chosen(pod, wish.container, gpus, self._skipped) if wish.caches else []
         self.additions = Additions()
 
     def report(self) -> Report:
@@ -202,3 +304,85 @@ def _overlap(one: str, other: str) -> bool:
     """Return whether two mount paths are the same, or one is inside the other."""
     first, second = (f"{posixpath.normpath(each).strip('/')}/".lstrip("/") for each in (one, other))
     return first.startswith(second) or second.startswith(first)
+
+
+def chosen(pod: CachePod, name: str, gpus: GPURequests, skipped: list[Skipped]) -> list[int]:
+    """Return the indices of the containers: the one with this name, or those that request GPUs, or the main one.
+
+    Claims are not read, so those of any device class count where no container requests a GPU by a resource.
+    """
+    names = [each.name for each in pod.containers]
+    if name:
+        if found := [index for index, each in enumerate(names) if each == name]:
+            return found[:1]
+        skipped.append(Skipped(pod_caches.CONTAINER, f"the pod has no container {quoted(name)}"))
+        return []
+    found = _indices(gpus.containers(pod.spec)) or _indices(gpus.containers(pod.spec, lambda _: gpus.device_classes))
+    if not found:
+        found = [index for index, each in enumerate(names) if each == KSERVE] or list(range(len(names)))[:1]
+    if more := found[MAX_CONTAINERS:]:
+        skipped.append(Skipped("containers", f"{len(more)} more than {MAX_CONTAINERS}"))
+    return found[:MAX_CONTAINERS]
+
+
+def _indices(locations: list[ContainerLocation]) -> list[int]:
+    return [each.index for each in locations if each.field == "containers"]
+
+
+def affinity_operations(affinity: Affinity | None, labels: Sequence[str], *, required: bool) -> Iterator[Operation]:
+    """Yield the operations that prefer, or require, nodes with these labels; expressions that are there stay."""
+    nodes = affinity.node_affinity if affinity is not None else None
+    if nodes is not None:
+        changes = (_required if required else _preferred)(nodes, labels)
+        yield from ({"op": "add", "path": f"{_AT}/nodeAffinity{path}", "value": value} for path, value in changes)
+    elif labels:
+        made = {REQUIRED: _selector(labels)} if required else {PREFERRED: _entries(labels)}
+        if affinity is None:
+            yield {"op": "add", "path": _AT, "value": {"nodeAffinity": made}}
+        else:
+            yield {"op": "add", "path": f"{_AT}/nodeAffinity", "value": made}
+
+
+def _preferred(nodes: NodeAffinity, labels: Sequence[str]) -> Iterator[_Change]:
+    present = {key for each in nodes.preferred or () for key in _keys(each.preference)}
+    entries = _entries([label for label in labels if label not in present])
+    if entries and nodes.preferred is None:
+        yield f"/{PREFERRED}", entries
+    else:
+        yield from ((f"/{PREFERRED}/-", entry) for entry in entries)
+
+
+def _required(nodes: NodeAffinity, labels: Sequence[str]) -> Iterator[_Change]:
+    if nodes.required is None:
+        if labels:
+            yield f"/{REQUIRED}", _selector(labels)
+        return
+    for index, term in enumerate(nodes.required.node_selector_terms or ()):
+        if term.empty:
+            continue
+        present = set(_keys(term))
+        missing = [_expression(label) for label in labels if label not in present]
+        at = f"/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
+        if missing and term.match_expressions is None:
+            yield at, missing
+        else:
+            yield from ((f"{at}/-", each) for each in missing)
+
+
+def _selector(labels: Sequence[str]) -> dict[str, Any]:
+    return {"nodeSelectorTerms": [{"matchExpressions": [_expression(label) for label in labels]}]}
+
+
+def _entries(labels: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"weight": WEIGHT, "preference": {"matchExpressions": [_expression(label)]}} for label in labels]
+
+
+def _keys(term: NodeTerm) -> Iterator[str]:
+    return (each.key for each in term.match_expressions or () if each.operator == _EXISTS)
+
+
+def _expression(label: str) -> dict[str, str]:
+    return {"key": label, "operator": _EXISTS}
+
+
+_EXISTS = "Exists"

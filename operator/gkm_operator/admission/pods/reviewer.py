@@ -1,13 +1,22 @@
-"""The reviewer of pods with caches, by its path."""
+"""The reviewer of pods with caches by its path, and the caches and the defaults of namespaces that watches show.
+
+A review never waits for the watches: a cache that is not listed yet counts as one whose runtime is unknown. Must never
+write to the API.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from gkm.api.config import Config
+from gkm.api.pod_caches import DEFAULT_CACHE
+from gkm.hoststate.names import CacheRef
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
+from msgspec import Struct, structs
 
-from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import WorkloadReviewer
+from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
 from gkm_operator.admission.pods.decisions import Caches, PodCacheReview
 from gkm_operator.admission.pods.objects import CachePod
 
@@ -20,3 +29,77 @@ def reviewers(
     """Return the reviewer by path (deploy/components/pod-caches/webhooks.yaml)."""
     decision = PodCacheReview(caches, config.network, config.fabric.cache_labels)
     return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}
+
+
+class NamespaceMetadata(Struct, frozen=True, gc=False):
+    """The labels of a namespace."""
+
+    labels: dict[str, str] | None = None
+
+
+class ThinStatus(Struct, frozen=True, gc=False):
+    """The runtime in the status of a cache."""
+
+    runtime: str = ""
+
+
+class ThinCache(Struct, frozen=True, gc=False):
+    """A cache."""
+
+    status: ThinStatus = ThinStatus()
+
+
+class ThinNamespace(Struct, frozen=True):
+    """A namespace with the name of its default cache."""
+
+    metadata: NamespaceMetadata
+    default: str = ""
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "default", (self.metadata.labels or {}).get(DEFAULT_CACHE, ""))
+        structs.force_setattr(self, "metadata", NamespaceMetadata())
+
+
+CACHES, CLUSTER_CACHES = GKMCACHES.of(ThinCache), CLUSTERGKMCACHES.of(ThinCache)
+
+NAMESPACES: Resource[ThinNamespace] = Resource(
+    "v1", "Namespace", "namespaces", namespaced=False, type=ThinNamespace, metadata_only=True
+)
+
+
+class ObservedCaches:
+    """`decisions.Caches` of an API server."""
+
+    def __init__(self, api: Api) -> None:
+        self._caches = Reflector(api, CACHES, _ignore)
+        self._cluster_caches = Reflector(api, CLUSTER_CACHES, _ignore)
+        self._namespaces = Reflector(api, NAMESPACES, _ignore, selector=ListSelector(labels=DEFAULT_CACHE))
+
+    def start(self) -> None:
+        """Start the watches."""
+        for reflector in self._reflectors():
+            reflector.start()
+
+    def close(self) -> None:
+        """End the watches."""
+        for reflector in self._reflectors():
+            reflector.close()
+
+    def runtime(self, ref: CacheRef) -> str | None:
+        """See Caches."""
+        found = (
+            self._cluster_caches.get(ref.name) if ref.namespace is None else self._caches.get(ref.name, ref.namespace)
+        )
+        return None if found is None else found.status.runtime
+
+    def default(self, namespace: str) -> str:
+        """See Caches."""
+        found = self._namespaces.get(namespace)
+        return "" if found is None else found.default
+
+    def _reflectors(self) -> tuple[Reflector[Any], ...]:
+        return self._caches, self._cluster_caches, self._namespaces
+
+
+def _ignore(_old: object, _new: object) -> None:
+    """Do nothing: reviews read the reflectors."""

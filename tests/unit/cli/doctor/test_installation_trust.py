@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 from gkm_cli.doctor.installation import caches, configuration, webhook
-from gkm_operator.admission.certificates import issue
+from gkm_operator.admission import certificates
 from support.cli.observations import NOW, briefly, cache, config, hook, observed
 
 
 def test_one_valid_authority_of_a_bundle_is_enough() -> None:
-    old, new = (issue.make(["x"], NOW - timedelta(days=days)).authority for days in (200, 1))
+    old, new = (certificates.make(["x"], NOW - timedelta(days=days)).authority for days in (200, 1))
     assert list(webhook.certificate(observed(webhook=hook(old, new)))) == []
     assert len(list(webhook.certificate(observed(webhook=hook(old))))) == 1
     assert list(webhook.bundle(observed(webhook=hook(old)))) == []

@@ -6,9 +6,19 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from gkm_operator.admission.certificates import issue as certificates
-from gkm_operator.admission.certificates.issue import CERTIFICATE, KEY, CertificatePair, make, write
-from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes, is_due, may_serve
+from gkm_operator.admission import certificates
+from gkm_operator.admission.certificates import (
+    CERTIFICATE,
+    KEY,
+    SHIPPED,
+    CertificatePair,
+    Rotation,
+    RotationTimes,
+    is_due,
+    make,
+    may_serve,
+    write,
+)
 from gkm_operator.webhooks import CLOCKS_DIFFER
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,8 +9,8 @@ from ctypes import CDLL, c_int, c_size_t, c_void_p, create_string_buffer
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission.https.certificate import ServerCertificate
-from gkm_operator.admission.https.connection import CHUNK, FEED_BYTES, Connection
+from gkm_operator.admission.https.server import ServerCertificate
+from gkm_operator.admission.https.session import CHUNK, FEED_BYTES, Connection
 from support.operator.issued import issue
 
 CRYPTO = CDLL(_ssl.__file__)

@@ -9,10 +9,8 @@ from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
-from gkm_operator.admission.https import http1, large_bodies, server
-from gkm_operator.admission.https.connection import Connection
-from gkm_operator.admission.https.http1 import LARGE_BYTES, HttpConnection
-from gkm_operator.admission.https.session import HttpSession
+from gkm_operator.admission.https import connection_limits, server, session
+from gkm_operator.admission.https.session import LARGE_BYTES, Connection, HttpConnection, HttpSession
 from support.host.waiting import until
 from support.operator.webhook import REVIEW, SECONDS, Webhook, exchange, is_disconnected, is_reviewed, post, serving
 
@@ -53,8 +51,8 @@ def alive(*types: type) -> int:
 
 
 def test_a_large_body_beyond_the_limit_gets_retry_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.3)
-    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
+    monkeypatch.setattr(connection_limits, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(connection_limits, "LARGE_SECONDS", 60.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
         told = exchange(site, post(LARGE))
         assert told.startswith(b"HTTP/1.1 503 ")
@@ -65,7 +63,7 @@ def test_a_large_body_beyond_the_limit_gets_retry_after(tmp_path: Path, monkeypa
 
 
 def test_a_large_body_waits_until_another_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
+    monkeypatch.setattr(connection_limits, "LARGE_SECONDS", 60.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first, site.connect_tls() as second:
         second.sendall(post(LARGE))
         until(lambda: len(site.server._large._waiting), "the second waits")
@@ -75,23 +73,23 @@ def test_a_large_body_waits_until_another_is_decoded(tmp_path: Path, monkeypatch
 
 
 def test_a_slow_large_body_is_evicted_for_a_waiting_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.1)
-    monkeypatch.setattr(large_bodies, "WAIT_SECONDS", float(SECONDS))
+    monkeypatch.setattr(connection_limits, "LARGE_SECONDS", 0.1)
+    monkeypatch.setattr(connection_limits, "WAIT_SECONDS", float(SECONDS))
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
         assert exchange(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
         assert is_disconnected(slow)
 
 
 def test_a_slow_large_body_is_read_while_no_other_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.0)
+    monkeypatch.setattr(connection_limits, "LARGE_SECONDS", 0.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
         assert is_reviewed(site)
         assert ended(slow).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_disconnected_client_takes_no_large_body_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
-    monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(connection_limits, "LARGE_SECONDS", 60.0)
+    monkeypatch.setattr(connection_limits, "WAIT_SECONDS", 0.2)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
         with site.connect_tls() as gone:
             gone.sendall(post(LARGE))
@@ -124,7 +122,7 @@ def test_an_evicted_session_leaves_no_memory_even_before_garbage_collection(
     [
         post(REVIEW, "Connection: close"),
         post(b"{", "Connection: close"),
-        post(b"").replace(b"Length: 0", b"Length: %d" % (http1.MAX_BODY_BYTES + 1)),
+        post(b"").replace(b"Length: 0", b"Length: %d" % (session.MAX_BODY_BYTES + 1)),
     ],
     ids=["good", "bad", "too long"],
 )

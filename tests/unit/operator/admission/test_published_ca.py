@@ -6,8 +6,7 @@ from gkm.api.installation import ADMISSION_CA, ADMISSION_CA_KEY
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm_operator.admission.certificates.issue import make
-from gkm_operator.admission.certificates.published_ca import distrusting, publish
+from gkm_operator.admission.certificates import distrusting, make, publish
 from gkm_operator.webhooks import WebhookConfiguration
 from support.kube.fake_api import FakeApi
 from support.operator.webhook_configurations import NAME, NOW, an_api, copy, published, trusted, writes

@@ -11,8 +11,7 @@ from gkm.api.installation import ADMISSION_CA
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm_operator.admission.certificates.issue import CERTIFICATE, make
-from gkm_operator.admission.certificates.rotation import NotTrusted, Rotation, RotationTimes
+from gkm_operator.admission.certificates import CERTIFICATE, NotTrusted, Rotation, RotationTimes, make
 from gkm_operator.webhooks import CaCopies, WebhookConfiguration
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,7 +124,7 @@ def test_during_an_api_outage_the_old_pair_serves_and_one_new_pair_is_issued(
         made[0] += 1
         return make(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gkm_operator.admission.certificates.rotation.issue.make", counted)
+    monkeypatch.setattr("gkm_operator.admission.certificates.make", counted)
     site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
     site.now += 60 * DAY
     for _ in range(20):
@@ -163,7 +162,7 @@ def test_a_disk_that_is_full_leaves_the_old_pair_and_is_tried_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("gkm_operator.admission.certificates.issue._replace", full)
+        patched.setattr("gkm_operator.admission.certificates._replace", full)
         with pytest.raises(OSError, match="No space"):
             site.look(seconds=300)
     assert site.served == first

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from gkm_operator.admission.https import http1
-from gkm_operator.admission.https.certificate import ServerCertificate
-from gkm_operator.admission.https.server import AdmissionServer
+from gkm_operator.admission.https import session
+from gkm_operator.admission.https.server import AdmissionServer, ServerCertificate
 from gkm_operator.admission.https.session import HttpSession
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
 from support.host.waiting import scaled, until
@@ -87,7 +86,7 @@ def test_a_request_that_is_not_a_review_gets_an_error_status(
         (post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"") + b"0\r\n\r\n", 411),
         (post(REVIEW, "Content-Length: 1"), 400),
         (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
-        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"x" * http1.MAX_HEADER_BYTES, 431),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"x" * session.MAX_HEADER_BYTES, 431),
         (b"nothing of the kind\r\n\r\n", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404),
     ],
@@ -100,7 +99,7 @@ def test_an_unreadable_request_is_the_last_of_its_connection(site: Webhook, sent
 
 def test_a_body_beyond_the_bound_is_not_read_and_its_sender_still_reads_why(site: Webhook) -> None:
     connection = site.connection()
-    connection.request("POST", "/validate", b" " * (http1.MAX_BODY_BYTES + 1))
+    connection.request("POST", "/validate", b" " * (session.MAX_BODY_BYTES + 1))
     assert connection.getresponse().status == 413
     connection.close()
 

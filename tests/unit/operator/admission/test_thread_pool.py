@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Event, Thread, current_thread
 
 import pytest
-from gkm_operator.admission.https.thread_pool import PoolFull, ThreadPool
+from gkm_operator.admission.https.server import PoolFull, ThreadPool
 from support.host.waiting import until
 
 SECONDS = 30

@@ -23,8 +23,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import ObjectMeta
 from gkm.images.registries.transport import TransportLimits
 from gkm_operator.admission.review import ReviewResponse
-from gkm_operator.admission.validator import ImageValidator
-from gkm_operator.admission.verdict_cache import VerdictCache
+from gkm_operator.admission.validator import ImageValidator, VerdictCache
 from gkm_operator.caches.outcome import CurrentImage, check_image
 from gkm_operator.images import CheckedImages
 from support.cluster.certificates import Authority

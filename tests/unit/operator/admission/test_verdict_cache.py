@@ -7,7 +7,7 @@ import pytest
 import yaml
 from gkm.api.config import parse
 from gkm.api.errors import GKMError, Reason
-from gkm_operator.admission.verdict_cache import VerdictCache
+from gkm_operator.admission.validator import VerdictCache
 from gkm_operator.images import CheckedImages
 from support.operator.deployment import Shelf
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages

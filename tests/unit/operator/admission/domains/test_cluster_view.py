@@ -12,16 +12,17 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.pod_specs import PodClaim
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLAIM_TEMPLATES, Resource
-from gkm_operator.admission.domains import single_reads
-from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.review_view import (
+from gkm_operator.admission.domains import cluster_view
+from gkm_operator.admission.domains.cluster_view import (
     CLAIM_SECONDS,
     MAX_CLAIMS,
     REVIEW_SECONDS,
+    ClusterView,
     ReviewView,
+    SingleReads,
+    ThinDomain,
+    ThinSet,
 )
-from gkm_operator.admission.domains.single_reads import SingleReads
-from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
 from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
 from gkm_operator.mnnvl.required import SetDomainKey, domain_of, required_domains
 from support.grove.objects import (
@@ -149,7 +150,7 @@ class SilentApi(FakeApi):
 
 
 def test_a_silent_api_server_occupies_few_threads_and_no_review_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_reads, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(cluster_view, "READ_SECONDS", 0.2)
     api = SilentApi()
     reads = SingleReads(api)
     errors: list[str] = []
@@ -166,7 +167,7 @@ def test_a_silent_api_server_occupies_few_threads_and_no_review_for_long(monkeyp
             thread.start()
         until(lambda: len(errors) == 40, "all give up", 8)
         assert all("does not answer in time" in error for error in errors)
-        assert len(api.calls) == single_reads.THREADS
+        assert len(api.calls) == cluster_view.THREADS
     finally:
         api.answer.set()
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from gkm_operator import metrics
-from gkm_operator.admission.domains import byte_budget, requests, review_view, single_reads
-from gkm_operator.admission.domains.byte_budget import ByteBudget
+from gkm_operator.admission.domains import cluster_view, requests, reviewer
+from gkm_operator.admission.domains.reviewer import ByteBudget
 from gkm_operator.admission.review import ReviewBusy, ReviewInvalid
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,7 +138,7 @@ def test_a_review_is_logged_with_its_object_and_result(caplog: pytest.LogCapture
 
 
 def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_budget, "WAIT_SECONDS", 30.0)
+    monkeypatch.setattr(reviewer, "WAIT_SECONDS", 30.0)
     budget, entered, leave = ByteBudget(200), Event(), Event()
     order: list[str] = []
 
@@ -233,8 +233,8 @@ def test_a_review_that_reads_decodes_its_request_once(monkeypatch: pytest.Monkey
 def test_a_review_that_waits_for_the_api_server_holds_no_body_and_delays_its_own_namespace_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(single_reads, "READ_SECONDS", 30.0)
-    monkeypatch.setattr(review_view, "REVIEW_SECONDS", 30.0)
+    monkeypatch.setattr(cluster_view, "READ_SECONDS", 30.0)
+    monkeypatch.setattr(cluster_view, "REVIEW_SECONDS", 30.0)
     site = workloads()
     budget = ByteBudget(24 << 10)
     site.reviewers = {path: replace(one, budget=budget) for path, one in site.reviewers.items()}

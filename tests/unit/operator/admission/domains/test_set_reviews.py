@@ -1,11 +1,18 @@
-"""Reviews of PodCliqueSets beyond Grove's tables: claims, the dialect, another operator, limits, warnings, failures."""
+"""Reviews of PodCliqueSets beyond Grove's tables: claims, the dialect, another operator, limits, warnings, failures.
+
+The watch holds a large set as an outline: it is read, whole, for each review. The fit check says what a set needs in
+whole nodes, and which free nodes the cluster has.
+"""
+
+from typing import Any
 
 import pytest
 from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, CliqueCapacity, DomainCapacity, NodePool
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.network_settings import Network
 from gkm.kube.errors import ApiError
-from gkm_operator.admission.domains.review_view import MAX_CLAIMS
+from gkm_operator.admission.domains.cluster_view import MAX_CLAIMS
+from gkm_operator.admission.domains.sets import Need, needs, warnings
 from support.grove.objects import (
     NAMESPACE,
     Json,
@@ -13,11 +20,14 @@ from support.grove.objects import (
     clique,
     container,
     pod_clique_set,
+    scaling_group,
     shared_claim,
     sharing_set,
 )
 from support.grove.tables import table
-from support.operator.workloads import OFF, ON, workloads
+from support.grove.typed import GPUS, a_set, device_classes
+from support.operator.enrolled_cliques import CLIQUES, an_object, keys
+from support.operator.workloads import OFF, ON, Workloads, workloads
 
 DEFAULT, VALIDATE = "/podcliquesets/default", "/podcliquesets/validate"
 ENABLED = {AUTO_MNNVL: "enabled"}
@@ -27,6 +37,8 @@ CLAIMED = clique(
     resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "gpus"}],
 )
 PART = container("part", 1, "nvidia.com/mig-1g.5gb")
+
+MANY = [clique(f"worker-{number}") for number in range(64)]
 
 
 def with_inline(device_class: str) -> Json:
@@ -107,6 +119,7 @@ def test_many_problems_are_listed_up_to_a_number() -> None:
 
 
 OWN_CLAIM = clique("own", resourceClaims=[{"name": "mnnvl-claim", "resourceClaimTemplateName": "mine"}])
+
 OWN_CHANNEL = clique("channel", resourceClaims=[{"name": "imex", "resourceClaimTemplateName": "mine"}])
 
 
@@ -238,3 +251,154 @@ def test_a_set_that_shares_claims_of_another_namespace_is_not_enrolled_and_warne
     assert "claim template 't' of namespace 'other'" in site.review(VALIDATE, given).warnings
     del given["metadata"]["annotations"]
     assert workloads(settings=OFF).review(VALIDATE, given).warnings == ""
+
+
+def a_site() -> Workloads:
+    site = Workloads(ON)
+    site.create_set(pod_clique_set("test-pcs", *MANY, replicas=2, annotations=ENABLED), *keys(2))
+    site.observe()
+    return site
+
+
+def test_its_cliques_get_the_claim() -> None:
+    site = a_site()
+    held = site.view.pod_clique_set(NAMESPACE, "test-pcs")
+    assert held is not None
+    assert held.metadata.oversized.startswith("spec.template.cliques: it takes ")
+    found = site.review(CLIQUES, an_object(replica=1, name="worker-7"))
+    assert found.allowed
+    spec = found.object["spec"]["podSpec"]
+    assert spec["resourceClaims"] == [{"name": "mnnvl-claim", "resourceClaimTemplateName": "test-pcs-1"}]
+
+
+def test_a_set_that_cannot_be_read_is_no_reason_to_admit() -> None:
+    site = a_site()
+    site.api.fault = lambda verb, _: ApiError(0, "Unreachable", "away") if verb == "get" else None
+    found = site.review(CLIQUES, an_object(replica=1, name="worker-7"))
+    assert not found.allowed
+    assert "PodCliqueSet test-pcs cannot be read" in found.message
+
+
+def a_clique(name: str, *free: int, products: tuple[str, ...] = ("GB200", "GB300")) -> CliqueCapacity:
+    """A clique with a pool of 18 nodes of each product, of which that many are free."""
+    pools = (NodePool(product, 4, 18, count) for product, count in zip(products, free, strict=False))
+    return CliqueCapacity(name, tuple(pools))
+
+
+def needed(*cliques: Json, **fields: Any) -> list[Need]:  # noqa: ANN401 -- the builder's
+    return needs(a_set(*cliques, **fields), GPUS, device_classes)
+
+
+@table(
+    "found, nodes",
+    [
+        ("each pod takes a node", needed(clique("a", replicas=3), annotations=ENABLED), {"": 3}),
+        ("two cliques add up", needed(clique("a", replicas=3), clique("b"), annotations=ENABLED), {"": 4}),
+        (
+            "cliques without GPUs need none",
+            needed(clique("a"), clique("b", 0, replicas=9), annotations=ENABLED),
+            {"": 1},
+        ),
+        (
+            "a scaling group multiplies its cliques",
+            needed(clique("a", replicas=2), annotations=ENABLED, scaling_groups=[scaling_group("sg", "a", replicas=3)]),
+            {"": 6},
+        ),
+        (
+            "groups are apart",
+            needed(
+                clique("a", annotations={MNNVL_GROUP: "x"}), clique("b", replicas=2, annotations={MNNVL_GROUP: "y"})
+            ),
+            {"x": 1, "y": 2},
+        ),
+        ("a clique that withdraws needs none", needed(clique("a", annotations={MNNVL_GROUP: "none"})), {}),
+    ],
+)
+def test_a_domain_needs_a_node_for_each_pod_that_requests_gpus(found: list[Need], nodes: dict[str, int]) -> None:
+    assert {need.group: need.nodes for need in found} == nodes
+
+
+@table(
+    "made, gpus",
+    [
+        ("a limit", clique("a", 4), 4),
+        (
+            "a request only",
+            clique("a", containers=[{"name": "c", "resources": {"requests": {"nvidia.com/gpu": 4}}}]),
+            4,
+        ),
+        ("two containers", clique("a", containers=[container("c", 2), container("d", 2)]), 4),
+        ("a part of a GPU", clique("a", containers=[container("c", 1, "nvidia.com/mig-1g.5gb")]), 0),
+        ("another notation", clique("a", containers=[container("c", "1e1")]), 0),
+        ("a number beyond all", clique("a", containers=[container("c", "9" * 5000)]), 0),
+        ("a claim may add some", clique("a", 4, resourceClaims=[{"name": "x"}]), 0),
+    ],
+)
+def test_the_gpus_of_a_pod_are_counted_where_resources_show_them(made: Json, gpus: int) -> None:
+    assert [dict(need.gpus) for need in needed(made, annotations=ENABLED)] == [{"a": gpus}]
+
+
+FOUR = [Need("", 2, 4, {"worker": 4})]
+
+EIGHT_GPUS_A_NODE = CliqueCapacity("a.1", (NodePool("GB200", 8, 18, 18),))
+
+
+@table(
+    "capacity, expected",
+    [
+        ("enough for all", DomainCapacity((a_clique("a.1", 8),)), []),
+        ("enough in two cliques", DomainCapacity((a_clique("a.1", 4), a_clique("a.2", 5))), []),
+        (
+            "the largest clique is too small",
+            DomainCapacity((a_clique("a.1", 1), a_clique("a.2", 2))),
+            ["needs 4 whole nodes in one clique; the largest free clique has 2 (clique a.2 with 18 nodes)"],
+        ),
+        ("enough for some replicas", DomainCapacity((a_clique("a.1", 7),)), ["enough for 1 of 2 replicas"]),
+        ("no clique", DomainCapacity(), ["no node has an NVLink clique"]),
+        (
+            "two products",
+            DomainCapacity((a_clique("a.1", 9), a_clique("a.2", 0, 9))),
+            ["2 GPU products (GB200, GB300)"],
+        ),
+        (
+            "free nodes without a fabric",
+            DomainCapacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 3),)),
+            ["nodes without an NVLink fabric: 3"],
+        ),
+        ("none of them is free", DomainCapacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 0),)), []),
+        ("a pod of half a node", DomainCapacity((EIGHT_GPUS_A_NODE,)), ["requests 4 of the 8 GPUs of a node"]),
+    ],
+)  # fmt: skip
+def test_each_shortage_is_a_warning(capacity: DomainCapacity, expected: list[str]) -> None:
+    found = list(warnings(FOUR, [], capacity, one_clique=False))
+    assert len(found) == len(expected)
+    assert all(text in warning for text, warning in zip(expected, found, strict=True))
+
+
+@table(
+    "capacity, expected",
+    [
+        ("products of different cliques do not mix", DomainCapacity((a_clique("a.1", 9), a_clique("a.2", 0, 9))), 0),
+        ("a pool is large enough", DomainCapacity((a_clique("a.1", 9, 1),)), 0),
+        ("only both pools are, another clique has one", DomainCapacity((a_clique("a.1", 3, 3), a_clique("a.2", 6))), 0),
+        ("no clique has a large pool", DomainCapacity((a_clique("a.1", 3, 3), a_clique("a.2", 2, 3))), 1),
+        (
+            "nodes without a fabric are out of reach",
+            DomainCapacity((a_clique("a.1", 9),), (NodePool("H100", 8, 5, 3),)),
+            0,
+        ),
+    ],
+)  # fmt: skip
+def test_with_an_affinity_to_one_clique_only_its_own_products_mix(capacity: DomainCapacity, expected: int) -> None:
+    found = [text for text in warnings(FOUR, [], capacity, one_clique=True) if "products" in text or "fabric" in text]
+    assert len(found) == expected
+
+
+def test_a_domain_of_one_node_spans_nothing() -> None:
+    mixed = DomainCapacity((a_clique("a.1", 9, 9),), (NodePool("H100", 8, 5, 3),))
+    assert list(warnings([Need("", 1, 1, {"a": 4})], [], mixed, one_clique=False)) == []
+
+
+def test_a_group_is_named() -> None:
+    (found,) = warnings([Need("prefill", 1, 2, {})], [], DomainCapacity(), one_clique=False)
+    assert found.startswith("group 'prefill' of a replica needs 2 whole nodes")

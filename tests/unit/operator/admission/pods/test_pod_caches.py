@@ -1,10 +1,11 @@
-"""Pods that name a cache by a label: what they get, and what of the user stays as it is."""
+"""Pods that name a cache by a label: which containers get it, on which nodes, and what of the user stays as it is."""
 
 import copy
 
 import pytest
+from gkm.api.config import Config
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED
-from gkm_operator.admission.pods.additions import MAX_ANNOTATION_BYTES
+from gkm_operator.admission.pods.decisions import MAX_ANNOTATION_BYTES
 from support.grove.objects import NAMESPACE, Json
 from support.operator.pod_caches import GPU, PodCaches, a_pod, container, pod_caches, report
 
@@ -15,6 +16,29 @@ EXPRESSION = {"key": f"cache.gkm.io/{NAMESPACE}.llama", "operator": "Exists"}
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERENCE = {"weight": 10, "preference": {"matchExpressions": [EXPRESSION]}}
+
+USERS: dict[str, Json] = {
+    "no affinity": {},
+    "null": {"affinity": None},
+    "an empty one": {"affinity": {}},
+    "of pods": {"affinity": {"podAffinity": {PREFERRED: []}}},
+    "of nodes, empty": {"affinity": {"nodeAffinity": {}}},
+    "of nodes, null": {"affinity": {"nodeAffinity": None}},
+    "preferred": {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchFields": []}}]}}},
+    "required": {
+        "affinity": {
+            "nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+                        {},
+                    ]
+                }
+            }
+        }
+    },
+}
 
 
 def attributes(pod: Json, volume: str = "gkm-cache") -> Json:
@@ -304,3 +328,77 @@ def test_a_pod_near_the_size_that_etcd_stores_stays_as_it_is() -> None:
         assert found.allowed
         assert found.changed == fits
         assert ("more than 1 MiB" in found.warnings) != fits
+
+
+def mounting(pod: Json) -> list[str]:
+    return [each["name"] for each in pod["spec"]["containers"] if "volumeMounts" in each]
+
+
+@pytest.mark.parametrize(
+    ("containers", "wishes", "expected"),
+    [
+        ([container("a"), container("b", resources=GPU), container("c", resources=GPU)], {}, ["b", "c"]),
+        ([container("a"), container("b")], {}, ["a"]),
+        ([container("mesh"), container("kserve-container")], {}, ["kserve-container"]),
+        ([container("a"), container("b", resources={"claims": [{"name": "gpu"}]})], {}, ["b"]),
+        ([container("a", resources=GPU), container("b")], {"gkm.io/cache-container": "b"}, ["b"]),
+        ([container("a", resources=GPU), container("b")], {"gkm.io/cache-container": "c"}, []),
+        ([container(f"c{n}", resources=GPU) for n in range(20)], {}, [f"c{n}" for n in range(16)]),
+    ],
+)
+def test_containers_that_request_gpus_or_the_named_or_the_main_one_get_the_cache(
+    containers: list[Json], wishes: Json, expected: list[str]
+) -> None:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "x"}]
+    found = pod_caches("llama").review(a_pod(*containers, annotations=wishes, resourceClaims=claims))
+    assert mounting(found.object) == expected
+    assert [each["name"] for each in found.object["spec"].get("volumes", ())] == (["gkm-cache"] if expected else [])
+
+
+def test_init_containers_stay_as_they_are() -> None:
+    init = [container("fetch", resources=GPU)]
+    found = pod_caches("llama").review(a_pod(initContainers=init))
+    assert found.object["spec"]["initContainers"] == init
+    assert mounting(found.object) == ["main"]
+
+
+@pytest.mark.parametrize("nodes", ["preferred", "required"])
+@pytest.mark.parametrize("given", USERS.values(), ids=USERS)
+def test_the_affinity_of_the_user_is_only_added_to(nodes: str, given: Json) -> None:
+    site = pod_caches("llama")
+    found = site.review(a_pod(annotations={"gkm.io/cache-nodes": nodes}, **copy.deepcopy(given)))
+    expected = copy.deepcopy(given.get("affinity") or {})
+    terms = expected["nodeAffinity"] = expected.get("nodeAffinity") or {}
+    if nodes == "preferred":
+        terms[PREFERRED] = [*terms.get(PREFERRED, ()), PREFERENCE]
+    elif REQUIRED in terms:
+        first, second, _ = terms[REQUIRED]["nodeSelectorTerms"]
+        first["matchExpressions"].append(EXPRESSION)
+        second["matchExpressions"] = [EXPRESSION]
+    else:
+        terms[REQUIRED] = {"nodeSelectorTerms": [{"matchExpressions": [EXPRESSION]}]}
+    assert found.object["spec"]["affinity"] == expected
+
+
+def test_an_expression_of_the_user_is_not_repeated() -> None:
+    given = {
+        "nodeAffinity": {PREFERRED: [PREFERENCE], REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [EXPRESSION]}]}}
+    }
+    for nodes in ("preferred", "required"):
+        wishes = {"gkm.io/cache-nodes": nodes}
+        found = pod_caches("llama").review(a_pod(annotations=wishes, affinity=copy.deepcopy(given)))
+        assert found.object["spec"]["affinity"] == given
+
+
+@pytest.mark.parametrize("nodes", ["preferred", "required"])
+def test_without_labels_of_nodes_there_is_no_affinity(nodes: str) -> None:
+    found = pod_caches("llama", config=Config()).review(a_pod(annotations={"gkm.io/cache-nodes": nodes}))
+    assert "affinity" not in found.object["spec"]
+    assert ("fabric.cacheLabels" in found.warnings) == (nodes == "required")
+
+
+def test_a_name_that_no_label_of_nodes_can_have_gets_no_affinity() -> None:
+    name = "a" * 63
+    found = pod_caches(name).review(a_pod(labels={CACHE: name}, annotations={"gkm.io/cache-nodes": "required"}))
+    assert "affinity" not in found.object["spec"]
+    assert "too many characters" in found.warnings

@@ -1,28 +1,89 @@
-"""Asks the API server about kinds, users and objects: discovery, SubjectAccessReview, and creation as a dry run.
+"""The cluster as these reviews see it: GroupTemplates and Pools from watches, and what only the API server knows.
 
-Must never create anything: a policy in the namespace of the dry runs refuses every other request
+A watch may lag, so a missing object is read from the API server again, and the pools of a template always. An object
+that is being deleted counts as missing: the finalizer of another controller may hold it for ever.
+
+The API server is asked about kinds, users and objects: discovery, SubjectAccessReview, and creation as a dry run. Must
+never create anything: a policy in the namespace of the dry runs refuses every other request
 (deploy/components/task-groups/policies.yaml).
 """
 
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gkm.api.task_group_rights import DRY_RUNS
 from gkm.hoststate.names import quoted
 from gkm.kube.api import Api
 from gkm.kube.discovery import Discovery, KindName
 from gkm.kube.errors import ApiError
+from gkm.kube.reflector import Reflector
 from gkm.kube.resources import Resource
 from gkm.templates.values import Json
 from msgspec import Struct
 
 from gkm_operator.admission.domains.requests import UserInfo
 from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.groups.objects import POOLS, TEMPLATES, ReviewedPool, ReviewedTemplate
 from gkm_operator.admission.groups.view import ObjectRefused
+
+T = TypeVar("T", ReviewedPool, ReviewedTemplate)
 
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 _MISSING = "FieldValueRequired"
 """The cause of a missing field (metav1.CauseType)."""
+
+
+class ObservedTemplates:
+    """`view.Templates` of an API server."""
+
+    def __init__(self, api: Api, reads: Api) -> None:
+        """`reads` has short timeouts."""
+        self._reads = reads
+        self._templates = Reflector(api, TEMPLATES, lambda _old, _new: None)
+        self._pools = Reflector(api, POOLS, lambda _old, _new: None)
+
+    def start(self) -> None:
+        """Start the watches."""
+        for reflector in self._reflectors():
+            reflector.start()
+
+    def close(self) -> None:
+        """End the watches."""
+        for reflector in self._reflectors():
+            reflector.close()
+
+    def template(self, name: str) -> ReviewedTemplate | None:
+        """See Templates."""
+        return self._undeleted(self._templates, name)
+
+    def pool(self, name: str) -> ReviewedPool | None:
+        """See Templates."""
+        return self._undeleted(self._pools, name)
+
+    def pools_of(self, template: str) -> Sequence[ReviewedPool]:
+        """See Templates."""
+        try:
+            pages = self._reads.list_pages(POOLS)
+            pools = (each.value for page in pages for each in page.entries)
+            return [pool for pool in pools if template in pool.spec.common_group_templates]
+        except ApiError as error:
+            raise ViewUnavailable(f"the Pools cannot be listed: {error}") from error
+
+    def _undeleted(self, observed: Reflector[T], name: str) -> T | None:
+        found = observed.get(name)
+        if found is None or found.metadata.terminating:
+            found = self._read(observed.resource, name)
+        return None if found is None or found.metadata.terminating else found
+
+    def _read(self, resource: Resource[T], name: str) -> T | None:
+        try:
+            return self._reads.find(resource, name)
+        except ApiError as error:
+            raise ViewUnavailable(f"{resource.kind} {name[:253]} cannot be read: {error}") from error
+
+    def _reflectors(self) -> tuple[Reflector[Any], ...]:
+        return self._templates, self._pools
 
 
 class AccessStatus(Struct, frozen=True):

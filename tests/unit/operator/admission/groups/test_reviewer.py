@@ -1,10 +1,15 @@
-"""Every decision ends in time, equal ones are made once, and a crowd waits elsewhere."""
+"""Every decision ends in time, equal ones are made once, and a crowd waits elsewhere.
+
+While taskGroups.enabled is off, whoever writes a template, a pool or a group learns that GKM makes nothing of it.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+from gkm.api.task_group_settings import TaskGroups
+from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.values import RenderingUnavailable
 from gkm_operator.admission.domains.requests import DomainRequest, UserInfo
 from gkm_operator.admission.domains.view import ViewUnavailable
@@ -13,8 +18,11 @@ from gkm_operator.admission.groups.reviewer import InTime
 from gkm_operator.admission.review import ADMITTED, ReviewBusy, ReviewResponse
 from gkm_operator.admission.singleflight import SingleFlight
 from support.host.waiting import scaled, until
+from support.operator.group_templates import GroupTemplates, Json, group, pool, template
 
 Reviewed = DomainRequest[ReviewedIdentity]
+
+OFF = "taskGroups.enabled is off in the configuration of GKM"
 
 
 class Scripted:
@@ -79,3 +87,34 @@ def test_no_renderer_is_no_fault_of_the_template() -> None:
     scripted.go_on.set()
     with pytest.raises(ViewUnavailable, match="no rendering process was free"):
         bounded(scripted).decide(about("x"))
+
+
+@pytest.fixture
+def off(renderer: RenderingProcess) -> GroupTemplates:
+    made = GroupTemplates(renderer, TaskGroups(enabled=False))
+    made.put(template("one"), pool("pool", "one"))
+    return made
+
+
+@pytest.mark.parametrize("made", [template("two"), pool("other", "one"), group()], ids=lambda made: str(made["kind"]))
+def test_what_is_written_is_admitted_with_a_warning(off: GroupTemplates, made: Json) -> None:
+    found = off.write(made)
+    assert (found.allowed, OFF in found.warnings) == (True, True)
+
+
+@pytest.mark.parametrize("made", [template("two"), pool("other", "one"), group()], ids=lambda made: str(made["kind"]))
+def test_with_the_switch_there_is_no_warning(renderer: RenderingProcess, made: Json) -> None:
+    on = GroupTemplates(renderer, TaskGroups(enabled=True))
+    on.put(template("one"), pool("pool", "one"))
+    assert (on.write(made).allowed, on.write(made).warnings) == (True, "")
+
+
+def test_a_refusal_says_only_why(off: GroupTemplates) -> None:
+    found = off.write(group(of="elsewhere"))
+    assert "Pool 'elsewhere' does not exist" in found.message
+    assert (found.allowed, found.warnings) == (False, "")
+
+
+def test_a_deletion_is_admitted_without_a_warning(off: GroupTemplates) -> None:
+    found = off.delete("free")
+    assert (found.allowed, found.warnings) == (True, "")

@@ -1,1 +1,0 @@
-"""The webhook's certificates: issue, rotation and the CA bundle."""

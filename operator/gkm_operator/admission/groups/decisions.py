@@ -1,0 +1,268 @@
+"""Decisions about GroupTemplates, Pools, TaskGroups and the pods of TaskGroups.
+
+A template must compile, render, merge into its pools, and pass as an object; its author must have the right to create
+its kind, because the controllers create it with theirs. The templates of a pool must exist, merge, and make objects
+that the API server takes.
+
+The pool of a new group must exist, its rules be met, and its templates render for this group; the controllers check the
+same again before they create anything. An update must never be refused: the fields of a group are immutable but the
+phase, which ends the group.
+
+A pod with the label gkm.io/task-group gets the claim of its group's ComputeDomain, and its placement. It is refused
+only while its group has no objects yet, or none any more. A cluster that cannot be read refuses none.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from gkm.api.grammar import listed
+from gkm.api.network_settings import Network
+from gkm.api.task_groups import GROUP_LABEL, USER_CONTAINER_LABEL
+from gkm.hoststate.names import quoted
+from gkm.kube.discovery import KindName
+from gkm.templates.checks import check
+from gkm.templates.planning import (
+    PoolTemplate,
+    findings,
+    merged_objects,
+    planned_objects,
+    sample_object,
+    sample_objects,
+)
+from gkm.templates.values import Json, TemplateInvalid
+from msgspec import Struct
+
+from gkm_operator.admission.domains.patches import place
+from gkm_operator.admission.domains.pods import tolerant
+from gkm_operator.admission.domains.requests import DomainRequest, ReviewedPodSpec, UserInfo
+from gkm_operator.admission.domains.view import View
+from gkm_operator.admission.groups.objects import (
+    TASK_GROUPS,
+    ReviewedGroup,
+    ReviewedIdentity,
+    ReviewedPool,
+    ReviewedTemplate,
+)
+from gkm_operator.admission.groups.view import ObjectRefused, Partners, Templates
+from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
+from gkm_operator.mnnvl.gpu_requests import ContainerLocation, GPURequests
+from gkm_operator.mnnvl.injection import GROUP_CLAIM, ChannelClaim, inject_into
+
+_SHOWN_POOLS = 5
+
+DRY_RUN_SECONDS = 3.0
+"""No dry run of a review begins later; the review has 5 seconds, and a pool up to 64 objects."""
+
+GROUP_SECONDS = 1.0
+"""How long a TaskGroup is remembered: all its pods are created within a moment."""
+
+
+class TemplateReview:
+    """Decides about new and changed GroupTemplates."""
+
+    def __init__(self, partners: Partners) -> None:
+        self._partners = partners
+
+    def decide(self, request: DomainRequest[ReviewedTemplate]) -> ReviewResponse:
+        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        template = request.object
+        planned, renderer, settings = template.planned, self._partners.renderer, self._partners.settings
+        try:
+            found = findings(planned, settings, renderer)
+            if found.errors:
+                return refused(*found.errors)
+            rendered = sample_object(planned, settings, renderer)
+        except TemplateInvalid as error:
+            return refused(str(error))
+        if problems := list(self._pool_problems(template)):
+            return refused(*problems)
+        return self._check_on_cluster(request.user, rendered, found.warnings)
+
+    def _pool_problems(self, changed: ReviewedTemplate) -> Iterator[str]:
+        """Yield the pools whose templates would not merge any more; missing templates are ignored."""
+        for pool in self._partners.templates.pools_of(changed.metadata.name):
+            found = [
+                template.planned
+                for name in pool.spec.common_group_templates
+                if (template := changed if name == changed.metadata.name else self._partners.templates.template(name))
+            ]
+            try:
+                merged_objects(found)
+            except TemplateInvalid as error:
+                yield f"Pool {quoted(pool.metadata.name)} would break: {error}"
+
+    def _check_on_cluster(self, user: UserInfo, rendered: Json, warnings: tuple[str, ...]) -> ReviewResponse:
+        cluster, name = self._partners.cluster, KindName.of(rendered["apiVersion"], rendered["kind"])
+        resource = cluster.served(rendered)
+        plural = resource.plural if resource else self._partners.settings.plural(*name)
+        if not cluster.may_create(user, name.group, plural):
+            return refused(
+                f"user {quoted(user.username)} may not create {name} in all namespaces; the author of a template "
+                "needs that right, because GKM creates its objects in every namespace"
+            )
+        if resource is not None and not resource.namespaced:
+            return refused(f"{name} is cluster-scoped; a template makes an object in the namespace of its group")
+        try:
+            untried = cluster.dry_run(resource, rendered) if resource else f"{name} is not installed in this version"
+        except ObjectRefused as error:
+            if not error.incomplete:
+                return refused(f"with sample values, the API server refuses the object: {error}")
+            untried = f"it lacks fields, which other templates of its pools must add: {error}"
+        if untried:
+            warnings = (*warnings, f"the template was not checked against its schema: {untried}")
+        return ReviewResponse(allowed=True, warnings=warnings)
+
+
+class TemplateDeletion:
+    """Refuses to delete a GroupTemplate that a pool names."""
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+
+    def decide(self, request: DomainRequest[ReviewedIdentity]) -> ReviewResponse:
+        """Return the response; raise ViewUnavailable if the pools cannot be read."""
+        metadata = request.object.metadata
+        pools = sorted(pool.metadata.name for pool in self._templates.pools_of(metadata.name))
+        if metadata.terminating or not pools:
+            return ADMITTED
+        return refused(
+            f"GroupTemplate {quoted(metadata.name)} is in use by Pools: {listed(pools, _SHOWN_POOLS)}; remove it from "
+            "their spec.commonGroupTemplates first"
+        )
+
+
+class PoolReview:
+    """Decides about Pools."""
+
+    def __init__(self, partners: Partners, clock: Callable[[], float] = time.monotonic) -> None:
+        self._partners = partners
+        self._clock = clock
+
+    def decide(self, request: DomainRequest[ReviewedPool]) -> ReviewResponse:
+        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        pool, until = request.object, self._clock() + DRY_RUN_SECONDS
+        try:
+            objects = merged_objects(templates_of(pool, self._partners.templates))
+            if problems := [error for each in objects for error in check(each, self._partners.settings).errors]:
+                return refused(*problems)
+            rendered = sample_objects(objects, self._partners.settings, self._partners.renderer)
+        except TemplateInvalid as error:
+            return refused(str(error))
+        return self._check_on_cluster(rendered, until)
+
+    def _check_on_cluster(self, rendered: Sequence[Json], until: float) -> ReviewResponse:
+        problems, warnings = [], []
+        for each in rendered:
+            name = f"{each['kind']} {quoted(each['metadata']['name'])}"
+            if self._clock() > until:
+                warnings.append(f"{name} and the objects after it were not checked: the API server takes too long")
+                break
+            resource = self._partners.cluster.served(each)
+            try:
+                untried = self._partners.cluster.dry_run(resource, each) if resource else "its kind is not installed"
+            except ObjectRefused as error:
+                problems.append(f"with sample values, the API server refuses {name}: {error}")
+                continue
+            if untried:
+                warnings.append(f"{name} was not checked against its schema: {untried}")
+        return refused(*problems) if problems else ReviewResponse(allowed=True, warnings=tuple(warnings))
+
+
+def templates_of(pool: ReviewedPool, templates: Templates) -> list[PoolTemplate]:
+    """Return the templates of a pool in its order.
+
+    Raises:
+        TemplateInvalid: some do not exist, or are being deleted.
+        ViewUnavailable: they cannot be read.
+    """
+    found = [(name, templates.template(name)) for name in pool.spec.common_group_templates]
+    if missing := sorted({quoted(name) for name, template in found if template is None}):
+        named = f"Pool {quoted(pool.metadata.name)} names GroupTemplates"
+        raise TemplateInvalid(f"{named} that do not exist, or are being deleted: {', '.join(missing)}")
+    return [template.planned for _, template in found if template is not None]
+
+
+class TaskGroupReview:
+    """Decides about TaskGroups."""
+
+    def __init__(self, partners: Partners) -> None:
+        self._partners = partners
+
+    def decide(self, request: DomainRequest[ReviewedGroup]) -> ReviewResponse:
+        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        group = request.object.group
+        if request.operation != "CREATE":
+            return ADMITTED
+        pool = self._partners.templates.pool(group.spec.pool)
+        if pool is None:
+            return refused(f"Pool {quoted(group.spec.pool)} does not exist, or is being deleted")
+        try:
+            templates = templates_of(pool, self._partners.templates)
+            planned_objects(group, templates, self._partners.settings, self._partners.renderer)
+        except TemplateInvalid as error:
+            return refused(str(error))
+        return ADMITTED
+
+
+class TaskPodMetadata(Struct, frozen=True):
+    """The metadata of a pod."""
+
+    labels: dict[str, str] | None = None
+
+
+class ReviewedTaskPod(Struct, frozen=True):
+    """A pod."""
+
+    metadata: TaskPodMetadata
+    spec: ReviewedPodSpec = ReviewedPodSpec()
+
+    def label(self, key: str) -> str:
+        """Return a label; "" without it."""
+        return (self.metadata.labels or {}).get(key, "")
+
+
+class TaskPodReview:
+    """Adds the claim of the group's ComputeDomain to the containers that request GPUs, or to the one that is named."""
+
+    def __init__(self, view: View, settings: Network) -> None:
+        self._view = view
+        self._settings = settings
+        self._gpus = GPURequests(settings)
+
+    def decide(self, request: DomainRequest[ReviewedTaskPod]) -> ReviewResponse:
+        """Return the response; raise ViewUnavailable if the group cannot be read."""
+        pod = request.object
+        name = pod.label(GROUP_LABEL)
+        if request.operation != "CREATE" or not name:
+            return ADMITTED
+        group = self._view.object(TASK_GROUPS, request.namespace, name, GROUP_SECONDS)
+        if group is None:
+            return refused(f"TaskGroup {quoted(name)} does not exist here; create it before its pods")
+        if group.ended:
+            return refused(f"TaskGroup {quoted(name)} has ended, and its objects go: create another one")
+        if not group.planned:
+            return refused(f"the objects of TaskGroup {quoted(name)} are not planned yet; try again in a moment")
+        return self._join(pod, request.namespace, group.claim_template) if group.claim_template else ADMITTED
+
+    def _join(self, pod: ReviewedTaskPod, namespace: str, template: str) -> ReviewResponse:
+        unread: list[str] = []
+        classes = tolerant(self._view.device_classes(namespace, strict=True), unread)
+        container = pod.label(USER_CONTAINER_LABEL)
+        locations = _named(pod, container) if container else self._gpus.containers(pod.spec, classes)
+        if container and not locations:
+            return _warned(f"the pod has no container {quoted(container)}, so none gets the claim {GROUP_CLAIM!r}")
+        if not locations:
+            return _warned(*unread)
+        injection = inject_into(locations, pod.spec, ChannelClaim(GROUP_CLAIM, template), "/spec", classes)
+        if injection.skipped:
+            return _warned(f"the pod does not join the ComputeDomain of its TaskGroup: {injection.skipped}")
+        placed = place(pod.spec, pod.label(GROUP_LABEL), "/spec", self._settings, GROUP_LABEL)
+        return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
+
+
+def _named(pod: ReviewedTaskPod, name: str) -> list[ContainerLocation]:
+    return [ContainerLocation(at, index) for at, index, each in pod.spec.each_container() if each.name == name]
+
+
+def _warned(*warnings: str) -> ReviewResponse:
+    return ReviewResponse(allowed=True, warnings=warnings)
