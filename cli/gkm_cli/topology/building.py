@@ -14,6 +14,7 @@ from gkm.topology.lists import NodeList
 from gkm.topology.merge import Named, build_tree
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements, placements
+from gkm.topology.providers import by_trust
 from gkm.topology.tree import Tree
 from msgspec import structs
 
@@ -126,13 +127,13 @@ def _hypernodes(found: Sources) -> Iterable[HyperNode]:
 
 
 def _by_provider(listed: NodeList, found: Sources, settings: Topology) -> Named:
-    """Return the placements of all providers in the configured order; those that it does not name come first."""
+    """Return the placements of all providers in their order; those that are not configured come first."""
     levels = [level.name for level in settings.levels]
     names = [provider.name for provider in settings.providers]
     placed = {LABELS: label_placements(listed.nodes, settings)} if LABELS in names else {}
     for provider, discovery in found.found.items():
         placed[provider] = placements(discovery.hypernodes, levels, discovery.quarantined)
-    order = [*(name for name in NETWORKS if name not in names), *names]
+    order = by_trust([*(name for name in NETWORKS if name not in names), *names])
     # No provider knows where a node is that cannot be read.
     unread = ("nodes", Placements(quarantined=listed.unread))
     return [unread, *((name, placed[name]) for name in order if name in placed)]

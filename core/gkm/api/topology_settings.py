@@ -158,8 +158,9 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     `presets` add the labels of clouds and of topograph: keys to `labels`, and the levels leaf, spine and so on in place
     of `block`, unless `levels` are given. `levels` are those of the tree, from the closest to the widest; `providers`
-    come with the most trusted first. `kueue` and `kai` name the Topology to write; an empty name writes none.
-    `node_labels` writes the levels on Nodes. Both need it: a Topology whose labels no node has admits nothing.
+    come with the most trusted first, and those that measure precede the others. `kueue` and `kai` name the Topology to
+    write; an empty name writes none. `node_labels` writes the levels on Nodes. Both need it: a Topology whose labels no
+    node has admits nothing.
     """
 
     labels: TopologyLabels = field(default_factory=TopologyLabels)

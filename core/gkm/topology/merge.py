@@ -2,7 +2,7 @@
 
 The order of nodes never matters. Each node that takes part is in the tree or quarantined. Which claims count depends on
 the set of different rows of claims only; so a merge is changed node by node, and all is weighed anew only where a
-change adds or removes a row. Where numbers of nodes decided (gkm.topology.resolution), a change of these counts too.
+change adds or removes a row. Where numbers of nodes decided (gkm.topology.nesting), a change of these counts too.
 
 The key of a domain is (region, cluster, name); a name that is a UUID is a key by itself. A name that one cluster alone
 uses stays the identity of its domain, so that names of HyperNodes and labels depend on nothing else; only a name that
@@ -17,13 +17,13 @@ from operator import is_not
 from typing import NamedTuple, TypeVar
 
 from gkm.api.cliques import CLIQUE_LEVEL
+from gkm.api.grammar import agree, count_of, listed
 from gkm.api.topology_settings import Topology
-from gkm.topology.claims import Claim, Row, Rows, escaped
 from gkm.topology.locations import is_world_unique
+from gkm.topology.nesting import Claim, Nesting, NestingConflict, Overruled, Row, Rows, escaped, nest
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Place, Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction, reason_of
-from gkm.topology.resolution import NestingConflict, Overruled, Resolution, resolve
 from gkm.topology.tree import Contradiction, Tree, arrange
 
 Named = Sequence[tuple[str, Placements]]
@@ -32,6 +32,7 @@ Role = Callable[[str], bool | None]
 """Returns whether a node takes part even if no provider places it; None if there is no such node."""
 T = TypeVar("T")
 _PART = 256
+_MAX_NAMED = 3
 _PLANNED = ("block", "cluster", "region")
 AREAS = ("cluster", "region")
 """The levels that domains of one name may differ in."""
@@ -47,7 +48,7 @@ class Merge:
     rows: Mapping[str, Row] = field(default_factory=dict)
     faults: Mapping[str, Quarantined] = field(default_factory=dict)
     groups: Mapping[Row, Sequence[str]] = field(default_factory=dict)
-    resolution: Resolution = field(default_factory=lambda: resolve({}, {}))
+    nesting: Nesting = field(default_factory=lambda: nest({}, {}))
 
     def changed(self, by_provider: Named, names: Iterable[str], role: Role) -> "Merge":
         """Return the merge of other placements by the same providers; `names` are the nodes whose role may differ."""
@@ -82,11 +83,11 @@ class Merge:
         sizes = {row: len(nodes) for row, nodes in groups.items()}
         is_same = groups.keys() == self.groups.keys() and not self._votes_changed(sizes)
         levels = [level.name for level in self.settings.levels]
-        resolution = self.resolution if is_same else resolve(separated(groups, levels), sizes)
-        return Merge(self.settings, self.reader, by_provider, rows, faults, groups, resolution)
+        nesting = self.nesting if is_same else nest(separated(groups, levels), sizes)
+        return Merge(self.settings, self.reader, by_provider, rows, faults, groups, nesting)
 
     def _votes_changed(self, sizes: Mapping[Row, int]) -> bool:
-        return self.resolution.by_number and any(len(nodes) != sizes[row] for row, nodes in self.groups.items())
+        return self.nesting.by_number and any(len(nodes) != sizes[row] for row, nodes in self.groups.items())
 
     @cached_property
     def quarantined(self) -> tuple[Quarantined, ...]:
@@ -94,7 +95,7 @@ class Merge:
         levels = [level.name for level in self.settings.levels]
         quarantined = [*self.faults.values()]
         messages: dict[int, str] = {}
-        for row, conflict in self.resolution.conflicts.items():
+        for row, conflict in self.nesting.conflicts.items():
             reason = reason_of(levels[conflict.level], levels[conflict.above])
             message = messages.get(id(conflict)) or _message(conflict, self.groups, levels)
             messages[id(conflict)] = message
@@ -107,9 +108,12 @@ class Merge:
         levels = [level.name for level in self.settings.levels]
         return arrange(
             levels,
-            ((claims, self.groups[row]) for row, claims in self.resolution.places.items()),
+            ((claims, self.groups[row]) for row, claims in self.nesting.places.items()),
             self.quarantined,
-            tuple(_contradiction(entry, levels, self.by_provider) for entry in sorted(self.resolution.overruled)),
+            (
+                *_elsewhere([(row, self.groups[row]) for row in self.nesting.places], levels, self.by_provider),
+                *(_contradiction(entry, levels, self.by_provider) for entry in sorted(self.nesting.overruled)),
+            ),
         )
 
     def _located(
@@ -230,6 +234,27 @@ def _message(conflict: NestingConflict, groups: Mapping[Row, Sequence[str]], lev
     level, above = levels[conflict.level], levels[conflict.above]
     others = f"{above}s" if above in _PLANNED else f"domains of level {above}"
     return contradiction("domain" if level == CLIQUE_LEVEL else level, others, conflict.name, nodes)
+
+
+def _elsewhere(
+    rows: Iterable[tuple[Row, Sequence[str]]], levels: Sequence[str], by_provider: Named
+) -> Iterator[Contradiction]:
+    """Yield where a source names another domain for nodes than the one that counts, once for both sources and a level.
+
+    The names of domains are left out: a source that changes what does not count makes no new tree.
+    """
+    found: dict[tuple[int, int, int, bool], list[str]] = {}
+    for row, nodes in rows:
+        for level, claim in enumerate(row):
+            if claim is not None:
+                for other in claim.others:
+                    found.setdefault((level, other, claim.rank, claim.rank > other), []).extend(nodes)
+    for (level, other, rank, is_measured), nodes in sorted(found.items()):
+        count = len(nodes)
+        why = "whose domain NVML measured" if is_measured else "which comes first"
+        text = f"{count_of(count, 'node')} {agree(count, 'lies', 'lie')} in another {levels[level]} by"
+        shown = listed(sorted(nodes), _MAX_NAMED)
+        yield Contradiction(levels[level], by_provider[other][0], f"{text} {by_provider[rank][0]}, {why}: {shown}")
 
 
 def _contradiction(entry: Overruled, levels: Sequence[str], by_provider: Named) -> Contradiction:

@@ -5,7 +5,7 @@ configuration and credentials and returns a Provider. Each provider runs in a po
 `gkm-operator provider --class module:Class` (docs/reference/topology-providers.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -16,6 +16,13 @@ from gkm.topology.quarantine import Quarantined
 
 LABELS = "labels"
 """The provider that is a function of the watched Nodes; all others run in a pod each."""
+MEASURING = frozenset({"infiniband", "lldp", "ufm"})
+"""The providers that read cables and switches; people or programs wrote down what all others read."""
+
+
+def by_trust(names: Iterable[str]) -> list[str]:
+    """Return providers in the order in which they count: those that measure first, then as they are listed."""
+    return sorted(names, key=lambda name: name not in MEASURING)
 
 
 class Action(StrEnum):

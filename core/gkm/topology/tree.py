@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from gkm.topology.claims import Row
+from gkm.topology.nesting import Row
 from gkm.topology.quarantine import Quarantined
 
 T = TypeVar("T")

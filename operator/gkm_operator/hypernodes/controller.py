@@ -20,7 +20,7 @@ from gkm.kube.informers import Informers
 from gkm.kube.resources import HYPERNODES, KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
-from gkm.topology.providers import LABELS
+from gkm.topology.providers import LABELS, by_trust
 from gkm.topology.trees import topologies
 
 from gkm_operator import metrics
@@ -101,7 +101,7 @@ class TopologyController(Controller):
             tree_changed=self._provider_changed,
             informers=informers if self.enabled else None,
         )
-        self.sources = [self._source(provider.name) for provider in settings.providers]
+        self.sources = [self._source(name) for name in by_trust(provider.name for provider in settings.providers)]
         self.tree = TreeReconciler(self.watcher, self.sources, settings)
         self.writer = HyperNodeWriter(api, self.watcher, self._levels, pace=self._paced())
         self._labels = LabelWriter(api, self.watcher, pace=self._paced())

@@ -2,16 +2,17 @@
 
 import pytest
 from gkm.api.topology_settings import Topology, TopologyLevel
-from gkm.topology.claims import Rows
 from gkm.topology.merge import Merge, build_tree
+from gkm.topology.nesting import Rows
 from gkm.topology.placements import Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.tree import Tree
-from support.topology.tree_queries import reasons, together
+from gkm.topology.tree import Contradiction, Tree
+from support.topology.tree_queries import places, reasons, together
 
 SETTINGS = Topology(levels=[TopologyLevel(name) for name in ("nvlink", "block", "cluster")])
 DEFAULTS = Topology()
 UUID = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31"
+CLIQUE, OTHER_CLIQUE = f"{UUID}.1", f"{UUID}.2"
 SCOPED = Topology(
     levels=[TopologyLevel("nvlink"), TopologyLevel("rack", unique="parent"), TopologyLevel("block")],
 )
@@ -25,12 +26,7 @@ def provider(name: str, **places: str) -> tuple[str, Placements]:
 
 def paths(tree: Tree) -> dict[str, str]:
     """Return the domains of each node, a dash for an own one."""
-    found: dict[str, list[str]] = {name: [] for name in tree.nodes}
-    for domains in tree.domains:
-        for domain in domains:
-            for name in tree.nodes[domain.first : domain.end]:
-                found[name].append("-" if domain.own else domain.name)
-    return {name: "/".join(parts) for name, parts in found.items()}
+    return {name: "/".join(part or "-" for part in place) for name, place in places(tree).items()}
 
 
 def test_the_first_provider_that_places_a_node_at_a_level_decides() -> None:
@@ -38,6 +34,54 @@ def test_the_first_provider_that_places_a_node_at_a_level_decides() -> None:
 
     assert paths(tree) == {"n1": "d1/b1/c", "n2": "d2/b2/c"}
     assert not tree.quarantined
+
+
+def test_a_source_that_places_a_node_elsewhere_is_reported() -> None:
+    tree = build_tree(
+        [provider("ufm", n1="-/b1/-", n2="-/b1/-"), provider("labels", n1="d1/b2/c", n2="d1/b3/c", n3="d2/b2/c")],
+        SETTINGS,
+    )
+
+    assert paths(tree) == {"n1": "d1/b1/c", "n2": "d1/b1/c", "n3": "d2/b2/c"}
+    assert tree.contradictions == (
+        Contradiction("block", "labels", "2 nodes lie in another block by ufm, which comes first: n1, n2"),
+    )
+
+
+@pytest.mark.parametrize("rack", ["rack-1", CLIQUE])
+def test_a_clique_that_nvml_measured_outranks_a_name_that_was_written(rack: str) -> None:
+    written = provider("tree-file", n1=f"{rack}/b1/c", n2=f"{rack}/b1/c")
+    tree = build_tree([written, provider("labels", n1=f"{OTHER_CLIQUE}/-/-")], SETTINGS)
+
+    assert paths(tree)["n2"] == f"{rack}/b1/c"
+    if rack == CLIQUE:
+        assert paths(tree)["n1"] == f"{rack}/b1/c"
+        assert [(entry.level, entry.provider) for entry in tree.contradictions] == [("nvlink", "labels")]
+    else:
+        assert paths(tree)["n1"] == f"{OTHER_CLIQUE}/b1/c"
+        assert tree.contradictions == (
+            Contradiction(
+                "nvlink", "tree-file", "1 node lies in another nvlink by labels, whose domain NVML measured: n1"
+            ),
+        )
+
+
+def test_strongest_rows_that_differ_leave_the_parent_unknown_whatever_later_sources_say() -> None:
+    tree = build_tree(
+        [provider("a", n1="d1/-/-", n2="d1/-/-"), provider("b", n1="-/b1/-", n2="-/b2/-"), provider("c", n3="d1/b3/-")],
+        SETTINGS,
+    )
+
+    assert paths(tree) == dict.fromkeys(("n1", "n2", "n3"), "d1/-/-")
+    assert [entry.provider for entry in tree.contradictions] == ["b", "b", "c"]
+
+
+def test_a_source_that_contradicts_itself_about_a_domain_quarantines_it_although_an_earlier_one_has_nodes_there() -> (
+    None
+):
+    tree = build_tree([provider("a", n1="d1/-/-"), provider("b", n1="-/b1/-", n2="d1/b2/-", n3="d1/b3/-")], SETTINGS)
+
+    assert reasons(tree.quarantined) == dict.fromkeys(("n1", "n2", "n3"), QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
 
 
 def test_a_node_without_a_domain_is_a_domain_of_its_own() -> None:
@@ -79,9 +123,10 @@ def test_a_less_trusted_parent_does_not_count_and_is_reported() -> None:
     tree = build_tree([provider("ufm", n1="-/g7/-"), provider("labels", n1="d1/b1/c", n2="d1/b1/c")], SETTINGS)
 
     assert paths(tree) == {"n1": "d1/g7/c", "n2": "d1/g7/c"}
-    (contradiction,) = tree.contradictions
-    assert (contradiction.level, contradiction.provider) == ("nvlink", "labels")
-    assert "nvlink d1 does not lie in block b1" in contradiction.message
+    of_node, of_domain = tree.contradictions
+    assert (of_node.level, of_node.provider) == ("block", "labels")
+    assert (of_domain.level, of_domain.provider) == ("nvlink", "labels")
+    assert "nvlink d1 does not lie in block b1" in of_domain.message
 
 
 def test_a_less_trusted_domain_that_more_trusted_ones_put_apart_does_not_count() -> None:
@@ -216,7 +261,6 @@ def test_a_fault_of_a_provider_matters_unless_all_levels_are_known_without_it(pl
     assert set(reasons(tree.quarantined)) == {"n1"} - expected
 
 
-CLIQUE = f"{UUID}.1"
 CABLES_FIRST, LABELS_FIRST = ["cables", "labels"], ["labels", "cables"]
 
 
@@ -252,6 +296,19 @@ def test_cables_that_divide_an_nvlink_domain_evenly_do_not_count(order: list[str
     ]
 
 
+@pytest.mark.parametrize(("odd", "aside"), [("leaf-a", set[str]()), ("leaf-b", {"odd"})])
+def test_a_block_that_was_written_does_not_let_cables_dissolve_an_nvlink_domain(odd: str, aside: set[str]) -> None:
+    cables = provider("cables", n1="-/leaf-a/-", n2="-/leaf-a/-", odd=f"-/{odd}/-")
+    labels = provider("labels", n3=f"{CLIQUE}/written/c", **dict.fromkeys(("n1", "n2", "odd"), f"{CLIQUE}/-/c"))
+    tree = build_tree([cables, labels], SETTINGS)
+
+    assert paths(tree) == dict.fromkeys({"n1", "n2", "n3", "odd"} - aside, f"{CLIQUE}/leaf-a/c")
+    assert set(reasons(tree.quarantined)) == aside
+    assert [entry.message.partition(":")[0] for entry in tree.contradictions] == [
+        f"nvlink {CLIQUE} does not lie in block written"
+    ]
+
+
 def test_nodes_that_no_cable_shows_stay_with_the_most() -> None:
     tree = merged(CABLES_FIRST, {"n1": "-/leaf-a/-", "n2": "-/-/-", "n3": "-/leaf-a/-", "odd": "-/leaf-b/-"})
 
@@ -280,12 +337,12 @@ def test_a_domain_that_people_name_is_weighed_by_trust_alone() -> None:
 def test_a_change_of_numbers_decides_anew() -> None:
     """The rows stay the same, and the majority changes."""
 
-    def places(first: int) -> list[tuple[str, Placements]]:
+    def told(first: int) -> list[tuple[str, Placements]]:
         leaves = {f"n{at}": f"-/leaf-{'a' if at < first else 'b'}/-" for at in range(5)}
         return [provider("cables", **leaves), provider("labels", **dict.fromkeys(leaves, f"{CLIQUE}/-/c"))]
 
-    before = Merge(SETTINGS, Rows(SETTINGS)).changed(places(3), (), lambda _: False)
-    after = before.changed(places(2), (), lambda _: False)
+    before = Merge(SETTINGS, Rows(SETTINGS)).changed(told(3), (), lambda _: False)
+    after = before.changed(told(2), (), lambda _: False)
     assert {entry.node for entry in before.tree.quarantined} == {"n3", "n4"}
     assert {entry.node for entry in after.tree.quarantined} == {"n0", "n1"}
-    assert after.tree == build_tree(places(2), SETTINGS)
+    assert after.tree == build_tree(told(2), SETTINGS)
