@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gkm.api import documents
-from gkm.api.topology_settings import Topology, TopologyLevel
+from gkm.api.topology_settings import AREAS, Topology, TopologyLevel
 from gkm.hoststate.escaping import escape
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.label_levels import label_placements
@@ -105,7 +105,7 @@ def with_levels_of(found: Sources, settings: Topology) -> Topology:
     if not new:
         return settings
     closest, *wider = settings.levels
-    rest = [level for level in wider if level.name in tiers or level.name in ("cluster", "region")]
+    rest = [level for level in wider if level.name in tiers or level.name in AREAS]
     return structs.replace(settings, levels=[closest, *new, *rest])
 
 

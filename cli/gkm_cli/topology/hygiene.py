@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.api.topology_presets import OPTIONAL_LEVELS
-from gkm.api.topology_settings import Topology, TopologyLevel
+from gkm.api.topology_settings import AREAS, Topology, TopologyLevel
 from gkm.topology.label_levels import is_of_cliques, label_placements, level_keys
 from gkm.topology.labels import relevant_labels
 from gkm.topology.lists import NodeList
@@ -108,8 +109,8 @@ def _uncounted(names: Iterable[str]) -> Iterator[LabelFault]:
 
 def _is_chosen(level: TopologyLevel, settings: Topology) -> bool:
     """Return whether people expect labels of a level: not with a default, nor where a preset has nodes without any."""
-    optional = {"nvlink", *OPTIONAL_LEVELS} if settings.presets and not level.keys else set[str]()
-    return level.name not in {"cluster", "region", *optional}
+    optional = {CLIQUE_LEVEL, *OPTIONAL_LEVELS} if settings.presets and not level.keys else set[str]()
+    return level.name not in {*AREAS, *optional}
 
 
 def _findings(faults: Iterable[LabelFault]) -> Iterator[LabelFinding]:

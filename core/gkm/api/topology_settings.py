@@ -7,12 +7,17 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, ValidationError, convert, field, structs
 from msgspec.structs import astuple
 
+from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.api.topology_presets import PresetKeys, PresetName, joined
 
 # Kubernetes, "Labels and Selectors": an optional DNS subdomain and a slash, then a name of at most 63 characters.
 _KEY = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z"
 _VALUE = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z"
 LONGEST_SECONDS = 7 * 86_400
+PLANNED_LEVELS = (CLIQUE_LEVEL, "block", "cluster", "region")
+"""The levels that Runs are planned with, from the closest to the widest; the default levels of the tree."""
+AREAS = PLANNED_LEVELS[2:]
+"""The levels that domains of one name may differ in."""
 LEVEL_LABELS = "level.gkm.io/"
 """The prefix of the labels that `topology.nodeLabels` writes."""
 
@@ -65,7 +70,7 @@ class TopologyLevel(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 def _default_levels() -> list[TopologyLevel]:
-    return [TopologyLevel(name) for name in ("nvlink", "block", "cluster", "region")]
+    return [TopologyLevel(name) for name in PLANNED_LEVELS]
 
 
 class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gkm.api.cliques import CLIQUE_LEVEL
-from gkm.api.topology_settings import Topology, TopologyDefaults, TopologyLevel
+from gkm.api.topology_settings import PLANNED_LEVELS, Topology, TopologyDefaults
 from gkm.topology.labels import Claims
 from gkm.topology.locations import Location
 from gkm.topology.merge import build_tree
@@ -15,7 +15,6 @@ from gkm.topology.placements import Placements
 from gkm.topology.quarantine import Quarantined
 from gkm.topology.tree import Domain, Tree
 
-_LEVELS = (CLIQUE_LEVEL, "block", "cluster", "region")
 _IN_PLACE_OF = {"spine": "block"}
 """Levels that cables and presets name, by the level of the planner that they are where the tree has no such level."""
 
@@ -35,10 +34,10 @@ def locations(tree: Tree, claims: Mapping[str, Claims], settings: Topology) -> L
     """Return the locations of the nodes that have `claims`: what their labels say."""
     names = _names(tree, settings)
     quarantined: tuple[Quarantined, ...] = ()
-    if len(names) < len(_LEVELS):
+    if len(names) < len(PLANNED_LEVELS):
         tree = _completed(tree, names, claims, settings)
         names, quarantined = _names(tree, Topology()), tree.quarantined
-    domains, blocks, clusters, regions = (names[level] for level in _LEVELS)
+    domains, blocks, clusters, regions = (names[level] for level in PLANNED_LEVELS)
     found = {
         node: _location(node, Location(region, cluster, block, domain), settings.defaults)
         for node, region, cluster, block, domain in zip(tree.nodes, regions, clusters, blocks, domains, strict=True)
@@ -52,7 +51,7 @@ def _names(tree: Tree, settings: Topology) -> _Names:
     found: dict[str, list[str]] = {}
     for level, domains in zip(tree.levels, tree.domains, strict=True):
         wanted = _IN_PLACE_OF.get(level, level)
-        if wanted in _LEVELS and (wanted == level or wanted not in tree.levels):
+        if wanted in PLANNED_LEVELS and (wanted == level or wanted not in tree.levels):
             names = found[wanted] = []
             for domain in domains:
                 names += [_name(domain, is_scoped=level in scoped)] * (domain.end - domain.first)
@@ -66,12 +65,12 @@ def _name(domain: Domain, *, is_scoped: bool) -> str:
 def _completed(tree: Tree, names: _Names, claims: Mapping[str, Claims], settings: Topology) -> Tree:
     """Return the tree of the planner's levels, of which labels give those that `names` lacks."""
     places = {
-        node: tuple([names[level][at] if level in names else _of(claims[node], level) for level in _LEVELS])
+        node: tuple([names[level][at] if level in names else _of(claims[node], level) for level in PLANNED_LEVELS])
         for at, node in enumerate(tree.nodes)
         if node in claims
     }
-    levels = Topology(levels=[TopologyLevel(level) for level in _LEVELS], missing_fabric=settings.missing_fabric)
-    return build_tree([("labels", Placements(places))], levels, existing=places, unplaced=places)
+    planned = Topology(missing_fabric=settings.missing_fabric)
+    return build_tree([("labels", Placements(places))], planned, existing=places, unplaced=places)
 
 
 def _of(claims: Claims, level: str) -> str:

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.api.grammar import agree, count_of, listed
-from gkm.api.topology_settings import Topology
+from gkm.api.topology_settings import AREAS, PLANNED_LEVELS, Topology
 from gkm.topology.locations import is_world_unique
 from gkm.topology.nesting import Claim, Nesting, NestingConflict, Overruled, Row, Rows, escaped, nest
 from gkm.topology.nodes import Node
@@ -33,9 +33,6 @@ Role = Callable[[str], bool | None]
 T = TypeVar("T")
 _PART = 256
 _MAX_NAMED = 3
-_PLANNED = ("block", "cluster", "region")
-AREAS = ("cluster", "region")
-"""The levels that domains of one name may differ in."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +229,7 @@ def _message(conflict: NestingConflict, groups: Mapping[Row, Sequence[str]], lev
     """Return a conflict for a person. It has names of providers' domains, so it must not stand in a log."""
     nodes = {where: [name for row in rows for name in groups[row]] for where, rows in conflict.rows.items()}
     level, above = levels[conflict.level], levels[conflict.above]
-    others = f"{above}s" if above in _PLANNED else f"domains of level {above}"
+    others = f"{above}s" if above in PLANNED_LEVELS[1:] else f"domains of level {above}"
     return contradiction("domain" if level == CLIQUE_LEVEL else level, others, conflict.name, nodes)
 
 
