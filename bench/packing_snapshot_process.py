@@ -19,7 +19,7 @@ from gkm.packing.usable_nodes import usable_nodes
 from gkm.packing.values import Plan, Request
 from gkm.topology import lists
 from gkm.topology.eligibility import NodeDemand
-from gkm.topology.list_parts import BLOCK_BYTES
+from gkm.topology.lists import BLOCK_BYTES
 from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import usage
 

@@ -27,8 +27,8 @@ from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CONFIGMAPS, HYPERNODES, NODES
-from gkm.topology.hypernode_objects import own
 from gkm.topology.placements import placements
+from gkm.topology.trees.hypernode_objects import own
 from process_cost import memory_mib
 from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster

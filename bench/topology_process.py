@@ -18,14 +18,14 @@ from gkm.api.topology_settings import Topology
 from gkm.topology import lists
 from gkm.topology.fabrics import ibnetdiscover, infiniband
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.label_levels import LabelPlaces, label_placements
-from gkm.topology.list_parts import BLOCK_BYTES
-from gkm.topology.merge import Snapshot, build_tree
+from gkm.topology.labels import LabelPlaces, label_placements
+from gkm.topology.lists import BLOCK_BYTES
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements
-from gkm.topology.tree import Tree
+from gkm.topology.trees.merge import Snapshot, build_tree
+from gkm.topology.trees.tree import Tree
 from gkm.topology.trees.volcano import volcano
-from gkm.topology.write_order import ordered_writes
+from gkm.topology.trees.write_order import ordered_writes
 from msgspec import structs
 
 T = TypeVar("T")

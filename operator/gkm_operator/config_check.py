@@ -18,7 +18,7 @@ from gkm.api.errors import GKMError
 from gkm.api.policies import is_pem
 from gkm.images.reference import Reference
 from gkm.images.signatures import trust_material
-from gkm.topology.label_levels import known_keys
+from gkm.topology.labels import known_keys
 
 KEY = "config.yaml"
 """The key in the ConfigMap that deploy/base mounts."""

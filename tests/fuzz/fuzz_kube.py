@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from gkm.api.topology_settings import Topology
-from gkm.topology import lists, pods, quantities
+from gkm.topology import lists, pods
 from gkm.topology.lists import ListUnreadable
+from gkm.topology.nodes import MAX_GPUS, gpu_count
 from gkm.topology.survey import survey_nodes
 from gkm_csi.volumes import attributes
 
@@ -61,7 +62,7 @@ def _read(blocks: list[bytes]) -> tuple[object, object]:
         for aside in surveyed.quarantined:
             _check_message(aside.message)
             _check_message(aside.node)
-        assert all(0 <= each.gpus <= quantities.MAX_GPUS for each in surveyed.located)
+        assert all(0 <= each.gpus <= MAX_GPUS for each in surveyed.located)
         found.append(nodes)
     except ListUnreadable as error:
         found.append(_refused(error))
@@ -100,16 +101,16 @@ def amounts(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     meant = _meant(text)
     try:
-        read = quantities.gpu_count(text)
+        read = gpu_count(text)
     except ValueError as error:
         _check_message(str(error))
         # What is longer than 18 digits is refused unread, and so are exponents of three digits, and a minus before 0.
         short = len(text) <= 18 and text[:1] != "-" and not re.search("[eE][+-]?[0-9]{3}", text)
-        assert meant is None or not short or meant.denominator != 1 or not 0 <= meant <= quantities.MAX_GPUS, text
+        assert meant is None or not short or meant.denominator != 1 or not 0 <= meant <= MAX_GPUS, text
     else:
         assert meant == read, ascii(text)
-        assert 0 <= read <= quantities.MAX_GPUS
-        assert quantities.gpu_count(str(read)) == quantities.gpu_count(f"{read * 1000}m") == read
+        assert 0 <= read <= MAX_GPUS
+        assert gpu_count(str(read)) == gpu_count(f"{read * 1000}m") == read
     size = attributes.parse_bytes(text)
     if size is not None:
         assert meant == size, ascii(text)

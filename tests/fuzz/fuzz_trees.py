@@ -6,15 +6,14 @@ from collections.abc import Mapping
 
 import msgspec
 from gkm.api.topology_settings import Topology, TopologyLevel
-from gkm.topology.forest import forest
-from gkm.topology.hypernodes import HyperNode
-from gkm.topology.label_levels import label_placements
-from gkm.topology.merge import build_tree
+from gkm.topology.hypernodes import HyperNode, forest
+from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.placements import placements
 from gkm.topology.providers import Event
-from gkm.topology.tree import Tree
 from gkm.topology.trees import volcano
+from gkm.topology.trees.merge import build_tree
+from gkm.topology.trees.tree import Tree
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
 from gkm_operator.hypernodes.providers.packed_tree import InvalidTree, pack, unpack
 

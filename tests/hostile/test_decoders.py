@@ -120,7 +120,7 @@ NOT_FOREIGN = {
     "csi/gkm_csi/kernels/metadata.py": "at most 64 KiB",
     "core/gkm/templates/rendering/child.py": "its memory is limited by the kernel",
     "core/gkm/templates/rendering/sandbox.py": "runs in that child",
-    "core/gkm/topology/list_parts.py": "the head of a list, at most one block",
+    "core/gkm/topology/lists.py": "the head of a list, at most one block",
     "operator/gkm_operator/hypernodes/providers/channel.py": "what this process has encoded",
     "operator/gkm_operator/hypernodes/providers/view.py": "what this process has decoded before",
     "operator/gkm_operator/plans/planning/draft.py": "a plan that this process has made",

@@ -10,8 +10,7 @@ from gkm.api.grammar import count_of
 from gkm.topology import lists
 from gkm.topology.lists import FabricList, NodeList
 from gkm.topology.nodes import Node
-from gkm.topology.uncounted import claiming_pods
-from gkm.topology.usage import Usage, usage
+from gkm.topology.usage import Usage, claiming_pods, usage
 
 from gkm_cli.inputs import files
 from gkm_cli.output import UsageError

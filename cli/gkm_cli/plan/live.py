@@ -16,12 +16,11 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import NODES, PLACEMENTPLANS, RUNS, Resource
 from gkm.packing.conversion import PlanUnreadable, gpus_by_node, pod_of
 from gkm.topology import pods
+from gkm.topology.eligibility import PodDemand, load_of
 from gkm.topology.nodes import Node
-from gkm.topology.pod_fit import PodDemand, load_of
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import survey_nodes
-from gkm.topology.uncounted import claiming_pods, uncounted_notes
-from gkm.topology.usage import Usage, added, with_loads
+from gkm.topology.usage import Usage, added, claiming_pods, uncounted_notes, with_loads
 from msgspec import Struct, field
 
 from gkm_cli.clusters.connection import ClusterConnection

@@ -16,7 +16,7 @@ from gkm.api.meta import GROUP
 from gkm.api.runs import RUN_LABEL
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Plan
-from gkm.topology.taints import DEFAULT_TOLERATIONS
+from gkm.topology.nodes import DEFAULT_TOLERATIONS
 
 from gkm_cli.plan.runs import ParsedRun
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from gkm.api.topology_settings import Topology
 from gkm.packing.usable_nodes import UsableNodes, usable_nodes
 from gkm.packing.values import Group
-from gkm.topology.eligibility import NodeDemand
+from gkm.topology.eligibility import NodeDemand, PodDemand
 from gkm.topology.nodes import Node
-from gkm.topology.pod_fit import PodDemand
 from gkm.topology.survey import TopologySurvey, survey_nodes
-from gkm.topology.uncounted import uncounted_notes
-from gkm.topology.usage import Usage
+from gkm.topology.usage import Usage, uncounted_notes
 
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_nodes, read_usage, unlisted_node_notes
 

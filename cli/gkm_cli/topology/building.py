@@ -9,13 +9,13 @@ from gkm.api import documents
 from gkm.api.topology_settings import AREAS, Topology, TopologyLevel
 from gkm.hoststate.escaping import escape
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.label_levels import label_placements
+from gkm.topology.labels import label_placements
 from gkm.topology.lists import NodeList
-from gkm.topology.merge import Named, build_tree
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements, placements
 from gkm.topology.providers import by_trust
-from gkm.topology.tree import Tree
+from gkm.topology.trees.merge import Named, build_tree
+from gkm.topology.trees.tree import Tree
 from msgspec import structs
 
 from gkm_cli.inputs import files

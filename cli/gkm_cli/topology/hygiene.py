@@ -10,12 +10,11 @@ from operator import attrgetter
 from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.api.topology_presets import OPTIONAL_LEVELS
 from gkm.api.topology_settings import AREAS, Topology, TopologyLevel
-from gkm.topology.label_levels import is_of_cliques, label_placements, level_keys
-from gkm.topology.labels import relevant_labels
+from gkm.topology.labels import is_of_cliques, label_placements, level_keys, relevant_labels
 from gkm.topology.lists import NodeList
-from gkm.topology.merge import build_tree
 from gkm.topology.quarantine import Quarantined
 from gkm.topology.survey import survey_nodes
+from gkm.topology.trees.merge import build_tree
 
 from gkm_cli.topology.label_rules import label_faults
 from gkm_cli.topology.label_values import (

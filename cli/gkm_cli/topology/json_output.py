@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gkm.topology.tree import Tree
+from gkm.topology.trees.tree import Tree
 from msgspec import to_builtins
 
 from gkm_cli.topology.outline import Branch, Outline

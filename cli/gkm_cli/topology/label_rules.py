@@ -11,7 +11,7 @@ from itertools import chain
 from gkm.api.cliques import PLACEHOLDERS
 from gkm.api.grammar import count_of
 from gkm.api.topology_presets import FAMILIES, HAS_PRESET, NO_TOPOLOGY
-from gkm.topology.names import hypernode_name
+from gkm.topology.trees.names import hypernode_name
 
 from gkm_cli.topology.label_values import KAI, KUEUE, Axis, Labeled, LabelFault, LabelReason, LabelSeverity
 from gkm_cli.topology.mending import Mend

@@ -5,9 +5,9 @@ from typing import Any
 
 from gkm.api.topology_settings import Topology
 from gkm.topology.nodes import Node
-from gkm.topology.tree import Tree
 from gkm.topology.trees import topologies, volcano
-from gkm.topology.trees.labels import level_labels, node_labels
+from gkm.topology.trees.topologies import level_labels, node_labels
+from gkm.topology.trees.tree import Tree
 from msgspec import structs
 
 from gkm_cli.topology.mending import Mend, commands

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gkm.api.topology_settings import Topology
-from gkm.topology.names import hypernode_name
-from gkm.topology.tree import Domain, Tree, nested
+from gkm.topology.trees.names import hypernode_name
+from gkm.topology.trees.tree import Domain, Tree, nested
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gkm.api.grammar import agree, count_of, listed
 from gkm.api.node_names import fold_sorted
-from gkm.topology.tree import Tree
+from gkm.topology.trees.tree import Tree
 
 from gkm_cli.output import supports_unicode
 from gkm_cli.terminal import Terminal

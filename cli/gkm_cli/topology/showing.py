@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gkm.topology.uncounted import uncounted_flavors, uncounted_notes
-from gkm.topology.usage import Usage
+from gkm.topology.usage import Usage, uncounted_flavors, uncounted_notes
 
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_notes
 from gkm_cli.output import Output, UsageError, show

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gkm.topology.eligibility import Exclusion
-from gkm.topology.tree import Tree
+from gkm.topology.trees.tree import Tree
 
 from gkm_cli import boxes
 from gkm_cli.boxes import Box, Size

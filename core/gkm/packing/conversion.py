@@ -25,10 +25,8 @@ from gkm.packing.values import (
     Spare,
     Within,
 )
-from gkm.topology.eligibility import NodeDemand, Scope, Selector
-from gkm.topology.pod_fit import PodDemand
-from gkm.topology.quantities import thousandths
-from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration
+from gkm.topology.eligibility import NodeDemand, PodDemand, Scope, Selector
+from gkm.topology.nodes import DEFAULT_TOLERATIONS, Toleration, thousandths
 
 if TYPE_CHECKING:  # it imports numpy
     from gkm.packing.fragmentation import Fragmentation, Row

@@ -1,18 +1,116 @@
-"""The fields of Node (v1) that GKM reads: labels, taints, allocatable resources and readiness.
+"""The fields of Node (v1) that GKM reads: labels, taints, allocatable resources and readiness. Pure.
 
 Equal values of all nodes are stored once, and other fields not at all: 25,000 nodes with 40 labels and 7 conditions
 each take 30 MiB instead of 220 (bench/packing_snapshot.py).
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from sys import intern
 from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct, field, structs
 
-from gkm.topology.quantities import Quantity
-from gkm.topology.taints import Taint
+MAX_GPUS = 1024
+"""The largest number for one node or one pod. Machines have up to 16; with time slicing, each counts several times."""
+
+_QUANTITY = re.compile(
+    r"\+?(?P<number>\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?P<suffix>[a-zA-Z]?i?|[eE][+-]?\d{1,2})", re.ASCII
+)
+# k8s.io/apimachinery, pkg/api/resource: suffixes. Large suffixes may give a few GPUs: 0.000001M is one.
+# Fractions are exact: a Decimal of 28 digits would round 36 digits to a whole number.
+_FACTORS = {suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)}
+_FACTORS |= {suffix: Fraction(1000**power) for power, suffix in enumerate(("", "k", "M", "G", "T", "P", "E"))}
+_FACTORS |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)}
+
+Quantity = str | int | float
+
+
+@lru_cache(maxsize=1 << 10)  # nearly always one of a few
+def gpu_count(quantity: Quantity) -> int:
+    """Return the number of GPUs of a quantity; `8`, `"8"`, `"8000m"` and `"8e0"` are all eight.
+
+    Raises:
+        ValueError: the text is no quantity, or not whole, or negative, or more than MAX_GPUS.
+    """
+    text = str(quantity)
+    number = _number(text, "GPUs")
+    if number > MAX_GPUS:
+        raise ValueError(f"{text[:32]!a} GPUs are more than the maximum of {MAX_GPUS}")
+    if number.denominator != 1:
+        raise ValueError(f"{text[:32]!a} is no whole number of GPUs")
+    return int(number)
+
+
+@lru_cache(maxsize=1 << 12)
+def thousandths(quantity: Quantity, of: str) -> int:
+    """Return a quantity of CPUs or memory in thousandths, rounded up as Kubernetes does; `of` is what an error names.
+
+    Raises:
+        ValueError: the text is no quantity, or negative.
+    """
+    return ceil(1000 * _number(str(quantity), of))
+
+
+def _number(text: str, of: str) -> Fraction:
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:32]!a} is no number of {of}")
+    number, suffix = Fraction(found["number"]), found["suffix"]
+    if suffix in _FACTORS:
+        return number * _FACTORS[suffix]
+    if not suffix[-1:].isdigit():  # a final digit belongs to an exponent
+        raise ValueError(f"{text[:32]!a} is no number of {of}")
+    return number * Fraction(f"1{suffix}")
+
+
+_Text = Annotated[str, Meta(max_length=317)]
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+class Taint(Struct, frozen=True, gc=False):
+    """A taint of a node."""
+
+    key: _Text
+    effect: _Text
+    value: _Text = ""
+
+    def __str__(self) -> str:
+        """Return the taint in the form of kubectl."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class Toleration(Struct, frozen=True, gc=False):
+    """A toleration of a pod. An empty effect matches every effect; an empty key with `Exists` every taint."""
+
+    key: _Text = ""
+    operator: _Text = "Equal"
+    value: _Text = ""
+    effect: _Text = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Return whether the toleration matches a taint. An unknown operator matches none."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return self.key in ("", taint.key)
+        return self.operator in ("", "Equal") and self.key == taint.key and self.value == taint.value
+
+
+DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
+"""The tolerations of a run that names none: the taint that repels other pods from GPU nodes."""
+
+
+def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the first taint that repels a pod with these tolerations, None without one."""
+    for taint in taints:
+        if taint.effect in _BLOCKING_EFFECTS and not any(each.tolerates(taint) for each in tolerations):
+            return taint
+    return None
+
 
 # RFC 1123, section 2.1, as Kubernetes applies it to the names of nodes.
 Name = Annotated[str, Meta(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gkm.api.cliques import CLIQUE_LEVEL, names_clique
-from gkm.topology.forest import Forest, forest
-from gkm.topology.hypernodes import HyperNode
+from gkm.topology.hypernodes import Forest, HyperNode, forest
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
 Place = tuple[str, ...]

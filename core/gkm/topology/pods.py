@@ -5,8 +5,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct, field
 
-from gkm.topology.nodes import Resources
-from gkm.topology.quantities import gpu_count, thousandths
+from gkm.topology.nodes import Resources, gpu_count, thousandths
 
 _Text = Annotated[str, Meta(max_length=317)]
 _TERMINAL_PHASES = ("Succeeded", "Failed")

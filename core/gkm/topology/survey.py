@@ -1,19 +1,95 @@
-"""Sort the nodes of a snapshot into located nodes, nodes without GPUs, and quarantined nodes. Pure."""
+"""Sort the nodes of a snapshot into located nodes, nodes without GPUs, and quarantined nodes. Pure.
+
+The planner uses region, cluster, block and domain of each node, from the tree of all sources. Levels that the tree does
+not have are read from labels, and must nest with those that it has.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gkm.api.topology_settings import Topology
-from gkm.topology import labels, quantities
-from gkm.topology.label_levels import label_placements
-from gkm.topology.located import locations
+from gkm.api.cliques import CLIQUE_LEVEL
+from gkm.api.topology_settings import PLANNED_LEVELS, Topology, TopologyDefaults
+from gkm.topology.labels import Claims, MalformedLabel, label_placements, named_flavor, reader
 from gkm.topology.locations import Location
-from gkm.topology.merge import Named, merged
-from gkm.topology.nodes import Node
+from gkm.topology.nodes import Node, gpu_count
+from gkm.topology.placements import Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.uncounted import uncounted_flavors
+from gkm.topology.trees.merge import Named, build_tree, merged
+from gkm.topology.trees.tree import Domain, Tree
+from gkm.topology.usage import uncounted_flavors
+
+_IN_PLACE_OF = {"spine": "block"}
+"""Levels that cables and presets name, by the level of the planner that they are where the tree has no such level."""
+
+_Names = Mapping[str, Sequence[str]]
+"""For each level of the planner the name of the domain of each node of a tree, in its order, and "" for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """Locations of the nodes of a tree, and the nodes whose labels contradict it."""
+
+    locations: Mapping[str, Location]
+    quarantined: tuple[Quarantined, ...] = ()
+
+
+def locations(tree: Tree, claims: Mapping[str, Claims], settings: Topology) -> Locations:
+    """Return the locations of the nodes that have `claims`: what their labels say."""
+    names = _names(tree, settings)
+    quarantined: tuple[Quarantined, ...] = ()
+    if len(names) < len(PLANNED_LEVELS):
+        tree = _completed(tree, names, claims, settings)
+        names, quarantined = _names(tree, Topology()), tree.quarantined
+    domains, blocks, clusters, regions = (names[level] for level in PLANNED_LEVELS)
+    found = {
+        node: _location(node, Location(region, cluster, block, domain), settings.defaults)
+        for node, region, cluster, block, domain in zip(tree.nodes, regions, clusters, blocks, domains, strict=True)
+        if node in claims
+    }
+    return Locations(found, quarantined)
+
+
+def _names(tree: Tree, settings: Topology) -> _Names:
+    scoped = {level.name for level in settings.levels if level.unique == "parent"}
+    found: dict[str, list[str]] = {}
+    for level, domains in zip(tree.levels, tree.domains, strict=True):
+        wanted = _IN_PLACE_OF.get(level, level)
+        if wanted in PLANNED_LEVELS and (wanted == level or wanted not in tree.levels):
+            names = found[wanted] = []
+            for domain in domains:
+                names += [_name(domain, is_scoped=level in scoped)] * (domain.end - domain.first)
+    return found
+
+
+def _name(domain: Domain, *, is_scoped: bool) -> str:
+    return "" if domain.own else domain.identity if is_scoped else domain.name
+
+
+def _completed(tree: Tree, names: _Names, claims: Mapping[str, Claims], settings: Topology) -> Tree:
+    """Return the tree of the planner's levels, of which labels give those that `names` lacks."""
+    places = {
+        node: tuple([names[level][at] if level in names else _of(claims[node], level) for level in PLANNED_LEVELS])
+        for at, node in enumerate(tree.nodes)
+        if node in claims
+    }
+    planned = Topology(missing_fabric=settings.missing_fabric)
+    return build_tree([("labels", Placements(places))], planned, existing=places, unplaced=places)
+
+
+def _of(claims: Claims, level: str) -> str:
+    found: str = claims.domain if level == CLIQUE_LEVEL else getattr(claims, level)
+    return found
+
+
+def _location(node: str, named: Location, defaults: TopologyDefaults) -> Location:
+    """Return the location of a node in domains that may have no names."""
+    # A label value has no colon, so no label names such a domain or block.
+    own = f"domain:{named.domain}" if named.domain else f"node:{node}"
+    return Location(
+        named.region or defaults.region, named.cluster or defaults.cluster, named.block or own, named.domain or own
+    )
 
 
 class LocatedNode(NamedTuple):
@@ -43,7 +119,7 @@ class TopologySurvey:
     quarantined: tuple[Quarantined, ...]
     quarantined_flavors: Mapping[str, str] = field(default_factory=dict)
     uncounted: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    """Flavors of nodes whose GPUs, if they have any, are not counted (gkm.topology.uncounted)."""
+    """Flavors of nodes whose GPUs, if they have any, are not counted (gkm.topology.usage)."""
 
 
 def survey_nodes(
@@ -58,8 +134,8 @@ def survey_nodes(
     names.update({entry.node for entry in unreadable})
     bare: list[str] = []
     quarantined: list[Quarantined] = unreadable
-    found: dict[str, tuple[Node, labels.Claims, int]] = {}
-    read = labels.reader(settings)
+    found: dict[str, tuple[Node, Claims, int]] = {}
+    read = reader(settings)
     for node in listed:
         name = node.metadata.name
         if names[name] > 1:
@@ -79,7 +155,7 @@ def survey_nodes(
     placed = locations(merge.tree, {name: claims for name, (_, claims, _) in found.items()}, settings)
     quarantined += [entry for entry in (*merge.quarantined, *placed.quarantined) if entry.node in found]
     aside = {entry.node for entry in quarantined}
-    named = ((node.name, labels.named_flavor(node.labels, settings.labels.flavor)) for node in listed)
+    named = ((node.name, named_flavor(node.labels, settings.labels.flavor)) for node in listed)
     return TopologySurvey(
         tuple(
             [
@@ -96,18 +172,16 @@ def survey_nodes(
     )
 
 
-def _read_node(
-    node: Node, read: Callable[[Mapping[str, str]], labels.Claims]
-) -> tuple[labels.Claims, int] | Quarantined | None:
+def _read_node(node: Node, read: Callable[[Mapping[str, str]], Claims]) -> tuple[Claims, int] | Quarantined | None:
     """Return the labels and GPUs of a node, None for a node that no run could ever use."""
     try:
         claims = read(node.labels)
-    except labels.MalformedLabel as error:
+    except MalformedLabel as error:
         return Quarantined(node.name, QuarantineReason.LABEL_INVALID, str(error))
     allocatable = node.gpus
     if allocatable is None:
         return (claims, 0) if claims.domain else None
     try:
-        return claims, quantities.gpu_count(allocatable)
+        return claims, gpu_count(allocatable)
     except ValueError as error:
         return Quarantined(node.name, QuarantineReason.GPUS_INVALID, f"allocatable nvidia.com/gpu: {error}")

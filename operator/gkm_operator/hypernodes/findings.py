@@ -10,8 +10,8 @@ from typing import NamedTuple
 from gkm.api.grammar import count_of, listed
 from gkm.api.topology_settings import TopologyGuard
 from gkm.api.topology_status import ProviderState, ProviderStatus, TopologyReason
-from gkm.topology.conflicts import Conflict
-from gkm.topology.guard import GuardState
+from gkm.topology.trees.conflicts import Conflict
+from gkm.topology.trees.guard import GuardState
 
 PROVIDERS, TREE, CONFLICTS = "ProvidersServing", "TreeApproved", "NoConflicts"
 _SHOWN = 5

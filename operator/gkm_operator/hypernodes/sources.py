@@ -16,7 +16,7 @@ from gkm.api.topology_settings import Topology
 from gkm.api.topology_status import ProviderState, ProviderStatus
 from gkm.hoststate.escaping import escape
 from gkm.hoststate.logs import fields
-from gkm.topology.label_levels import label_placements
+from gkm.topology.labels import label_placements
 from gkm.topology.placements import Placements, placements
 from msgspec import structs
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from gkm.api.topology_settings import Topology
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Clock
-from gkm.topology.guard import GuardState, Places, judge, places_of_hypernodes, places_of_labels, places_of_tree
-from gkm.topology.hypernode_objects import own
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.merge import Named, Snapshot
 from gkm.topology.nodes import Node
-from gkm.topology.tree import Tree
-from gkm.topology.trees.labels import PREFIX, node_labels
+from gkm.topology.trees.guard import GuardState, Places, judge, places_of_hypernodes, places_of_labels, places_of_tree
+from gkm.topology.trees.hypernode_objects import own
+from gkm.topology.trees.merge import Named, Snapshot
+from gkm.topology.trees.topologies import PREFIX, node_labels
+from gkm.topology.trees.tree import Tree
 from gkm.topology.trees.volcano import volcano
 
 from gkm_operator import metrics

@@ -14,9 +14,9 @@ from gkm.kube.controller import WatchSet
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnChange, Reflector
 from gkm.kube.resources import HYPERNODES
-from gkm.topology.hypernode_objects import is_ours
 from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
+from gkm.topology.trees.hypernode_objects import is_ours
 
 from gkm_operator.hypernodes.objects import TREES, WatchedTree
 from gkm_operator.nodes import NODES

@@ -13,8 +13,8 @@ from gkm.kube.events import Recorder
 from gkm.kube.informers import Informers
 from gkm.kube.refusals import RefusalEvents
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm.topology.merge import Named
 from gkm.topology.nodes import Node
+from gkm.topology.trees.merge import Named
 
 from gkm_operator import metrics
 from gkm_operator.nodes import NODES

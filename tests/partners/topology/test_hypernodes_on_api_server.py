@@ -9,7 +9,7 @@ import pytest
 from gkm.api.topology_settings import Topology
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.trees.volcano import manifest
-from gkm.topology.write_order import Write, ordered_writes
+from gkm.topology.trees.write_order import Write, ordered_writes
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.topology.object_writer import HyperNodeWriter
 from support.topology.rendered import SETTINGS, Places, hypernodes, settings

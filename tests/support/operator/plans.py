@@ -17,7 +17,7 @@ from support.kube.fake_api import FakeApi
 from support.operator.nodes import put
 
 if TYPE_CHECKING:
-    from gkm.topology.merge import Named
+    from gkm.topology.trees.merge import Named
 
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
 RAW_RUNS: Resource[Json] = Resource(RUNS.api_version, "Run", "runs", namespaced=True, type=Json)

@@ -10,7 +10,7 @@ from typing import Any
 import urllib3
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.trees.volcano import manifest
-from gkm.topology.write_order import Write
+from gkm.topology.trees.write_order import Write
 from support.cluster.cluster import Cluster
 from support.host.waiting import scaled
 

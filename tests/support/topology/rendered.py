@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from gkm.api.topology_settings import HyperNodes, Topology, TopologyLevel
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.merge import build_tree
 from gkm.topology.placements import Placements
-from gkm.topology.tree import Tree
+from gkm.topology.trees.merge import build_tree
+from gkm.topology.trees.tree import Tree
 from gkm.topology.trees.volcano import volcano
 
 Places = Mapping[str, Sequence[str]]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.tree import Tree
+from gkm.topology.trees.tree import Tree
 
 
 def together(tree: Tree, level: int, *nodes: str) -> bool:

@@ -1,1 +1,4 @@
-"""The tree of domains in the forms that schedulers read: HyperNodes, Topologies and labels of Nodes. Pure."""
+"""The one tree of domains: its merge from all sources, its guard, and the forms that schedulers read. Pure.
+
+What reads a source stands beside this folder; here are only its places.
+"""

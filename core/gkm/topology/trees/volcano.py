@@ -10,8 +10,8 @@ from typing import Any
 
 from gkm.api.topology_settings import Topology
 from gkm.topology.hypernodes import SOURCE, SOURCE_LABEL, HyperNode, Member
-from gkm.topology.names import hypernode_name
-from gkm.topology.tree import Domain, Tree, nested
+from gkm.topology.trees.names import hypernode_name
+from gkm.topology.trees.tree import Domain, Tree, nested
 
 API_VERSION = "topology.volcano.sh/v1alpha1"
 # etcd refuses requests beyond 1.5 MiB; what the API server adds to an object fits into the difference.

@@ -5,8 +5,7 @@ from sys import intern
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.topology import labels
-from gkm.topology.nodes import Node
-from gkm.topology.quantities import gpu_count
+from gkm.topology.nodes import Node, gpu_count
 from msgspec import Struct
 
 _UNHEALTHY = "unhealthy"

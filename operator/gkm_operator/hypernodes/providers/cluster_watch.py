@@ -17,9 +17,9 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import is_served
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import HYPERNODES
-from gkm.topology.hypernode_objects import value
 from gkm.topology.nodes import Node
 from gkm.topology.providers import ClusterNode
+from gkm.topology.trees.hypernode_objects import value
 
 from gkm_operator.hypernodes.objects import FABRICS, SURVEY_LABELS, SURVEYS, WatchedFabric, WatchedSurvey
 from gkm_operator.hypernodes.providers.view import AgentReport, Kind, LiveView

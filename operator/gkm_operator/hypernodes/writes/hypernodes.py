@@ -19,12 +19,12 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import HYPERNODES
 from gkm.kube.workqueue import Retry
-from gkm.topology import hypernode_objects
-from gkm.topology.conflicts import Conflict, compatible, conflicts
-from gkm.topology.hypernode_objects import SELECTED, is_ours, value
 from gkm.topology.hypernodes import HyperNode
+from gkm.topology.trees import hypernode_objects
+from gkm.topology.trees.conflicts import Conflict, compatible, conflicts
+from gkm.topology.trees.hypernode_objects import SELECTED, is_ours, value
 from gkm.topology.trees.volcano import manifest
-from gkm.topology.write_order import Write, writes_around
+from gkm.topology.trees.write_order import Write, writes_around
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked

@@ -14,7 +14,7 @@ from gkm.kube.api import Api
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.workqueue import Retry
 from gkm.topology.nodes import Node
-from gkm.topology.trees.labels import difference, level_labels
+from gkm.topology.trees.topologies import difference, level_labels
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked

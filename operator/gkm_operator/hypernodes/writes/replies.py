@@ -20,8 +20,8 @@ from gkm.api.provider_trees import (
 )
 from gkm.kube.api import Api
 from gkm.kube.resources import PROVIDER_TREES
-from gkm.topology.names import hypernode_name
-from gkm.topology.tree import Tree
+from gkm.topology.trees.names import hypernode_name
+from gkm.topology.trees.tree import Tree
 
 from gkm_operator.hypernodes.objects import WatchedTree
 from gkm_operator.hypernodes.sources import ProviderSource

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from gkm.hoststate.lru import LRUCache
 from gkm.packing.usable_nodes import UsableNodes, usable_nodes, version
 from gkm.packing.values import Node, Share
-from gkm.topology.eligibility import NodeDemand
-from gkm.topology.pod_fit import PodDemand, load_of
+from gkm.topology.eligibility import NodeDemand, PodDemand, load_of
 from gkm.topology.pods import NodeLoad
 from gkm.topology.survey import TopologySurvey
 from gkm.topology.usage import added, with_loads

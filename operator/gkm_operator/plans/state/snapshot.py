@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gkm.packing.conversion import pod_of
-from gkm.topology.pod_fit import PodDemand
+from gkm.topology.eligibility import PodDemand
 
 from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
 from gkm_operator.plans.state.node_loss import NodeIndex

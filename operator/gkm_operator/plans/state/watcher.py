@@ -11,12 +11,12 @@ from gkm.kube.api import Api
 from gkm.kube.controller import WatchSet
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnRefused, Reflector, no_report
-from gkm.topology.label_levels import label_placements
-from gkm.topology.merge import Named
+from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import TopologySurvey, survey_nodes
+from gkm.topology.trees.merge import Named
 
 from gkm_operator import metrics
 from gkm_operator.nodes import NODES

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.api.topology_settings import Topology, TopologyDefaults, TopologyLevel
-from gkm.topology.label_levels import label_placements
+from gkm.topology.labels import label_placements
 from gkm.topology.quarantine import QuarantineReason
 from support.topology.kube_lists import node
 

@@ -8,7 +8,7 @@ from gkm.api.topology_settings import Topology, TopologyLabels, TopologyLevel
 from gkm.gpus.fabric import COMPLETED, decode
 from gkm.topology.fabrics import tree_file
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm.topology.label_levels import label_placements
+from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.placements import FaultKind, PlacementFault, placements
 from gkm.topology.survey import survey_nodes

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from gkm.api.topology_settings import Topology, TopologyLevel
-from gkm.topology.label_levels import label_placements
-from gkm.topology.merge import Named, build_tree
+from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements
 from gkm.topology.survey import survey_nodes
-from gkm.topology.tree import Tree
+from gkm.topology.trees.merge import Named, build_tree
+from gkm.topology.trees.tree import Tree
 from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.kube_lists import node

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 from gkm.topology import lists
-from gkm.topology.list_parts import ListPart, split_list
-from gkm.topology.lists import ListUnreadable
+from gkm.topology.lists import ListPart, ListUnreadable, split_list
 from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.kube_lists import Json, node_json

@@ -3,11 +3,9 @@
 import pytest
 from gkm.api.topology_settings import Topology
 from gkm.packing.usable_nodes import UsableNodes, usable_nodes
-from gkm.topology.eligibility import Exclusion, NodeDemand
-from gkm.topology.nodes import Node, Resources
-from gkm.topology.pod_fit import Lacking, PodDemand, Shortage, pods_that_fit
+from gkm.topology.eligibility import Exclusion, Lacking, NodeDemand, PodDemand, Shortage, pods_that_fit
+from gkm.topology.nodes import Node, Quantity, Resources, thousandths
 from gkm.topology.pods import NodeLoad, Pod, requested_load
-from gkm.topology.quantities import Quantity, thousandths
 from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import usage
 from msgspec import convert

@@ -3,7 +3,7 @@
 import pytest
 from gkm.api.topology_presets import FAMILIES, HAS_PRESET, PRESET_LEVELS
 from gkm.api.topology_settings import Topology
-from gkm.topology.label_levels import label_placements
+from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.survey import survey_nodes
 from msgspec import convert, to_builtins

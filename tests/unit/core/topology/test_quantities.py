@@ -1,7 +1,7 @@
 """Kubernetes quantities as numbers of GPUs."""
 
 import pytest
-from gkm.topology.quantities import MAX_GPUS, Quantity, gpu_count
+from gkm.topology.nodes import MAX_GPUS, Quantity, gpu_count
 from hypothesis import given
 from hypothesis import strategies as st
 

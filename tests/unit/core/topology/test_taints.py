@@ -1,7 +1,7 @@
 """The taints that repel a pod."""
 
 import pytest
-from gkm.topology.taints import DEFAULT_TOLERATIONS, Taint, Toleration, untolerated
+from gkm.topology.nodes import DEFAULT_TOLERATIONS, Taint, Toleration, untolerated
 
 GPU = Taint("nvidia.com/gpu", "NoSchedule", "present")
 

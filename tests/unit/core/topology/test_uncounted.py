@@ -3,7 +3,7 @@
 from gkm.api.topology_settings import Topology
 from gkm.topology.pods import Pod
 from gkm.topology.survey import survey_nodes
-from gkm.topology.uncounted import claiming_pods, uncounted_notes
+from gkm.topology.usage import claiming_pods, uncounted_notes
 from msgspec import convert
 from support.topology.kube_lists import GPU, Json, node, pod_json
 

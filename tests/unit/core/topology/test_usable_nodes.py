@@ -10,11 +10,10 @@ from gkm.packing.usable_nodes import Overcommitted, UsableNodes, usable_nodes, v
 from gkm.packing.values import Location
 from gkm.packing.values import Node as UsableNode
 from gkm.topology.eligibility import Exclusion, NodeDemand, Scope, Selector
-from gkm.topology.nodes import KubeNodeStatus, Node, NodeCondition
+from gkm.topology.nodes import KubeNodeStatus, Node, NodeCondition, Toleration
 from gkm.topology.pods import Pod
 from gkm.topology.quarantine import QuarantineReason
 from gkm.topology.survey import survey_nodes
-from gkm.topology.taints import Toleration
 from gkm.topology.usage import Usage, usage
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,8 +8,8 @@ from gkm.api.topology_status import ProviderState, ProviderStatus, TopologyReaso
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import HYPERNODES
 from gkm.kube.workqueue import Retry
-from gkm.topology.conflicts import Conflict, ConflictKind
-from gkm.topology.guard import GuardState, Losses
+from gkm.topology.trees.conflicts import Conflict, ConflictKind
+from gkm.topology.trees.guard import GuardState, Losses
 from gkm_operator.hypernodes import findings
 from gkm_operator.hypernodes.findings import Blocked, PartFinding
 from gkm_operator.hypernodes.writes.sinks import TreeSink

@@ -6,7 +6,7 @@ from gkm.kube.errors import ApiError
 from support.operator.topology import Process, World, racks, settings
 
 if TYPE_CHECKING:
-    from gkm.topology.merge import Named
+    from gkm.topology.trees.merge import Named
 
 NODES = racks(4, 5, 5)
 """100 nodes: more than 20 lost places trip the guard, and three rounds of 60 s confirm."""

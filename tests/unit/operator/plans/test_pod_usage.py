@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from gkm.topology.pod_fit import PodDemand
+from gkm.topology.eligibility import PodDemand
 from gkm.topology.pods import NodeLoad, Pod
 from gkm.topology.usage import usage
 from gkm_operator.plans.state.free_capacity import Reservations, reserved_for

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from gkm.topology.merge import Named
 from gkm.topology.placements import Placements
+from gkm.topology.trees.merge import Named
 from support.host.waiting import until
 from support.operator.plans import RAW_PLANS, PlansSite, claims, everything
 

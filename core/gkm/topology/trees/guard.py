@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from gkm.api.topology_settings import TopologyGuard
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.placements import placements
-from gkm.topology.tree import Tree
+from gkm.topology.trees.tree import Tree
 
 WINDOW_SECONDS = 86_400.0
 GROWTH_PERCENT = 10

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 from gkm.api.topology_settings import TopologyGuard
-from gkm.topology.guard import (
+from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.trees.guard import (
     WINDOW_SECONDS,
     GuardState,
     Places,
@@ -13,8 +14,7 @@ from gkm.topology.guard import (
     places_of_labels,
     places_of_tree,
 )
-from gkm.topology.hypernodes import HyperNode, Member
-from gkm.topology.tree import Domain, Tree
+from gkm.topology.trees.tree import Domain, Tree
 from hypothesis import given
 from hypothesis import strategies as st
 

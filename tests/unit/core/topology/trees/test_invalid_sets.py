@@ -1,8 +1,7 @@
 """What is invalid in a set of HyperNodes of all sources."""
 
-from gkm.topology.conflicts import Conflict, ConflictKind, invalid
-from gkm.topology.forest import forest
-from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.hypernodes import HyperNode, Member, forest
+from gkm.topology.trees.conflicts import Conflict, ConflictKind, invalid
 from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.volcano_rules import doubly_placed, violations, with_two_tiers

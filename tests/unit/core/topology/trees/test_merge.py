@@ -2,11 +2,11 @@
 
 import pytest
 from gkm.api.topology_settings import Topology, TopologyLevel
-from gkm.topology.merge import Merge, build_tree
-from gkm.topology.nesting import Rows
 from gkm.topology.placements import Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.tree import Contradiction, Tree
+from gkm.topology.trees.merge import Merge, build_tree
+from gkm.topology.trees.nesting import Rows
+from gkm.topology.trees.tree import Contradiction, Tree
 from support.topology.tree_queries import places, reasons, together
 
 SETTINGS = Topology(levels=[TopologyLevel(name) for name in ("nvlink", "block", "cluster")])

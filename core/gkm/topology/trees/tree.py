@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from gkm.topology.nesting import Row
 from gkm.topology.quarantine import Quarantined
+from gkm.topology.trees.nesting import Row
 
 T = TypeVar("T")
 

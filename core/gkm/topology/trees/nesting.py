@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gkm.api.topology_settings import Topology
-from gkm.topology.label_levels import is_of_cliques, level_keys
+from gkm.topology.labels import is_of_cliques, level_keys
 from gkm.topology.locations import is_world_unique
 from gkm.topology.placements import Place
 

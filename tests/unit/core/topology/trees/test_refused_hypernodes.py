@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from gkm.topology.conflicts import compatible
 from gkm.topology.hypernodes import HyperNode
-from gkm.topology.write_order import Write, ordered_writes, writes_around
+from gkm.topology.trees.conflicts import compatible
+from gkm.topology.trees.write_order import Write, ordered_writes, writes_around
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

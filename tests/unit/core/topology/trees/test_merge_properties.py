@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from gkm.api.topology_settings import Topology, TopologyLevel
-from gkm.topology.merge import Named, build_tree, differing
 from gkm.topology.placements import Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.tree import Tree
+from gkm.topology.trees.merge import Named, build_tree, differing
+from gkm.topology.trees.tree import Tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

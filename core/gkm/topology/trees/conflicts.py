@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gkm.api.grammar import listed
-from gkm.topology.forest import Forest, forest
-from gkm.topology.hypernodes import HyperNode
+from gkm.topology.hypernodes import Forest, HyperNode, forest
 
 _SHOWN = 4
 _DEEPEST = 32

@@ -1,7 +1,7 @@
 """HyperNodes of other sources beside ours: what is left out, what is reported; the whole set stays valid."""
 
-from gkm.topology.conflicts import ConflictKind, compatible, conflicts
 from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.trees.conflicts import ConflictKind, compatible, conflicts
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.topology.volcano_rules import violations

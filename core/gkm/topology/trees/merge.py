@@ -2,7 +2,7 @@
 
 The order of nodes never matters. Each node that takes part is in the tree or quarantined. Which claims count depends on
 the set of different rows of claims only; so a merge is changed node by node, and all is weighed anew only where a
-change adds or removes a row. Where numbers of nodes decided (gkm.topology.nesting), a change of these counts too.
+change adds or removes a row. Where numbers of nodes decided (gkm.topology.trees.nesting), a change of these counts too.
 
 The key of a domain is (region, cluster, name); a name that is a UUID is a key by itself. A name that one cluster alone
 uses stays the identity of its domain, so that names of HyperNodes and labels depend on nothing else; only a name that
@@ -20,11 +20,11 @@ from gkm.api.cliques import CLIQUE_LEVEL
 from gkm.api.grammar import agree, count_of, listed
 from gkm.api.topology_settings import AREAS, PLANNED_LEVELS, Topology
 from gkm.topology.locations import is_world_unique
-from gkm.topology.nesting import Claim, Nesting, NestingConflict, Overruled, Row, Rows, escaped, nest
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Place, Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction, reason_of
-from gkm.topology.tree import Contradiction, Tree, arrange
+from gkm.topology.trees.nesting import Claim, Nesting, NestingConflict, Overruled, Row, Rows, escaped, nest
+from gkm.topology.trees.tree import Contradiction, Tree, arrange
 
 Named = Sequence[tuple[str, Placements]]
 """Names and placements of the providers, the most trusted one first."""

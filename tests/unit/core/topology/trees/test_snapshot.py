@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 from gkm.api.topology_settings import Topology, TopologyLevel, TopologyProvider
-from gkm.topology.label_levels import label_placements
-from gkm.topology.merge import Snapshot, build_tree
+from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements
 from gkm.topology.quarantine import QuarantineReason
+from gkm.topology.trees.merge import Snapshot, build_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 import pytest
 from gkm.api.topology_settings import HyperNodes, Topology, TopologyLevel
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm.topology.merge import build_tree
-from gkm.topology.names import hypernode_name, label_value
 from gkm.topology.placements import Placements
-from gkm.topology.tree import Tree
-from gkm.topology.trees.labels import node_labels
-from gkm.topology.trees.topologies import kai, kueue
+from gkm.topology.trees.merge import build_tree
+from gkm.topology.trees.names import hypernode_name, label_value
+from gkm.topology.trees.topologies import kai, kueue, node_labels
+from gkm.topology.trees.tree import Tree
 from gkm.topology.trees.volcano import manifest, volcano
 from hypothesis import given
 from hypothesis import strategies as st

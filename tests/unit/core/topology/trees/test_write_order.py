@@ -4,9 +4,9 @@ import tracemalloc
 from collections.abc import Iterator, Sequence
 
 import pytest
-from gkm.topology import write_order
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm.topology.write_order import Write, ordered_writes
+from gkm.topology.trees import write_order
+from gkm.topology.trees.write_order import Write, ordered_writes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

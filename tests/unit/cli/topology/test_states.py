@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gkm.api.topology_settings import Topology
 from gkm.topology.nodes import Node
-from gkm.topology.states import Sums, Totals, node_state
+from gkm_cli.topology.capacity import Sums, Totals, node_state
 from support.topology.kube_lists import node
 
 
