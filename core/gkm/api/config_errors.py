@@ -12,9 +12,17 @@ _STEP = re.compile(r"\.(?P<key>[A-Za-z0-9_]+)|\[(?:[0-9]+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
 _VALUE = re.compile(r"Invalid enum value '?(?P<value>.*?)'?", re.DOTALL)
 _LONGEST_KEY = 64
-_REMOVED = {
+_INDEX = re.compile(r"\[[^\]]*\]")
+_PROVIDER_POD = "a provider is a pod with a memory limit and mounts:"
+REMOVED = {
     "grove": "GKM no longer makes the pods of PodCliqueSets: install the Grove operator for them, and delete the "
     "section `grove` from the configuration",
+    "topology.providerPath": f"{_PROVIDER_POD} mount the packages there, name the directory in "
+    "`topology.providers[].path` of the chart, and delete the key from the configuration",
+    "topology.providers[].credentialsSecret": f"{_PROVIDER_POD} name the Secret in `topology.providers[].secret` of "
+    "the chart, and delete the key from the configuration",
+    "topology.providers[].maxMemoryBytes": f"{_PROVIDER_POD} set `topology.providers[].resources` of the chart, and "
+    "delete the key from the configuration",
 }
 """Keys of earlier releases by their path: why a key is gone, and what to do."""
 
@@ -27,8 +35,8 @@ def explained(error: msgspec.ValidationError, kind: type) -> str:
         return text
     types = list(_at(inspect.type_info(kind), found["path"] or ""))
     if unknown := _UNKNOWN.fullmatch(found["what"]):
-        path = f"{found['path'] or ''}.{unknown['key']}".removeprefix(".")
-        return f"{text}; {_REMOVED[path]}" if path in _REMOVED else text + _suggestion(unknown["key"], _keys(types))
+        path = _INDEX.sub("[]", f"{found['path'] or ''}.{unknown['key']}").removeprefix(".")
+        return f"{text}; {REMOVED[path]}" if path in REMOVED else text + _suggestion(unknown["key"], _keys(types))
     if value := _VALUE.fullmatch(found["what"]):
         allowed = list(_values(types))
         return f"{text}; allowed is {' or '.join(allowed)}{_suggestion(value['value'], allowed)}" if allowed else text

@@ -48,8 +48,9 @@ class Resource(Generic[T]):
     """The reason why a reflector holds objects of any size: who writes them, if no user of a namespace does."""
 
     def of(self, kind: builtins.type[U]) -> "Resource[U]":
-        """Return the collection with its objects decoded as another type."""
-        return Resource(self.api_version, self.kind, self.plural, self.namespaced, kind)
+        """Return the collection with its objects decoded as another type; who writes them and their size stay."""
+        name = (self.api_version, self.kind, self.plural)
+        return Resource(*name, self.namespaced, kind, self.metadata_only, self.page_limit, self.unbounded)
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource.
@@ -85,6 +86,8 @@ PROVIDER_TREES = Resource(
     "providertrees",
     namespaced=False,
     type=ProviderTree,
+    page_limit=4,
+    unbounded="only the ServiceAccount of its provider writes it, 1.3 MB at most (gkm.api.provider_trees.MAX_PACKED)",
 )
 
 COMPUTEDOMAINS = Resource(

@@ -9,7 +9,7 @@ from gkm.api.hypernodes import ThinMetadata
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from gkm.api.provider_trees import ProviderTreeSpec, ProviderTreeStatus
-from gkm.kube.resources import Resource
+from gkm.kube.resources import PROVIDER_TREES, Resource
 from msgspec import Struct, field, structs
 
 _NO_STATUS = NodeFabricStatus()
@@ -90,7 +90,7 @@ FABRICS = Resource(
 )
 SURVEYS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=WatchedSurvey, page_limit=32)
 """A survey has almost 1 MB."""
-SURVEY_TEXTS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Survey)
+SURVEY_TEXTS = SURVEYS.of(Survey)
 SURVEY_LABELS = f"{NODE_LABEL},app.kubernetes.io/part-of=gkm"
 """Selects the surveys; no ConfigMap with credentials or with another purpose has these labels."""
 
@@ -103,12 +103,4 @@ class WatchedTree(Struct, frozen=True, gc=False):
     status: ProviderTreeStatus = field(default_factory=ProviderTreeStatus)
 
 
-TREES = Resource(
-    API_VERSION,
-    "ProviderTree",
-    "providertrees",
-    namespaced=False,
-    type=WatchedTree,
-    page_limit=4,
-    unbounded="only the ServiceAccount of its provider writes it, 1.3 MB at most (gkm.api.provider_trees.MAX_PACKED)",
-)
+TREES = PROVIDER_TREES.of(WatchedTree)

@@ -16,7 +16,7 @@ from gkm.kube.client import connect
 from gkm.kube.credentials import NotConfigured
 from gkm.kube.errors import ApiError, from_body
 from gkm.kube.events import MAX_NOTE_BYTES, EventBody, Recorder, Regarding
-from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, Json
+from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, PROVIDER_TREES, Json
 from gkm.kube.watches import HttpWatch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +29,13 @@ def test_paths_are_those_of_the_api() -> None:
     assert GKMCACHES.path("a", "b", "status") == "/apis/gkm.io/v1alpha1/namespaces/a/gkmcaches/b/status"
     assert CLUSTERGKMCACHES.path("ignored", "b") == "/apis/gkm.io/v1alpha1/clustergkmcaches/b"
     assert NODES.path(name="n") == "/api/v1/nodes/n"
+
+
+def test_a_collection_of_another_type_keeps_its_page_size_and_who_writes_it() -> None:
+    trees = PROVIDER_TREES.of(dict)
+    assert (trees.type, trees.page_limit) == (dict, 4)
+    assert trees.unbounded.startswith("only the ServiceAccount of its provider writes it")
+    assert trees.of(PROVIDER_TREES.type) == PROVIDER_TREES
 
 
 def test_a_hostile_name_stays_one_part_of_a_path() -> None:
