@@ -1,6 +1,7 @@
 """Parts of GKM that an administrator may leave out, and how messages say to install one.
 
-A part has two names: a value of the Helm chart, and a directory for kustomize. Messages name both.
+A part has two names: a value of the Helm chart, and a directory of the manifests that are rendered from it. Messages
+name both, for a user of the chart, of a release's manifests, and of a clone.
 """
 
 from enum import StrEnum
@@ -18,9 +19,9 @@ class Feature(StrEnum):
 
     @property
     def component(self) -> str:
-        """Return the directory for kustomize, relative to the repository."""
+        """Return the directory for kustomize, relative to the manifests."""
         words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in self.value)
-        return f"deploy/components/{words}"
+        return f"components/{words}"
 
     @property
     def binding(self) -> str:
@@ -29,10 +30,11 @@ class Feature(StrEnum):
         return f"gkm-{'admission' if self is Feature.POD_CACHES else 'controllers'}-{words}"
 
 
-INSTALL = "apply deploy/base, or install the Helm chart"
-RESTORE_RIGHTS = "apply deploy/base/controllers.yaml, or upgrade the Helm chart: both have the rule"
+_MANIFESTS = "of the release's manifests (in a clone, make manifests writes them to build/deploy)"
+INSTALL = f"install the Helm chart, or apply base {_MANIFESTS}"
+RESTORE_RIGHTS = f"upgrade the Helm chart, or apply base/controllers.yaml {_MANIFESTS}: both have the rule"
 
 
 def install(feature: Feature) -> str:
     """Return the instruction that installs a feature with its rights, for the end of a message."""
-    return f"apply {feature.component}, or set features.{feature}=true in the Helm chart"
+    return f"set features.{feature}=true in the Helm chart, or apply {feature.component} {_MANIFESTS}"

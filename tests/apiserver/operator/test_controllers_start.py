@@ -77,7 +77,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
     told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
     assert told["error"] == "RightsMissing"
     assert f'User "{CONTROLLERS}" cannot get resource "customresourcedefinitions"' in told["why"]
-    assert "apply deploy/base/controllers.yaml" in told["why"]
+    assert "apply base/controllers.yaml" in told["why"]
 
     deployed(bare.cluster)
     config = bare.directory / "mnnvl.yaml"

@@ -53,7 +53,7 @@ def test_a_missing_right_is_reported_with_the_api_servers_message(plural: str) -
     api = whole_api()
     words = f'{plural} is forbidden: User "somebody" cannot do that'
     api.fault = lambda _, asked: ApiError(403, "Forbidden", words) if asked == plural else None
-    with pytest.raises(RightsMissing, match=f"{words}: apply deploy/base/controllers.yaml"):
+    with pytest.raises(RightsMissing, match=f"{words}: upgrade the Helm chart, or apply base/controllers.yaml"):
         installation.wait(api, LEASE, Event())
 
 

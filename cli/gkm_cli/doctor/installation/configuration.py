@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from gkm.api.config import Config, ConfigInvalid
 from gkm.api.errors import GKMError
-from gkm.api.features import Feature, install
+from gkm.api.features import INSTALL, Feature, install
 from gkm.api.installation import CONFIG_MAP, NAMESPACE
 from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
 from gkm_cli.doctor.findings import Finding, Severity, named
-from gkm_cli.doctor.installation.observed import INSTALL, InstallationFacts, problem
+from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 from gkm_cli.doctor.json_values import text_at
 
 _OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from gkm.api.features import INSTALL
 from gkm.api.installation import ADMISSION, CONTROLLERS, NAMESPACE
 
 from gkm_cli.doctor.findings import Finding
 from gkm_cli.doctor.installation.objects import first_image
-from gkm_cli.doctor.installation.observed import INSTALL, InstallationFacts, problem
+from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 from gkm_cli.doctor.json_values import moment, text_at
 
 LATE = timedelta(seconds=60)

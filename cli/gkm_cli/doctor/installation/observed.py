@@ -22,7 +22,6 @@ from gkm_cli.doctor.installation.objects import (
 )
 from gkm_cli.doctor.json_values import at
 
-INSTALL = "install GKM (docs/reference/chart.md): helm upgrade --install gkm deploy/chart/gkm"
 Objects = Mapping[str, Json | None]
 """Objects by their names; None for one that does not exist."""
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from cryptography import x509
+from gkm.api.features import INSTALL
 from gkm.api.installation import ADMISSION, NAMESPACE
 from gkm.api.meta import timestamp
 
 from gkm_cli.doctor.findings import Finding
-from gkm_cli.doctor.installation.observed import INSTALL, InstallationFacts, problem
+from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 from gkm_cli.doctor.json_values import at, items_at, moment, text_at
 
 WEBHOOK = "gkm-caches"

@@ -181,7 +181,7 @@ def test_rights_that_are_missing_are_reported_with_the_component_that_has_them()
     process = world.process()
     process.settle()
     found = process.condition("HyperNodesWritten")
-    assert (found["reason"], "deploy/components/topology" in found["message"]) == ("RightsMissing", True)
+    assert (found["reason"], "apply components/topology of" in found["message"]) == ("RightsMissing", True)
 
 
 def test_without_a_feature_nothing_is_watched_and_no_request_is_sent() -> None:
