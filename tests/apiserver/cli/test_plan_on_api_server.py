@@ -12,6 +12,7 @@ from support.cli.command import gkm
 from support.cli.plan_files import Json, PlanWorkspace, pod, racks
 from support.cli.why_site import NAMESPACE, why_site
 from support.cluster.cluster import Cluster
+from support.cluster.rights import until_rights_hold
 from support.peers import require
 
 READER = "reader"
@@ -31,6 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         create(cluster, a_plan(directory))
         cluster.kubectl("apply", "-f", str(rendered() / "base" / "users.yaml"))
         cluster.kubectl("create", "clusterrolebinding", "readers", "--clusterrole=gkm-reader", f"--user={READER}")
+        until_rights_hold(cluster)
         yield cluster
 
 

@@ -8,6 +8,7 @@ from gkm_cli.why.walk import LINKS
 from support.cli.command import gkm
 from support.cli.why_faults import FAULTS, attributes, failed_mount, on_node, unverified
 from support.cli.why_site import DIGEST, NAMESPACE, Json, WhySite, why_site
+from support.cluster.rights import until_rights_hold
 from support.peers import require
 
 
@@ -98,6 +99,7 @@ def test_people_with_the_rights_of_one_namespace_see_that_every_link_holds(place
         "subjects": [{"kind": "User", "apiGroup": group, "name": "developer"}],
     }
     place.cluster.apply([role, binding])
+    until_rights_hold(place.cluster)
     with place.made():
         done = place.why("server", "-n", NAMESPACE, user="developer")
     assert (done.returncode, done.stderr) == (0, "")
@@ -120,6 +122,7 @@ def test_missing_rights_are_not_checked_and_the_exit_code_says_so(place: WhySite
         "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "viewer"}],
     }
     place.cluster.apply([role, binding])
+    until_rights_hold(place.cluster)
     with place.made():
         done = place.why("server", "-n", NAMESPACE, "-o", "json", user="viewer")
         table = place.why("server", "-n", NAMESPACE, user="viewer")

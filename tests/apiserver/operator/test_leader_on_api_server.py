@@ -12,6 +12,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES, LeaseSpec
 from gkm.kube.resources import GKMCACHES
 from support.cluster.cluster import Cluster
+from support.cluster.rights import until_rights_hold
 from support.host import listening, pages
 from support.host.processes import Process
 from support.operator.deployment import Shelf, cache, operator
@@ -51,6 +52,10 @@ class Replicas:
     def metrics(self, name: str) -> set[str]:
         """Return the lines of a replica's metrics."""
         return set(pages.fetch(self._pages[name], "metrics")[1].splitlines())
+
+    def until_counted(self, name: str, counted: str) -> None:
+        """Wait for a line of a replica's metrics: it counts a request after its answer, and a reconcile at its end."""
+        self.cluster.until(lambda: any(line.startswith(counted) for line in self.metrics(name)), counted)
 
     @property
     def lease(self) -> str:
@@ -106,6 +111,7 @@ def replicas(gkm_cluster: Cluster, images: Shelf, tmp_path: Path) -> Iterator[Re
                 "subjects": [{"kind": "ServiceAccount", "name": "gkm-controllers", "namespace": "gkm-system"}],
             }
         )
+        until_rights_hold(gkm_cluster)
         yield Replicas(gkm_cluster, images, directory, stack)
 
 
@@ -124,7 +130,7 @@ def test_a_new_leader_follows_a_killed_one_without_lost_or_repeated_events(repli
         'gkm_reconcile_seconds_count{controller="verify",result="done"}',
         'gkm_api_requests_total{code="200",verb="apply"}',
     ):
-        assert any(line.startswith(counted) for line in replicas.metrics("first")), counted
+        replicas.until_counted("first", counted)
     assert "gkm_leader 0.0" in replicas.metrics("second")
 
     first.popen.kill()

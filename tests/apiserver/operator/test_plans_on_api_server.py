@@ -1,6 +1,5 @@
 """The controllers as a process, with the account and roles of deploy/base, on a real kube-apiserver."""
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -59,8 +58,13 @@ def test_the_life_of_a_run(site: Site) -> None:
         'gkm_queue_depth{controller="plans"}',
     ):
         assert counted in lines, counted
-    flavors = json.loads(site.cluster.kubectl("get", "serviceaccount", "gkm-flavors", "-n", "gkm-system", "-o", "json"))
-    assert FLAVOR in flavors["metadata"]["annotations"]["gkm.io/flavors"].split(",")
+
+    def flavors() -> list[str]:
+        account = site.cluster.objects.get("serviceaccount", "gkm-flavors", "gkm-system")
+        told: str = account.get("metadata", {}).get("annotations", {}).get("gkm.io/flavors", "")
+        return told.split(",")
+
+    site.cluster.until(lambda: FLAVOR in flavors(), "the flavors to be told")
 
 
 @pytest.mark.partners

@@ -24,6 +24,8 @@ NAMESPACE, DEFAULTED = "pod-caches", "pod-caches-default"
 SAMPLES = ROOT / "deploy" / "samples" / "by-label"
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
 REPORT = "gkm.io/injected"
+CACHES = ((NAMESPACE, "llama", "triton"), ("default", "llama", "triton"), ("default", "qwen", "vllm"))
+"""Namespace, name and runtime."""
 
 
 class Site(AdmissionSite):
@@ -34,6 +36,13 @@ class Site(AdmissionSite):
         config = {"fabric": {"cacheLabels": True}}
         self.serve(config, "gkm-pod-caches", "--pod-caches=on", ("mutating",))
         self.cluster.until(lambda: REPORT in self.dry_run("probe", {"gkm.io/cache": "probe"}), "the webhook is called")
+        for space, name, _ in CACHES:
+            self.cluster.until(lambda space=space, name=name: self.knows(space, name), f"{space}/{name} to be observed")  # type: ignore[misc] # bound now
+
+    def knows(self, space: str, name: str) -> bool:
+        """Whether admission, which serves before it has listed the caches, knows the runtime of one."""
+        report = self.dry_run("probe", {"gkm.io/cache": name}, space)[REPORT]
+        return "skipped" not in json.loads(report)
 
     def dry_run(self, name: str, labels: Json, space: str = NAMESPACE, **fields: Any) -> Json:  # noqa: ANN401 -- JSON
         """Return the annotations of a pod that is only tried."""
@@ -71,11 +80,7 @@ def site(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             [called_here(each, made.port) if "webhooks" in each else each for each in component("pod-caches")]
         )
         writer = connect(str(status_writer(gkm_cluster)))
-        for name, space, runtime in (
-            ("llama", NAMESPACE, "triton"),
-            ("llama", "default", "triton"),
-            ("qwen", "default", "vllm"),
-        ):
+        for space, name, runtime in CACHES:
             declared = cache(name, space, "registry.test/team/cache:1")
             gkm_cluster.apply(declared)
             written = {each: declared[each] for each in ("apiVersion", "kind", "metadata")}
@@ -93,10 +98,6 @@ def volume(made: Json) -> Json:
 
 
 def test_the_real_api_server_accepts_the_patched_pod(site: Site) -> None:
-    def observed() -> bool:
-        return "skipped" not in json.loads(site.dry_run("p", {"gkm.io/cache": "llama"})[REPORT])
-
-    site.cluster.until(observed, "the runtime to be observed")
     made = site.create("labeled", {"gkm.io/cache": "llama"})
     assert volume(made) == {
         "cacheName": "llama",

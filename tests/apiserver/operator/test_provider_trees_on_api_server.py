@@ -23,6 +23,7 @@ from gkm_operator.hypernodes.objects import TREES
 from gkm_operator.hypernodes.providers.packed_tree import pack, unpack
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.policies import until_policies_hold
+from support.cluster.rights import until_rights_hold
 from support.host.processes import Process
 from support.host.waiting import until
 from support.kube.our_kinds import CONTROLLERS
@@ -54,6 +55,7 @@ def providers(gkm_cluster: Cluster) -> Iterator[Cluster]:
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gkm-system"}})
     gkm_cluster.apply([*component("topology"), *rights_of(ACME), *rights_of(OTHER)])
     until_policies_hold(gkm_cluster)
+    until_rights_hold(gkm_cluster)
     yield gkm_cluster
     gkm_cluster.kubectl("delete", "providertree", "--all")
     for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):

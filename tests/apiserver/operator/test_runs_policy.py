@@ -8,6 +8,7 @@ from gkm.kube.client import connect
 from gkm.kube.resources import PLACEMENTPLANS, Json
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.objects import RequestFailed
+from support.cluster.rights import until_rights_hold
 from support.cluster.warnings import warned
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import manifests
@@ -194,6 +195,7 @@ def test_a_plan_of_theirs_is_never_edited_not_even_by_them(place: Cluster) -> No
     name = {"name": "runs-policy-controllers"}
     place.apply(group | {"kind": "ClusterRoleBinding", "metadata": name, "roleRef": role, "subjects": subjects})
     try:
+        until_rights_hold(place)
         theirs.create(PLACEMENTPLANS, plan())
         edited = json.dumps(plan(gpus=16))
         with pytest.raises(KubectlFailed, match="a plan is written once: it is superseded, not edited"):

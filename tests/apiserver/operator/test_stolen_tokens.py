@@ -14,6 +14,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, SERVICE_ACCOUNTS, VALIDATING_WEBHOOKS, Json, Resource
 from support.cluster.cluster import Cluster
+from support.cluster.rights import until_rights_hold
 from support.operator.deployment import ROOT, component, manifests
 
 SYSTEM = "gkm-system"
@@ -72,6 +73,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster.start(tmp_path_factory.mktemp("stolen")) as cluster:
         cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}])
         cluster.apply([each for each in manifests() if each["kind"] in RBAC or "webhooks" in each])
+        until_rights_hold(cluster)
         yield cluster
 
 
@@ -106,29 +108,14 @@ def rules(cluster: Cluster, user: str, namespace: str) -> set[Power]:
     return found
 
 
-def settle(cluster: Cluster, mark: str) -> None:
-    """Wait until the API server knows all roles and bindings of before: it watches each kind in the order of writes."""
-    role = {"rules": [{"apiGroups": ["marks"], "resources": [mark], "verbs": ["get"]}]}
-    for kind, name, head in (("ClusterRole", f"{mark}-everywhere", {}), ("Role", mark, {"namespace": SYSTEM})):
-        common = {"apiVersion": f"{RBAC_GROUP}/v1", "metadata": {"name": name, **head}}
-        bound = {
-            "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": name},
-            "subjects": [{"kind": "User", "apiGroup": RBAC_GROUP, "name": name}],
-        }
-        cluster.apply([common | role | {"kind": kind}, common | bound | {"kind": f"{kind}Binding"}])
-        known = Power("get", f"{mark}.marks", "")
-        cluster.until(lambda: known in rules(cluster, name, SYSTEM), f"the {kind} {name} to be known")  # noqa: B023
-
-
 @pytest.fixture(scope="module")
 def shipped(installed: Cluster) -> Rights:
     """The rights that the API server reports: those of deploy/base, and what each component adds alone."""
-    settle(installed, "of-base")
     found = {(account, BASE): allowed(installed, account) for account in ACCOUNTS}
     for feature in FEATURES:
         objects = [each for each in component(feature) if each["kind"] in RBAC]
         installed.apply(objects)
-        settle(installed, f"with-{feature}")
+        until_rights_hold(installed)
         for account in ACCOUNTS:
             added = allowed(installed, account) - found[account, BASE]
             if added:
@@ -136,7 +123,7 @@ def shipped(installed: Cluster) -> Rights:
         bindings = [each for each in objects if each["kind"].endswith("Binding")]
         for binding in bindings:
             installed.objects.delete(binding)
-        settle(installed, f"without-{feature}")
+        until_rights_hold(installed)
     return found
 
 
@@ -162,6 +149,7 @@ def test_no_token_reads_secrets_or_becomes_another_account(shipped: Rights) -> N
 def test_the_token_of_admission_changes_no_webhook_configuration(installed: Cluster, feature: str) -> None:
     objects = manifests() if feature == BASE else component(feature)
     installed.apply([each for each in objects if each["kind"] in RBAC or "webhooks" in each])
+    until_rights_hold(installed)
     thief = connect(str(installed.kubeconfig_for(f"{PREFIX}{ADMISSION}")))
     for found in objects:
         if "webhooks" in found:
@@ -185,7 +173,7 @@ def test_the_token_of_the_controllers_makes_only_its_own_objects_in_its_namespac
         installed.kubectl("delete", binding["kind"], binding["metadata"]["name"], "--ignore-not-found", *space)
     objects = [each for feature in FEATURES if feature != "task-groups" for each in component(feature)]
     installed.apply([each for each in (*manifests(), *objects) if each["kind"] in RBAC])
-    settle(installed, "of-controllers")
+    until_rights_hold(installed)
     thief = connect(str(installed.kubeconfig_for(f"{PREFIX}{CONTROLLERS}")))
     leases: Resource[Json] = LEASES.of(dict)
     own = (

@@ -111,7 +111,10 @@ def test_a_template_that_is_being_deleted_is_no_way_around_the_right(site: Site)
     connect(str(site.cluster.kubeconfig)).delete(TEMPLATES, "leaving")
     with pytest.raises(ApiError, match="may not create ConfigMap"):
         mallory.merge(TEMPLATES, "leaving", {"spec": {"template": config_map(data={"a": "1"})}})
-    assert "or are being deleted: 'leaving'" in site.refusal(pool("late", "leaving"))
+    refused = "or are being deleted: 'leaving'"
+    # The watch of admission may not show the deletion yet.
+    site.cluster.until(lambda: refused in site.refusal_of_a_try(pool("late", "leaving")), "the deletion to be seen")
+    assert refused in site.refusal(pool("late", "leaving"))
     mallory.merge(TEMPLATES, "leaving", {"metadata": {"finalizers": None}})
     site.cluster.until(lambda: not site.cluster.exists("grouptemplate", "leaving"), "the template to go")
 

@@ -47,12 +47,14 @@ class Site:
     def readiness(self, name: str, team: str) -> MNNVLReadiness | None:
         return parse_readiness(self.dra.domain(name, team)["metadata"].get("annotations", {}).get(MNNVL_READY))
 
-    def until_reason(self, name: str, team: str, reason: str) -> MNNVLReadiness:
+    def until_reason(self, name: str, team: str, reason: str, pods: int = 1) -> MNNVLReadiness:
+        """Wait for a reason that counts all pods: that of fewer is there first, and a number alone is written late."""
+
         def probe() -> MNNVLReadiness | None:
             found = self.readiness(name, team)
-            return found if found is not None and found.reason == reason else None
+            return found if found is not None and (found.reason, found.expected) == (reason, pods) else None
 
-        return self.dra.cluster.until(probe, f"the reason {reason} of {name}")
+        return self.dra.cluster.until(probe, f"the reason {reason} of {name} for {pods} pods")
 
     def doctor(self) -> tuple[int, str]:
         """Return the exit code of the check of the mode, and its sentence."""
@@ -110,7 +112,7 @@ def test_on_hosts_a_domain_is_ready_when_its_pods_run(on_hosts: Site, team: str)
     on_hosts.create("train", team)
     for number in (0, 1):
         on_hosts.run(f"rank-{number}", team, "train", on_hosts.nodes[number])
-    found = on_hosts.until_reason("train", team, "AllNodesReady")
+    found = on_hosts.until_reason("train", team, "AllNodesReady", 2)
     assert (found.status, found.expected, found.joined, found.ready) == ("True", 2, 2, 2)
     assert "hostManaged" in found.message
 

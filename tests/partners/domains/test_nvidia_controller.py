@@ -29,6 +29,8 @@ def created(dra: DraCluster, team: str, **metadata: object) -> str:
     dra.cluster.apply(domain)
     found = str(dra.cluster.get("computedomain", NAME, team)["metadata"]["uid"])
     dra.cluster.until(lambda: dra.daemon_set(found) and dra.template(NAME, team), "the template and the DaemonSet")
+    # Its first status is an update of the domain, which would bring back what a test deletes.
+    dra.cluster.until(lambda: dra.domain(NAME, team).get("status"), "the first status")
     return found
 
 

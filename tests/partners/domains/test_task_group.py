@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from gkm.api.mnnvl_metadata import PODS_USING
 from support.cluster.cluster import KubectlFailed
 from support.domains.dra_cluster import DraCluster
 from support.domains.gkm import DOMAINS, TASK_GROUPS, Gkm
@@ -51,6 +52,11 @@ class Site:
     def condition(self, team: str, type_: str) -> tuple[str, str]:
         found = self.group(team).get("status", {}).get("conditions", ())
         return next(((one["status"], one["reason"]) for one in found if one["type"] == type_), ("", ""))
+
+    def mark(self, team: str) -> str:
+        """Return how many pods use the claim template, as the controllers have marked it."""
+        annotations = self.dra.template(DOMAIN, team).get("metadata", {}).get("annotations", {})
+        return str(annotations.get(PODS_USING, ""))
 
     def pods(self, team: str) -> list[Json]:
         return self.dra.cluster.objects.every("pods", team)
@@ -146,6 +152,8 @@ def test_everything_goes_with_the_group(site: Site, team: str, end: Callable[[Si
     site.until_phase(team, "Running")
     uid = site.dra.domain(DOMAIN, team)["metadata"]["uid"]
     site.dra.cluster.until(lambda: site.dra.daemon_set(uid), "the DaemonSet of the domain")
+    # The policy protects the claim template from the mark on, not from the first pod.
+    site.dra.cluster.until(lambda: site.mark(team) not in ("", "0"), "the mark of the claim template")
     assert sorted(site.left(team)) == [
         f"computedomains/{DOMAIN}",
         f"configmaps/{SETTINGS}",

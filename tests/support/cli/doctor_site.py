@@ -19,6 +19,7 @@ from support.chart.deploy_files import rendered
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
+from support.cluster.rights import until_rights_hold
 from support.grove.kinds import ALL
 from support.grove.objects import NAMESPACE
 
@@ -89,6 +90,7 @@ def bind(site: Site, role: Json) -> None:
         "subjects": [subject],
     }
     site.cluster.apply([role, binding])
+    until_rights_hold(site.cluster)
 
 
 @contextmanager

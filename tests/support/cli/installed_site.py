@@ -29,6 +29,7 @@ from support.chart.release import Release
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import cache, namespace
+from support.cluster.rights import until_rights_hold
 from support.kube import our_kinds
 from support.operator import webhook_configurations
 from support.sigstore.key_signatures import SigningKey
@@ -155,6 +156,7 @@ def installed(directory: Path) -> Iterator[InstalledSite]:
         cluster.kubectl("create", "serviceaccount", "reader", "--namespace", TEAM)
         who = ("--clusterrole=gkm-reader", f"--serviceaccount={TEAM}:reader")
         cluster.kubectl("create", "clusterrolebinding", "reader", *who)
+        until_rights_hold(cluster)
         api = connect(str(cluster.kubeconfig))
         made = InstalledSite(
             cluster, api, connect(str(cluster.kubeconfig_for(CONTROLLERS))), cluster.kubeconfig_for(READER)

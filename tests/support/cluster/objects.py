@@ -15,6 +15,7 @@ _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 _AS_KUBECTL = urlencode({"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"})
 _CREATED_BY_KUBECTL = urlencode({"fieldManager": "kubectl-create", "fieldValidation": "Strict"})
 _WITHOUT_FINALIZERS = b'{"metadata":{"finalizers":null}}'
+_MERGE = {"Content-Type": "application/merge-patch+json"}
 _OK, _CREATED, _NOT_FOUND = 200, 201, 404
 
 
@@ -120,11 +121,34 @@ class Objects:
             RequestFailed: the API server has no such kind, refused, or did not answer.
             TimeoutError: it is still there.
         """
-        self._now(lambda: self._request("DELETE", f"{self._path_of(unwanted)}?gracePeriodSeconds=0", None, {}))
-        path = self._path_of(unwanted)
+        self._delete(lambda: self._path_of(unwanted))
+
+    def delete_named(self, kind: str, name: str, namespace: str | None = None) -> None:
+        """Delete an object as `delete` does."""
+        self._delete(lambda: self._path(self._found(kind.lower()), name, namespace))
+
+    def merge(self, kind: str, name: str, patch: Mapping[str, Any], namespace: str | None = None) -> None:
+        """Change an object as `kubectl patch --type=merge` does.
+
+        Raises:
+            RequestFailed: there is no such kind or object, or the API server refused, or did not answer.
+        """
+        body = json.dumps(patch).encode()
+        self._now(lambda: self._request("PATCH", self._path(self._found(kind.lower()), name, namespace), body, _MERGE))
+
+    def _delete(self, find: Callable[[], str]) -> None:
+        self._now(lambda: self._request("DELETE", f"{find()}?gracePeriodSeconds=0", None, {}))
+        path = find()
         if self._read(path):
-            self._request("PATCH", path, _WITHOUT_FINALIZERS, {"Content-Type": "application/merge-patch+json"})
+            self._take_finalizers(path)
         until(lambda: not self._read(path), f"the end of {path}")
+
+    def _take_finalizers(self, path: str) -> None:
+        try:
+            self._request("PATCH", path, _WITHOUT_FINALIZERS, _MERGE)
+        except RequestFailed:
+            if self._read(path):
+                raise  # otherwise it has gone meanwhile
 
     def _now(self, request: Callable[[], Json]) -> Json:
         """Return what a request returns, also if the paths of kinds have changed since the last discovery."""

@@ -16,6 +16,8 @@ import yaml
 from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
 from support.cluster.objects import RequestFailed
+from support.cluster.policies import until_policies_hold
+from support.cluster.rights import until_rights_hold
 from support.grove.objects import pod_clique_set
 from support.host import pages, ports
 from support.host.processes import Process
@@ -82,6 +84,8 @@ class Gkm:
             stack.callback(made.stop)
             our_kinds.install(cluster)
             cluster.apply(made._objects())
+            until_policies_hold(cluster)
+            until_rights_hold(cluster)
             yield made
 
     def configure(self, **network: object) -> None:

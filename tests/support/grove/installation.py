@@ -4,6 +4,7 @@ from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from support.cluster.cluster import Cluster
+from support.cluster.rights import until_rights_hold
 from support.grove import kinds
 from support.grove.driver import CLIQUES, GROUPS, SETS
 
@@ -32,10 +33,8 @@ def operator_api(cluster: Cluster) -> Api:
     cluster.apply(
         {"apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [account]} | named
     )
-    user = f"system:serviceaccount:{_NAMESPACE}:{_ACCOUNT}"
-    rights = ("auth", "can-i", "--list", f"--as={user}")
-    cluster.until(lambda: "podcliques" in cluster.kubectl(*rights), "the API server to know the rights of Grove")
-    return connect(str(cluster.kubeconfig_for(user)))
+    until_rights_hold(cluster)
+    return connect(str(cluster.kubeconfig_for(f"system:serviceaccount:{_NAMESPACE}:{_ACCOUNT}")))
 
 
 def install_kinds(cluster: Cluster) -> None:

@@ -10,7 +10,8 @@ from gkm.kube.api import ListSelector
 from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHES, Json
 from support.chart.deploy_files import rendered
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.rights import until_rights_hold
 
 NAMESPACE = "crowded"
 TENANT = "mallory"
@@ -82,12 +83,4 @@ def _give_namespace(cluster: Cluster) -> None:
         "subjects": [subject],
     }
     cluster.apply(binding)
-    cluster.until(lambda: _may_create(cluster), "the API server to know the role of the tenant")
-
-
-def _may_create(cluster: Cluster) -> bool:
-    try:
-        cluster.kubectl("auth", "can-i", "create", "gkmcaches.gkm.io", f"--as={TENANT}", f"--namespace={NAMESPACE}")
-    except KubectlFailed:  # it ends with 1 for "no"
-        return False
-    return True
+    until_rights_hold(cluster)

@@ -23,6 +23,7 @@ from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import cache, namespace
 from support.cluster.objects import RequestFailed
+from support.cluster.rights import until_rights_hold
 from support.fakes import nvml_library
 from support.host import pages, ports
 from support.host.processes import Process
@@ -99,6 +100,7 @@ class Accounts:
         added += [*component("topology"), *component("topology-labels"), *component("pod-caches")]
         added += [one for one in component("topology-infiniband") if one["kind"] not in NOT_RUN_HERE]
         self.cluster.apply([called_here(one, self.webhook_port) if "webhooks" in one else one for one in added])
+        until_rights_hold(self.cluster)
 
     def configure_webhook(self) -> None:
         """Apply the webhook configuration as a person does, who knows no CA."""

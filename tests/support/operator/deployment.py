@@ -13,6 +13,7 @@ import yaml
 from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
 from support.cluster.policies import until_policies_hold
+from support.cluster.rights import until_rights_hold
 from support.host.processes import Process
 from support.kube import our_kinds
 from support.registry.push import Target
@@ -117,6 +118,7 @@ def deployed(cluster: Cluster) -> None:
     left_out = {"Namespace", "ValidatingWebhookConfiguration", "Deployment", "DaemonSet"}
     cluster.apply([document for document in manifests() if document["kind"] not in left_out])
     until_policies_hold(cluster)
+    until_rights_hold(cluster)
 
 
 def manifests() -> list[dict[str, Any]]:

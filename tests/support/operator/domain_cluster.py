@@ -19,6 +19,7 @@ from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.gkm_objects import namespace
 from support.cluster.policies import until_policies_hold
+from support.cluster.rights import until_rights_hold
 from support.grove import kinds
 from support.grove.objects import GPU, claim_template
 from support.host import listening, pages
@@ -55,6 +56,7 @@ class DomainCluster:
         self.cluster.apply(
             [namespace("nvidia-dra"), account("compute-domain-controller", "nvidia-dra"), *nvidia_rights()]
         )
+        until_rights_hold(self.cluster)
 
     def controllers(self, *, second: bool = False) -> Process:
         """Start the controllers with their account, or `second`, which leads by a lease of its own at the same time."""
@@ -117,6 +119,10 @@ class DomainCluster:
         found = self.cluster.objects.get("configmap", "gkm-domains", "gkm-system")
         conditions = json.loads(found.get("data", {}).get("conditions", "[]"))
         return (kind, status) in [(one["type"], one["status"]) for one in conditions]
+
+    def has_counted(self, line: str) -> bool:
+        """Whether the metrics of the first controllers have a line that contains this."""
+        return line in pages.fetch(self.health[1], "metrics")[1]
 
     def events(self, space: str) -> list[tuple[str, str]]:
         found = self.cluster.objects.every("events", space)

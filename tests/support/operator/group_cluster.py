@@ -5,20 +5,18 @@ kube-controller-manager; no pod is scheduled.
 """
 
 import itertools
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gkm.kube.client import connect
-from gkm.kube.errors import ApiError
-from gkm.kube.resources import Resource
 from support.cluster.audit import Audit, Request
 from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
+from support.cluster.objects import RequestFailed
+from support.cluster.rights import until_rights_hold
 from support.grove import kinds
 from support.host import listening, pages
 from support.host.processes import Process
@@ -77,7 +75,7 @@ class GroupCluster:
         left_out = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
         self.cluster.apply([each for each in component("task-groups") if each["kind"] not in left_out])
         self.cluster.apply(namespace(TEAM))
-        self.cluster.until(self._may_delete_domains, "the API server to know the rights")
+        until_rights_hold(self.cluster)
 
     def controllers(self, *, second: bool = False, main: tuple[str, ...] = HURRIED) -> Process:
         """Start the controllers with their account, or `second`, which leads by a lease of its own at the same time."""
@@ -141,7 +139,7 @@ class GroupCluster:
         found = self.cluster.objects.every("taskgroups", TEAM)
         return {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in found}
 
-    def until_phase(self, phase: str, *names: str, seconds: float = 60.0) -> None:
+    def until_phase(self, phase: str, *names: str, seconds: float = 120.0) -> None:
         def reached() -> bool:
             found = self.phases()
             return all(found.get(name) == phase for name in names)
@@ -150,34 +148,39 @@ class GroupCluster:
 
     def end(self, *names: str, phase: str = "Succeeded") -> None:
         for name in names:
-            patch = json.dumps({"spec": {"phase": phase}})
-            self.cluster.kubectl("patch", "taskgroup", name, "--namespace", TEAM, "--type=merge", "--patch", patch)
+            self.cluster.objects.merge("taskgroup", name, {"spec": {"phase": phase}}, TEAM)
 
     def delete(self, *names: str) -> None:
         self.cluster.kubectl("delete", "taskgroup", *names, "--namespace", TEAM, "--wait=false")
 
-    def until_gone(self, *names: str, seconds: float = 60.0) -> None:
+    def until_gone(self, *names: str, seconds: float = 120.0) -> None:
         self.cluster.until(lambda: not set(names) & self.phases().keys(), f"{names} to be gone", seconds)
 
     def left(self) -> list[str]:
         """Everything in the namespace that a group or a controller of its objects made."""
-        found = [(kind, each) for kind in KINDS for each in self.cluster.objects.every(kind, TEAM)]
-        api = connect(str(self.cluster.kubeconfig))
-        for group, version in POD_GROUPS:
-            gangs: Resource[Json] = Resource(f"{group}/{version}", "PodGroup", "podgroups", namespaced=True, type=dict)
-            with suppress(ApiError):  # its definition may be gone
-                found += [(group, each.value) for page in api.list_pages(gangs) for each in page.entries]
-        return [f"{kind}/{each['metadata']['name']}" for kind, each in found if _is_of_a_group(each)]
+        return [f"{kind}/{each['metadata']['name']}" for kind, each in self._left()]
+
+    def clear(self) -> None:
+        """Delete what a test that failed left: groups, whatever holds them, and their objects; no controllers run."""
+        for group in self.cluster.objects.every("taskgroups", TEAM):
+            self.cluster.objects.delete(group)
+        for kind, each in self._left():
+            self.cluster.objects.delete_named(kind, each["metadata"]["name"], TEAM)
+        # A Deployment that is deleted may have made another pod before.
+        self.cluster.until(lambda: not self.left(), "what the test left to be gone", 120)
+
+    def _left(self) -> Iterator[tuple[str, Json]]:
+        """Yield kind and object; the kind of a PodGroup has its API group."""
+        for kind in KINDS:
+            yield from ((kind, each) for each in self.cluster.objects.every(kind, TEAM) if _is_of_a_group(each))
+        for group, _ in POD_GROUPS:
+            with suppress(RequestFailed):  # its definition may be gone
+                found = self.cluster.objects.every(f"podgroups.{group}", TEAM)
+                yield from ((f"podgroups.{group}", each) for each in found if _is_of_a_group(each))
 
     def requests(self) -> list[Request]:
         """The requests of the controllers for objects of groups so far."""
         return [each for each in self.audit.requests() if each.user == CONTROLLERS]
-
-    def _may_delete_domains(self) -> bool:
-        asked = {"verb": "delete", "group": "resource.nvidia.com", "resource": "computedomains"}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        answer = self.cluster.objects.create(review | {"spec": {"resourceAttributes": asked}}, user=CONTROLLERS)
-        return bool(answer["status"]["allowed"])
 
     def _until_pool(self, name: str, reason: str) -> None:
         """Wait until the controllers have read the pool: only then do they make groups from it."""

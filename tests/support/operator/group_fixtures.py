@@ -18,11 +18,12 @@ def group_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gr
 
 @pytest.fixture
 def place(group_control_plane: GroupCluster) -> Iterator[GroupCluster]:
-    """The cluster; no controllers of a test run after it."""
+    """The cluster; no controllers of a test run after it, and what it left is gone."""
     yield group_control_plane
     for process in group_control_plane.processes:
         process.kill()
     group_control_plane.processes.clear()
+    group_control_plane.clear()
 
 
 @pytest.fixture

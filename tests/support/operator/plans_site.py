@@ -9,6 +9,7 @@ from gkm.kube.client import connect
 from gkm.kube.resources import NODES, Json
 from support.cluster.cluster import Cluster
 from support.cluster.objects import RequestFailed
+from support.cluster.rights import until_rights_hold
 from support.host import listening, pages
 from support.host.processes import Process
 from support.operator.deployment import HURRIED, operator
@@ -109,6 +110,7 @@ def plans_site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
     subject = {"kind": "ServiceAccount", "name": "gkm-controllers", "namespace": "gkm-system"}
     binding = {"apiVersion": role["apiVersion"], "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}
     gkm_cluster.apply(binding | meta)
+    until_rights_hold(gkm_cluster)
     with ExitStack() as stack:
         made = Site(gkm_cluster, directory, stack)
         try:

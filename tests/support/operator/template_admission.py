@@ -12,6 +12,7 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Resource
 from support.cluster.gkm_objects import namespace
+from support.cluster.objects import RequestFailed
 from support.cluster.policies import until_policies_hold
 from support.host.waiting import scaled
 from support.kube.our_kinds import status_writer
@@ -64,6 +65,14 @@ class Site(AdmissionSite):
             (api or self.api).create(BY_KIND[value["kind"]], value)
         except ApiError as error:
             return error.message
+        return ""
+
+    def refusal_of_a_try(self, value: Json) -> str:
+        """Return why an object is refused; nothing is stored if it is not."""
+        try:
+            self.cluster.objects.create(value, dry_run=True)
+        except RequestFailed as refused:
+            return str(refused)
         return ""
 
     def warnings(self, value: Json) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster.cluster import Cluster
+from support.cluster.rights import until_rights_hold
 from support.host import listening, pages
 from support.host.processes import Process
 from support.kube import our_kinds
@@ -41,6 +42,7 @@ def installed(cluster: Cluster, directory: Path, topology: Json, main: tuple[str
     documents = [*manifests(), *component("topology"), *component("topology-labels")]
     found = [document for document in documents if document["kind"] not in NOT_RUN_HERE]
     cluster.apply(sorted(found, key=lambda document: str(document["kind"]) != "Namespace"))
+    until_rights_hold(cluster)
     config = directory / "config.json"
     config.write_text(json.dumps({"topology": topology}))
     words = (
