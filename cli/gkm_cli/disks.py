@@ -1,9 +1,12 @@
-"""Checks of a destination before the work, and errors of a full disk with the needed and the free bytes."""
+"""Where files go: checks of a destination before the work, errors of a full disk, and the directory for copies.
+
+An error of a full disk names the needed and the free bytes. A copy is what this program can fetch again.
+"""
 
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,3 +83,11 @@ def _full(directory: Path, need: int, free: int) -> GKMError:
         f"the disk of {directory} is full: up to {need} bytes are needed, {free} were free",
         f"free space there, or {elsewhere}",
     )
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Return the directory of GKM in the user's directory of caches; it may not exist."""
+    named = environment.get("XDG_CACHE_HOME", "")
+    # The specification: a relative path is invalid and ignored.
+    root = Path(named) if named.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".cache"
+    return root / "gkm"

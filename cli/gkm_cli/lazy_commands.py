@@ -1,18 +1,19 @@
 """Commands that are imported when they run: a help text, and every other command, must not wait for their imports.
 
-A table states name, place and help of each command, so that `gkm --help` imports none of them.
+A table states name, place and help of each command, so that `gkm --help` imports none of them. Groups of options are
+dataclasses: a command takes one value for each group, and its user sees the single options.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, wraps
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gkm_cli.option_groups import with_groups
 from gkm_cli.output import PROGRAM
 
 
@@ -61,3 +62,22 @@ def lazy_group(table: Mapping[str, LazyCommand]) -> type[TyperGroup]:
 def load_all(table: Mapping[str, LazyCommand]) -> dict[str, Any]:
     """Return all commands of a table."""
     return {name: lazy.load(name) for name, lazy in table.items()}
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for typer that has, in the place of each parameter of a dataclass, the fields as options."""
+    declared = signature(command)
+    kinds = {name: parameter.annotation for name, parameter in declared.parameters.items()}
+    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
+
+    @wraps(command)
+    def expanded(**values: object) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    options: list[Parameter] = []
+    for name, parameter in declared.parameters.items():
+        options += signature(groups[name]).parameters.values() if name in groups else [parameter]
+    expanded.__signature__ = declared.replace(parameters=options)  # type: ignore[attr-defined]
+    return expanded

@@ -12,7 +12,7 @@ from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from typer.exceptions import TyperException
 
-from gkm_cli import disks, streams
+from gkm_cli import disks
 from gkm_cli.lazy_commands import LazyCommand, lazy_group
 from gkm_cli.output import EXIT_NEGATIVE, PLUGIN, PROGRAM, CommandFailed, NegativeResult, UsageError, line
 
@@ -29,7 +29,7 @@ COMMANDS = {
         "{program} login registry.example -u robot --password-stdin < token",
     ),
     "logout": LazyCommand(
-        "gkm_cli.logout",
+        "gkm_cli.login",
         "logout",
         "Remove the login of a registry from where docker stores it.",
         "{program} logout registry.example",
@@ -93,7 +93,6 @@ COMMANDS = {
     ),
 }
 """All commands, in the order of the help."""
-
 app = typer.Typer(
     name="gkm",
     cls=lazy_group(COMMANDS),
@@ -108,18 +107,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and exit.")]
-
-
-@app.callback()
-def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
-    """Print the version, or run the command."""
-    if version:
-        line(f"{PROGRAM} {installed_version()}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        context.fail("Missing command.")
-
-
 FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130
 HINTS = {
@@ -135,9 +122,19 @@ HINTS = {
 """Remedies for a user of the command line: flags and commands. Processes in a cluster name configuration keys."""
 
 
+@app.callback()
+def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
+    """Print the version, or run the command."""
+    if version:
+        line(f"{PROGRAM} {installed_version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
+
+
 def main() -> None:
     """Run the program; print one line, never a traceback, for an expected error."""
-    streams.open_closed()
+    open_closed()
     if isinstance(sys.stdout, TextIOWrapper):
         # As on standard error: a character that the encoding of a pipe lacks becomes an escape.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -240,6 +237,28 @@ def _exit_with_usage_error(error: TyperException) -> NoReturn:
 def _message(error: TyperException) -> str:
     message = getattr(error, "format_message", lambda: str(error))()
     return "" if "\n" in message else str(message)
+
+
+def open_closed() -> None:
+    """Open closed standard streams: input is empty, a write to output fails with EBADF, errors are lost."""
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        if _is_closed(descriptor):
+            # The lowest free descriptor is this one: the loop has filled those below.
+            os.open(os.devnull, flags)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _is_closed(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError as error:
+        return error.errno == errno.EBADF
+    return False
 
 
 if __name__ == "__main__":

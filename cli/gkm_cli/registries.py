@@ -1,7 +1,13 @@
-"""The options for registries that commands share, and the registry client that they configure."""
+"""The options for registries that commands share, and the registry client that they configure.
 
+Registries on this machine usually speak plain http; crane, cosign and oras need no flag for them either.
+"""
+
+import socket
+import ssl
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +18,17 @@ from gkm.api.config import Config, Registries, RegistryHost
 from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.reference import Reference
+from gkm.images.registries.credentials import split_server
 from gkm.images.registries.registry import Registry
 
-from gkm_cli import loopback
 from gkm_cli.credential_helpers import credentials_from_environment
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A GKM configuration file.")]
 PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Use http instead of https for this registry.")]
 CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust the certificate authorities in this file.")]
+_SECONDS = 2.0
+"""Time for the handshake, which does not leave this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +56,7 @@ class RegistryAccess:
         hosts = dict(self.config.registries.hosts)
         plain_http = self.plain_http
         if ref.registry not in hosts and not self.ca_file:
-            plain_http = plain_http or loopback.speaks_plain_http(ref.registry)
+            plain_http = plain_http or speaks_plain_http(ref.registry)
         if plain_http or self.ca_file or ref.registry not in hosts:
             known = hosts.get(ref.registry, RegistryHost())
             hosts[ref.registry] = msgspec.structs.replace(
@@ -70,3 +78,31 @@ class RegistryAccess:
         """Return a client and the description of an image in its labels."""
         registry, pinned = self.pinned(reference)
         return registry, cache.describe(registry, pinned)
+
+
+def speaks_plain_http(registry: str) -> bool:
+    """Return whether a registry (host or host:port) is on this machine and does not speak TLS."""
+    address, port, _ = split_server(registry)
+    host = address.strip("[]")
+    return _is_loopback(host) and not _speaks_tls(host, int(port or 443))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761, section 6.3
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # This only detects TLS and sends no data; the registry client checks the certificate.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=_SECONDS) as plain:
+            context.wrap_socket(plain, server_hostname=host).close()
+    except (OSError, OverflowError):
+        return False
+    return True

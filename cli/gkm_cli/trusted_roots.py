@@ -21,7 +21,7 @@ from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.api.metadata import Metadata, Targets, Timestamp
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
-from gkm_cli.cache_directory import cache_directory
+from gkm_cli.disks import cache_directory
 from gkm_cli.output import CommandFailed, UsageError
 
 PUBLIC_MIRROR = "https://tuf-repo-cdn.sigstore.dev"

@@ -6,7 +6,7 @@ import json
 from gkm.api.errors import GKMError
 from gkm.images.registries.auth import Login
 from gkm.images.registries.credentials import MAX_ENTRIES, MAX_SECRET_CHARACTERS, Keyring, parse
-from gkm_cli import helper_programs
+from gkm_cli import credential_helpers
 
 SECRET = "s3cret-Passw0rd"
 _REGISTRIES = (("registry.example", "team/x"), ("docker.io", "library/x"), ("[fd00::1]:5000", "x"))
@@ -33,7 +33,7 @@ def configuration(data: bytes) -> None:
 def helper(data: bytes) -> None:
     """The first byte is the exit code."""
     try:
-        login = helper_programs.login_in("pass", data[0] if data else 0, data[1:])
+        login = credential_helpers.login_in("pass", data[0] if data else 0, data[1:])
     except GKMError as error:
         _check_silent(error)
         raise

@@ -13,7 +13,7 @@ from gkm.images.build.compiled_targets import CompiledTargets
 from gkm.images.build.contents import scan_directory
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import is_valid_target
-from gkm_cli.cache import gpu_files
+from gkm_cli.cache import machines
 from gkm_cli.output import UsageError
 
 MEMORY = Path("/dev/shm")
@@ -81,7 +81,7 @@ def _check_public(value: object) -> None:
 def gpu_file(data: bytes) -> None:
     """A file lists machines, of which each is named once, or the error is one line; it never is an empty answer."""
     try:
-        found = gpu_files.parse(data, "file")
+        found = machines.parse(data, "file")
     except UsageError as error:
         assert str(error).isprintable()
         assert len(str(error)) < 1000

@@ -35,10 +35,10 @@ DECODES = {
 IMAGES = "core/gkm/images/"
 MEASURED = {
     "agent/gkm_agent/standalone/manifests.py": {"manifests of the agent"},
-    "cli/gkm_cli/cache/gpu_files.py": {"GPUs in a file"},
-    "cli/gkm_cli/helper_programs.py": {"credential helper"},
-    "cli/gkm_cli/login_file.py": {"docker config"},
-    "cli/gkm_cli/why/unmounted.py": {"report about a pod"},
+    "cli/gkm_cli/cache/machines.py": {"GPUs in a file"},
+    "cli/gkm_cli/credential_helpers.py": {"credential helper"},
+    "cli/gkm_cli/login.py": {"docker config"},
+    "cli/gkm_cli/why/explanation.py": {"report about a pod"},
     "core/gkm/api/config.py": {"configuration file"},
     "core/gkm/gpus/inventory.py": {"probe of GPUs"},
     f"{IMAGES}archives/docker_archive.py": {"listing of docker's archive", "configuration of docker's archive"},

@@ -22,7 +22,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push as registry_push
 
 from gkm_cli import disks
-from gkm_cli.cache.gpu_options import GPUOption, GPUsOption, gpu_from_options
+from gkm_cli.cache.machines import GPUOption, GPUsOption, gpu_from_options
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.progress import progress_bars
 from gkm_cli.registries import RegistryAccess

@@ -8,8 +8,7 @@ from gkm.gpus import preflight
 from gkm.gpus.preflight import MAX_MESSAGE, Preflight
 from gkm.gpus.values import printable
 
-from gkm_cli.cache.gpu_options import GPUsOption
-from gkm_cli.cache.machines import machines
+from gkm_cli.cache.machines import GPUsOption, machines
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
 from gkm_cli.registries import RefArgument, RegistryAccess
 

@@ -1,15 +1,19 @@
 """`gkm exec`: run a program with a verified cache on a machine without a cluster.
 
-Everything that this command prints goes to standard error: standard output belongs to the program.
+Everything that this command prints goes to standard error: standard output belongs to the program. Every step can be
+killed: what it leaves is either complete or removed by the next run. Mounts belong to a namespace that ends with the
+program. Where mounting is not possible, the cache is a directory of hard links to read, which only modes protect, or a
+private copy to write in; a program that modes do not bind, as root in a container, always gets a private copy.
 """
 
 import errno
 import os
+import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -18,18 +22,24 @@ import typer
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus import preflight
 from gkm.gpus.values import printable
+from gkm.hoststate import files, trees
 from gkm.hoststate.escaping import escape
+from gkm.hoststate.files import closing
 from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.pull import PullStage
 from gkm.images.registries.registry import Registry
+from gkm.mounts import overlay, safe_open, syscalls
+from gkm.mounts.relocation import tree_store
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.tree_store import RelocationLayer
+from gkm.mounts.relocation.tree_writer import Unrelocatable
 from gkm.runtimes import BY_NAME
 
-from gkm_cli.cache.execution import extracted, mounted
-from gkm_cli.cache.execution.run_store import MAX_BYTES, RunStore, default_directory
-from gkm_cli.cache.gpu_options import GPUsOption
-from gkm_cli.cache.machines import machines
+from gkm_cli.cache.extraction import relocate
+from gkm_cli.cache.machines import GPUsOption, machines
+from gkm_cli.cache.run_store import MAX_BYTES, RunStore, default_directory, retried_while_busy
 from gkm_cli.output import NegativeResult, UsageError
 from gkm_cli.progress import progress_bars
 from gkm_cli.registries import RegistryAccess
@@ -39,6 +49,10 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit codes of a shell for a program that cannot be run (POSIX.1-2017, 2.8.2)."""
 _GIB = 1 << 30
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+CommandArgument = Annotated[list[str], typer.Argument(metavar="-- CMD…", help="The program and its arguments.")]
+_SEALED, _SEALED_FILE = 0o555, 0o444
+_OPEN, _OPEN_FILE = 0o755, 0o644
+_EXECUTABLE = 0o100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +82,6 @@ class RunOptions:
             help="Where to store caches; default: ~/.cache/gkm/exec, of root /var/cache/gkm/exec.",
         ),
     ] = None
-
-
-CommandArgument = Annotated[list[str], typer.Argument(metavar="-- CMD…", help="The program and its arguments.")]
 
 
 def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOptions, access: RegistryAccess) -> None:
@@ -134,11 +145,11 @@ def _fetch(store: RunStore, registry: Registry, image: CacheImage, max_bytes: in
 
 def _provided(store: RunStore, digest: str, options: RunOptions) -> Path:
     """Return the path of the cache for the program."""
-    if mounted.can_mount():
-        return mounted.mount(store, digest, int(options.size_gib * _GIB) if options.writable else None)
-    if options.writable or not extracted.can_share(store, digest):
-        return extracted.private_copy(store, digest)
-    return extracted.view(store, digest)
+    if can_mount():
+        return mount(store, digest, int(options.size_gib * _GIB) if options.writable else None)
+    if options.writable or not can_share(store, digest):
+        return private_copy(store, digest)
+    return view(store, digest)
 
 
 @contextmanager
@@ -185,3 +196,134 @@ def _become(command: Sequence[str], variables: dict[str, str]) -> NoReturn:
 def _refuse(message: str) -> NoReturn:
     _print(message)
     raise NegativeResult
+
+
+def can_mount() -> bool:
+    """Return whether this process may mount, in a namespace of its own."""
+    return os.geteuid() == 0 and not overlay.missing_features()
+
+
+def mount(store: RunStore, digest: str, private_bytes: int | None) -> Path:
+    """Enter a new mount namespace and return the path of the cache in it.
+
+    It is read-only; with `private_bytes` it has a private layer of that size on top, in memory, which ends with it.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        CommandFailed: another run takes too long.
+        OSError: the kernel or the disk refused.
+    """
+    layout = store.layout
+    point = store.mounts / layout.entry(digest).name
+    point.mkdir(exist_ok=True)
+    layer = RelocationLayer(MountPath(str(point)), is_writable=private_bytes is not None)
+    # Before anything is opened: a layer must be in the namespace of the overlay (EINVAL otherwise).
+    syscalls.enter_private_mounts()
+    with ExitStack() as stack:
+        relative = layout.entry(digest).relative_to(layout.state) / entry.CONTENT
+        content = stack.enter_context(safe_open.open_directory(layout.state, str(relative)))
+        tree = _relocated(content, layer, store.trees(digest))
+        top = stack.enter_context(safe_open.open_directory(layout.state, str(tree.relative_to(layout.state))))
+        empty = stack.enter_context(safe_open.open_directory(layout.state, layout.empty.name))
+        target = stack.enter_context(closing(os.open(point, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)))
+        if private_bytes is None:
+            overlay.mount_read_only((top, content, empty), target, f"gkm-exec:{digest}")
+        else:
+            # One directory for all runs: what is mounted on it is in the namespace of one.
+            scratch = layout.run / "layer"
+            overlay.mount_private(
+                (top, content, empty), target, f"gkm-exec:{digest}", scratch=scratch, size=private_bytes
+            )
+    return point
+
+
+def _relocated(content: int, layer: RelocationLayer, trees: Path) -> Path:
+    try:
+        return retried_while_busy(lambda: tree_store.relocate(content, layer, trees))
+    except Unrelocatable as error:
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the paths in the cache cannot be rewritten: {error}") from error
+
+
+def can_share(store: RunStore, digest: str) -> bool:
+    """Return whether the modes of sealed directories bind this process: not root, not CAP_DAC_OVERRIDE."""
+    return not os.access(store.layout.entry(digest) / entry.CONTENT, os.W_OK, effective_ids=True)
+
+
+def view(store: RunStore, digest: str) -> Path:
+    """Return a directory with the cache, for reading: made once, and shared by all runs.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        CommandFailed: another run takes too long.
+        OSError: the disk refused.
+    """
+    path = store.view(digest)
+    content = path / entry.CONTENT
+    if not content.exists():
+        with store.building():
+            work = _build(store, digest, content, os.link, _SEALED_FILE)
+            _seal(str(work / entry.CONTENT))
+            files.sync_file_system(work)
+            _publish(store, work, path)
+    return content
+
+
+def private_copy(store: RunStore, digest: str) -> Path:
+    """Return a directory with a copy of the cache, which ends with the program.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        CommandFailed: another run takes too long.
+        OSError: the disk refused.
+    """
+    path = store.new_copy(digest)
+    with store.building():
+        _build(store, digest, path / entry.CONTENT, _copy, _OPEN_FILE).rename(path)
+    return path / entry.CONTENT
+
+
+def _build(store: RunStore, digest: str, path: Path, transfer: Callable[[str, str], object], mode: int) -> Path:
+    """Return a new directory with the content in CONTENT, which will be `path`, by `transfer` of each file."""
+    work = store.layout.work / f"{store.layout.entry(digest).name[:12]}-{secrets.token_hex(8)}"
+    work.mkdir(_OPEN)
+    _transfer(str(store.layout.entry(digest) / entry.CONTENT), str(work / entry.CONTENT), transfer)
+    relocate(work / entry.CONTENT, work / "relocated", MountPath(str(path)), mode)
+    trees.remove(work / "relocated")
+    return work
+
+
+def _publish(store: RunStore, work: Path, path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    try:
+        work.rename(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        store.discard(work)  # another run was faster
+
+
+def _transfer(source: str, destination: str, transfer: Callable[[str, str], object]) -> None:
+    os.mkdir(destination, _OPEN)  # noqa: PTH102 -- one of thousands: no path object for each
+    with os.scandir(source) as found:
+        for one in found:
+            below = f"{destination}/{one.name}"
+            if one.is_dir(follow_symlinks=False):
+                _transfer(one.path, below, transfer)
+            else:
+                transfer(one.path, below)
+
+
+def _copy(source: str, destination: str) -> None:
+    """Copy a file: the program may write in it, and the original is that of every other run."""
+    shutil.copy(source, destination, follow_symlinks=False)
+    is_executable = os.lstat(destination).st_mode & _EXECUTABLE
+    os.chmod(destination, _OPEN if is_executable else _OPEN_FILE)  # noqa: PTH101 -- as above
+
+
+def _seal(directory: str) -> None:
+    """Remove the write permission of directories; the files are links to sealed ones, or sealed."""
+    with os.scandir(directory) as found:
+        for one in found:
+            if one.is_dir(follow_symlinks=False):
+                _seal(one.path)
+    os.chmod(directory, _SEALED)  # noqa: PTH101 -- as above

@@ -1,22 +1,27 @@
-"""Extract an image into a directory: first beside it, then by one rename; a progress bar shows the stages."""
+"""Extract an image into a directory: first beside it, then by one rename; a progress bar shows the stages.
+
+Files that name absolute paths are rewritten for the path where a program sees them.
+"""
 
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import trees
+from gkm.hoststate.files import closing
 from gkm.hoststate.layout import Layout
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.extract import Extraction
 from gkm.images.pulling.pull import PullStage
 from gkm.images.registries.registry import Registry
+from gkm.mounts.relocation import tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
-from gkm.mounts.relocation.tree_writer import RewriteCounts
+from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
 
 from gkm_cli import disks
-from gkm_cli.cache.relocation import relocate
 from gkm_cli.progress import progress_bars
 
 
@@ -64,3 +69,25 @@ def _make_writable(directory: Path) -> None:
                 _make_writable(path)
             else:
                 path.chmod(file.stat().st_mode | 0o644)
+
+
+def relocate(content: Path, tree: Path, path: MountPath, mode: int = 0o644) -> RewriteCounts:
+    """Replace the files that name paths by files for `path` with this mode.
+
+    They are first written to the new directory `tree` on the same disk.
+    A replaced file is another one: hard links to the old one stay as they are.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        OSError: the disk refused.
+    """
+    with closing(os.open(content, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
+        try:
+            counts = tree_writer.write(descriptor, tree, path)
+        except Unrelocatable as error:
+            raise GKMError(Reason.UNSAFE_CONTENT, f"the paths in the cache cannot be rewritten: {error}") from error
+    for rewritten in tree.rglob("*"):
+        if rewritten.is_file():
+            rewritten.chmod(mode)
+            rewritten.replace(content / rewritten.relative_to(tree))
+    return counts

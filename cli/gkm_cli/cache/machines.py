@@ -1,12 +1,44 @@
-"""The machines whose GPUs a command checks: those in a file, or this one."""
+"""The machines whose GPUs a command checks: those in a file, or this one; and the options `--gpu` and `--gpus`.
 
+A file is the output of `gkm node detect`, or GKMCacheNodes as kubectl prints them, one or many. A file of any other
+kind is an error, never a machine without GPUs: that would be a wrong answer. YAML must not use aliases, because a small
+file with aliases expands to a large value; kubectl writes no aliases.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
+import typer
+from gkm.api import documents, json_limits
 from gkm.api.errors import GKMError, Reason
+from gkm.api.nodes import GPUGroup
+from gkm.api.targets import CUDA, HIP, GpuTarget
 from gkm.gpus.inventory import InventoryReader
+from gkm.gpus.targets import normalize_target
+from gkm.gpus.values import MAX_GPUS, Gpu, printable
+from gkm.images.cache import is_valid_target
+from msgspec import Struct
 
-from gkm_cli.cache import gpu_files
-from gkm_cli.cache.gpu_files import NodeGPUs
+from gkm_cli.output import UsageError
+
+_WARP = re.compile(r"[0-9]{1,4}", re.ASCII)
+_ARCHS = {CUDA: re.compile(r"[0-9]{2,3}", re.ASCII), HIP: re.compile(r"gfx[0-9a-f]{3,5}", re.ASCII)}
+MAX_BYTES = 4 << 20
+MAX_YAML_BYTES = 512 << 10
+"""One byte of YAML takes up to 190 bytes of memory, one of JSON 20 (measured): 4 MiB of YAML took 758 MiB."""
+_NODES = ("GKMCacheNode", "ClusterGKMCacheNode")
+_LISTS = ("List", *(f"{kind}List" for kind in _NODES))
+_HINT = "give it the output of `gkm node detect -o json`, or of `kubectl get gkmcn -A -o json`"
+
+
+class NodeGPUs(Struct, frozen=True):
+    """The GPUs of one machine; `name` is the node's name, empty if the file has none."""
+
+    name: str
+    gpus: tuple[Gpu, ...]
 
 
 def machines(file: Path | None) -> list[NodeGPUs]:
@@ -18,8 +50,196 @@ def machines(file: Path | None) -> list[NodeGPUs]:
         GKMError: GPU_LOST: the driver does not answer. That is not a machine without GPUs.
     """
     if file:
-        return gpu_files.read(file)
+        return read(file)
     reading = InventoryReader().read()
     if reading.unreadable:
         raise GKMError(Reason.GPU_LOST, f"the GPUs of this machine cannot be read: {'; '.join(reading.errors)}")
     return [NodeGPUs("", reading.gpus)]
+
+
+GPUOption = Annotated[
+    str,
+    typer.Option(
+        "--gpu",
+        metavar="BACKEND:ARCH:WARP",
+        help="The GPU that a vLLM cache was compiled for, if its artifacts do not name one.",
+    ),
+]
+GPUsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--gpus",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="GPUs from a file: `gkm node detect -o json`, a node object, or a list of node objects.",
+    ),
+]
+
+
+def gpu_from_options(gpu: str, file: Path | None) -> list[GpuTarget]:
+    """Return the GPU that the options name; an empty list without options.
+
+    Raises:
+        UsageError: the options name no GPU, or several.
+        OSError: the file cannot be read.
+    """
+    if gpu and file:
+        raise UsageError("--gpu and --gpus exclude each other", "give one of them")
+    if file:
+        return [_gpu_from_file(file)]
+    return [_parse_gpu(gpu)] if gpu else []
+
+
+def _parse_gpu(text: str) -> GpuTarget:
+    backend, _, rest = text.partition(":")
+    arch, _, warp_size = rest.partition(":")
+    if _WARP.fullmatch(warp_size):
+        found = normalize_target(GpuTarget(backend, arch, int(warp_size)))
+        target = GpuTarget(found.backend, found.arch, found.warp_size)
+        known = _ARCHS.get(target.backend)
+        if is_valid_target(target) and (known is None or known.fullmatch(target.arch)):
+            return target
+    raise UsageError(
+        f"--gpu {text[:80]!r} names no GPU", "write BACKEND:ARCH:WARP, such as cuda:75:32 or hip:gfx942:64"
+    )
+
+
+def _gpu_from_file(file: Path) -> GpuTarget:
+    found = {
+        GpuTarget(gpu.backend, gpu.arch, gpu.warp_size)
+        for node in read(file)
+        for gpu in node.gpus
+        if not gpu.fatal_fault
+    }
+    if len(found) != 1:
+        kinds = f"{len(found)} kinds of GPU" if found else "no usable GPU"
+        raise UsageError(f"{file} lists {kinds}", "name the one that compiled the cache with --gpu BACKEND:ARCH:WARP")
+    (target,) = found
+    if not is_valid_target(target):
+        raise UsageError(f"{file} lists an impossible GPU", "name the GPU with --gpu BACKEND:ARCH:WARP")
+    return target
+
+
+class _Invalid(Exception):
+    """The document does not list GPUs; the message names its content."""
+
+
+class _Groups(Struct, frozen=True):
+    """The output of `gkm node detect`, and a part of a node's status."""
+
+    gpus: list[GPUGroup] = []
+    errors: list[str] = []
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _Node(Struct, frozen=True):
+    status: _Groups
+    spec: _Spec = _Spec()
+
+
+def read(path: Path) -> list[NodeGPUs]:
+    """Return the machines in a file with their GPUs, at least one machine.
+
+    Raises:
+        UsageError: the file does not list GPUs.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        return parse(file.read(MAX_BYTES + 1), str(path))
+
+
+def parse(raw: bytes, name: str) -> list[NodeGPUs]:
+    """Return the machines in the bytes of the file `name`; raise as `read` does."""
+    try:
+        return _distinct(_each(_decoded(raw)))
+    except (_Invalid, RecursionError, ValueError) as error:
+        raise UsageError(f"{name} does not list GPUs: {printable(str(error))}", _HINT) from error
+
+
+def _distinct(nodes: Iterable[NodeGPUs]) -> list[NodeGPUs]:
+    """Return each machine once: several namespaces may list the same node."""
+    found: dict[str, NodeGPUs] = {}
+    for node in nodes:
+        if found.setdefault(node.name, node) != node:
+            raise _Invalid(f"it lists {f'node {node.name}' if node.name else 'a machine'} twice, with different GPUs")
+    return list(found.values())
+
+
+def _decoded(raw: bytes) -> object:
+    if len(raw) > MAX_BYTES:
+        raise _Invalid(f"it has more than {MAX_BYTES} bytes")
+    try:
+        if raw.lstrip()[:1] in (b"[", b"{"):
+            # `check` would refuse a list of nodes without white space, which has a value in 11 bytes.
+            json_limits.check_objects(raw)
+            json_limits.check_items(raw)
+        return msgspec.json.decode(raw)
+    except msgspec.MsgspecError:
+        if len(raw) > MAX_YAML_BYTES:
+            raise _Invalid(f"it is not JSON, and has more than {MAX_YAML_BYTES} bytes") from None
+        return documents.decode(raw, object)
+
+
+def _each(document: object) -> Iterable[NodeGPUs]:
+    match document:
+        case {"kind": kind, "items": list(items)} if kind in _LISTS:
+            yield from map(_node, _some(items))
+        case [{"ids": _}, *_]:
+            yield NodeGPUs("", _gpus(msgspec.convert(document, list[GPUGroup])))
+        case list(items):
+            yield from map(_node, _some(items))
+        case _:
+            yield _node(document)
+
+
+def _some(items: list[Any]) -> list[Any]:
+    if not items:
+        raise _Invalid("its list is empty")
+    return items
+
+
+def _node(document: object) -> NodeGPUs:
+    if not isinstance(document, Mapping):
+        raise _Invalid(f"it holds a {type(document).__name__}, not an object")
+    if str(document.get("kind", _NODES[0])) not in _NODES:
+        raise _Invalid(f"it holds an object of kind {str(document['kind'])[:64]!r}")
+    if "kind" not in document and "gpus" in document:
+        return _detected(document)
+    if not document.get("status"):
+        raise _Invalid("it holds an object without a status, so no agent has reported its GPUs")
+    node = msgspec.convert(document, _Node)
+    return NodeGPUs(node.spec.node_name, _gpus(node.status.gpus))
+
+
+def _detected(document: object) -> NodeGPUs:
+    found = msgspec.convert(document, _Groups)
+    if found.errors and not found.gpus:
+        raise _Invalid(f"the GPUs could not be read: {found.errors[0]}")
+    return NodeGPUs("", _gpus(found.gpus))
+
+
+def _gpus(groups: Iterable[GPUGroup]) -> tuple[Gpu, ...]:
+    gpus: list[Gpu] = []
+    for group in groups:
+        if not group.ids or not group.backend:
+            raise _Invalid("it holds a group of GPUs without ids or without a backend")
+        if len(gpus) + len(group.ids) > MAX_GPUS:
+            raise _Invalid(f"it holds a machine with more than {MAX_GPUS} GPUs")
+        gpus += (_gpu(group, index) for index in group.ids)
+    return tuple(gpus)
+
+
+def _gpu(group: GPUGroup, index: int) -> Gpu:
+    return Gpu(
+        index,
+        group.backend,
+        model=group.gpu_type,
+        driver_version=group.driver_version,
+        arch=group.arch,
+        warp_size=group.warp_size,
+        memory_mib=group.memory_mib,
+    )

@@ -1,9 +1,18 @@
-"""Connect to the cluster of the options, and explain why that is not possible."""
+"""Connect to the cluster of the options, and explain why that is not possible.
+
+Kubeconfig, context and namespace are chosen as kubectl does (client-go, tools/clientcmd). The official client differs:
+of several files it takes the current-context of the last one, kubectl that of the first; and in a pod it ignores
+~/.kube/config.
+"""
 
 import logging
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
 
 from gkm.kube.api import Api
 from gkm.kube.client import connect
@@ -11,9 +20,9 @@ from gkm.kube.credentials import UNAUTHORIZED
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import Json, Resource
 from kubernetes.config import ConfigException
+from kubernetes.config.kube_config import KubeConfigMerger
 from yaml import YAMLError
 
-from gkm_cli.clusters import kubeconfig
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.output import CommandFailed
 
@@ -21,6 +30,9 @@ REQUEST_SECONDS = 10.0
 _MAX_PLUGIN_CHARACTERS = 300
 NAMESPACES: Resource[Json] = Resource("v1", "Namespace", "namespaces", namespaced=False, type=Json)
 _ALWAYS_THERE = "kube-system"
+DEFAULT_NAMESPACE = "default"
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_MAX_NAME_BYTES = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ def connected(options: ClusterOptions, namespace: str = "") -> ClusterConnection
     plugin = _PluginFailure()
     logging.getLogger().addHandler(plugin)
     try:
-        choice = kubeconfig.choose(options.kubeconfig, options.context)
+        choice = choose(options.kubeconfig, options.context)
         api = connect(choice.files, choice.context, timeout=REQUEST_SECONDS)
     except Exception as error:
         hint = "name a kubeconfig with --kubeconfig, and one of its contexts with --context"
@@ -109,3 +121,48 @@ def _explain(error: ApiError, namespace: str, plugin: str) -> None:
         raise CommandFailed(f"the API server refuses the credentials: {error.message}; log in again") from error
     if error.not_found and namespace:
         raise CommandFailed(f"there is no namespace {namespace}; kubectl get namespaces lists all") from error
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigSelection:
+    """The files of a kubeconfig in the form of $KUBECONFIG, None for those of the pod; a context, and a namespace."""
+
+    files: str | None
+    context: str | None
+    namespace: str
+
+
+def choose(
+    kubeconfig: str | None, context: str | None, environment: Mapping[str, str] = os.environ
+) -> KubeconfigSelection:
+    """Return what kubectl would use with the options --kubeconfig and --context.
+
+    Raises:
+        Exception: of any type, from the official client, for a file of another shape.
+    """
+    files = _files(kubeconfig, environment)
+    if files is None:
+        return KubeconfigSelection(None, context, _namespace_of_pod(environment))
+    merged = KubeConfigMerger(files)  # type: ignore[no-untyped-call]
+    configs: list[Any] = list(merged.config_files.values())
+    chosen = context or next((found for one in configs if (found := one.get("current-context"))), None)
+    contexts = [found for one in configs for found in one.get("contexts") or () if found.get("name") == chosen]
+    namespace = (contexts[0].get("context") or {}).get("namespace") if contexts else None
+    return KubeconfigSelection(files, chosen, str(namespace or DEFAULT_NAMESPACE))
+
+
+def _files(kubeconfig: str | None, environment: Mapping[str, str]) -> str | None:
+    if named := kubeconfig or environment.get("KUBECONFIG"):
+        return named
+    usual = Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
+    return str(usual) if usual.exists() or "KUBERNETES_SERVICE_HOST" not in environment else None
+
+
+def _namespace_of_pod(environment: Mapping[str, str]) -> str:
+    if named := environment.get("POD_NAMESPACE"):
+        return named
+    try:
+        with _POD_NAMESPACE.open(encoding="utf-8") as file:
+            return file.read(_MAX_NAME_BYTES).strip() or DEFAULT_NAMESPACE
+    except (OSError, UnicodeDecodeError):
+        return DEFAULT_NAMESPACE

@@ -1,22 +1,57 @@
-"""All checks of `gkm doctor`, in their order: causes before their effects (docs/reference/doctor.md)."""
+"""All checks of `gkm doctor`, in their order: causes before their effects (docs/reference/doctor.md).
 
-from gkm_cli.doctor import images
-from gkm_cli.doctor.domains import claims, cluster, compute_domains, readiness
-from gkm_cli.doctor.domains.reading import ListCheck, ReadingCheck
-from gkm_cli.doctor.installation import (
-    caches,
-    captures,
-    configuration,
-    controllers,
-    daemons,
-    group_objects,
-    kinds,
-    labeled_pods,
-    nodes,
-    webhook,
-)
-from gkm_cli.doctor.installation.observation import InstallationCheck
-from gkm_cli.doctor.runner import Check
+The last one, `images/signatures`, tells whether the images of GKM's own pods are signed as the policies require. It
+reads from registries what the policies need, as `gkm cache verify` does, with the logins of whoever runs it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gkm.api.config import Config, ConfigInvalid, Policy, Registries, Verification
+from gkm.api.errors import GKMError, Reason
+from gkm.api.installation import ADMISSION, AGENT, CONFIG_MAP, CONTROLLERS, CSI, NAMESPACE
+from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verify import Verdict, Verifier, covers
+from msgspec.structs import replace
+
+from gkm_cli.credential_helpers import credentials_from_environment
+from gkm_cli.doctor.domains import cluster, compute_domains
+from gkm_cli.doctor.domains.listed import ListCheck, ReadingCheck
+from gkm_cli.doctor.findings import Finding, Severity, named, text_at
+from gkm_cli.doctor.installation import caches, captures, configuration, controllers, daemons, kinds, nodes, webhook
+from gkm_cli.doctor.installation.configuration import MOUNT
+from gkm_cli.doctor.installation.objects import InstalledPod
+from gkm_cli.doctor.installation.observation import InstallationCheck, observe
+from gkm_cli.doctor.runner import Check, ClusterReader
+
+PROGRAMS = frozenset({AGENT, CSI, CONTROLLERS, ADMISSION})
+_CONFIG = named("ConfigMap", NAMESPACE, CONFIG_MAP)
+_REFUSED = "install images that a signer of the policy signed, or correct the policy; gkm cache verify has the details"
+
+
+@dataclass(frozen=True, slots=True)
+class SignaturesCheck:
+    """A check (gkm_cli.doctor.runner.Check)."""
+
+    name: str = "images/signatures"
+    passed: str = "every image of GKM that a policy names is signed as it requires"
+    cluster_wide: bool = True
+
+    def run(self, reader: ClusterReader) -> Iterator[Finding]:
+        """Read pods, configuration and signatures, and yield the findings."""
+        observed = observe(reader, ("config_map", "pods"))
+        if isinstance(observed.config, ConfigInvalid):
+            hint = "gkm-operator --check-config --config FILE lists all mistakes in it"
+            yield _unknown(_CONFIG, str(observed.config), hint)
+            return
+        config, names = observed.config, running(pod for pod in observed.pods if pod.program in PROGRAMS)
+        with TemporaryDirectory(prefix="gkm-doctor-") as directory:
+            files = _written(config, lambda name: text_at(observed.config_map, "data", name), Path(directory))
+            yield from decide(names, config.verification, lambda ref, wanted: _verdict(config, files, ref, wanted))
+
 
 CHECKS: tuple[Check, ...] = (
     InstallationCheck("kinds/missing", "every kind of GKM is installed", kinds.missing, ("definitions",)),
@@ -101,14 +136,14 @@ CHECKS: tuple[Check, ...] = (
     InstallationCheck(
         "caches/by-label",
         "every pod with the label of a cache was seen by the webhook",
-        labeled_pods.unseen,
+        webhook.unseen,
         ("labeled_pods",),
         cluster_wide=False,
     ),
     InstallationCheck(
         "groups/inactive",
         "every group template, pool and group has its feature",
-        group_objects.inactive,
+        kinds.inactive,
         ("config_map", "group_objects"),
     ),
     InstallationCheck("captures/destination", "captures have a destination", captures.destination, ("config_map",)),
@@ -131,33 +166,122 @@ CHECKS: tuple[Check, ...] = (
     ListCheck(
         "domains/orphans", "every ComputeDomain has its workload", compute_domains.orphans, ("domains", "sets", "pods")
     ),
-    ListCheck("domains/readiness", "no ComputeDomain reports a fault", readiness.findings, ("domains",)),
+    ListCheck("domains/readiness", "no ComputeDomain reports a fault", compute_domains.findings, ("domains",)),
     ListCheck(
         "domains/claim-templates",
         "every claim template has its ComputeDomain",
-        claims.templates,
+        compute_domains.templates,
         ("domains", "templates"),
     ),
     ListCheck(
         "domains/template-names",
         "no other claim template has the name of a domain's",
-        claims.template_names,
+        compute_domains.template_names,
         ("domains", "templates"),
     ),
     ListCheck(
         "domains/claims",
         "every allocated claim has its pod and its ComputeDomain",
-        claims.claims,
+        compute_domains.claims,
         ("pods", "domains", "claims"),
     ),
     ListCheck(
         "domains/pods",
         "no pod waits for the claim template of a domain",
-        claims.waiting_pods,
+        compute_domains.waiting_pods,
         ("pods", "domains", "templates"),
     ),
     ReadingCheck("domains/version", "the kind ComputeDomain has what GKM needs, or is not in use", cluster.version),
     ReadingCheck("domains/imex", "ComputeDomains are not installed", cluster.imex),
     ReadingCheck("domains/switch", "at most one of GKM and Grove makes ComputeDomains", cluster.switch),
-    images.SignaturesCheck(),
+    SignaturesCheck(),
 )
+
+
+def running(pods: Iterable[InstalledPod]) -> list[str]:
+    """Return the images that run and come from a registry, by digest once the node states it.
+
+    An image without a registry was loaded into the node, so no registry can say who signed it. For an image that has a
+    registry's name and was loaded, the node states no name, and the digest of a configuration, which no registry has.
+    """
+    found = set()
+    for pod in pods:
+        ids = {each.name: each.image_id.rpartition("@") for each in pod.status.container_statuses or ()}
+        for container in pod.spec.containers:
+            name, (_, separator, digest) = container.image.partition("@")[0], ids.get(container.name, ("", "", ""))
+            if _has_registry(name):
+                found.add(f"{name}@{digest}" if separator and digest.startswith("sha256:") else container.image)
+    return sorted(found)
+
+
+def decide(
+    references: Iterable[str], wanted: Verification, verify: Callable[[Reference, Verification], Verdict]
+) -> Iterator[Finding]:
+    """Yield the faults of images; `verify` is called with the policies that are about each."""
+    for name in references if wanted.mode != "off" else ():
+        image = f"image {name}"
+        try:
+            ref = Reference.parse(name)
+            policies = [policy for policy in wanted.policies if _is_about(policy, ref)]
+            if policies and not ref.digest:
+                why = "its node states no digest of the registry: it has not started, or was loaded into the node"
+                yield _unknown(image, why, "run the command again when its pods run; loaded images cannot be verified")
+            elif policies:
+                yield from _judged(image, verify(ref, replace(wanted, policies=policies)))
+        except GKMError as error:
+            yield _unknown(image, error.message, error.hint or _REFUSED)
+
+
+def _judged(image: str, verdict: Verdict) -> Iterator[Finding]:
+    if verdict.verified is None:
+        yield _unknown(image, verdict.message, "run the command again when the registry answers")
+    elif not verdict.verified:
+        # The mode `warn` allows it.
+        severity = Severity.WARNING if verdict.allowed else Severity.PROBLEM
+        yield Finding(severity, image, "it is not signed as a policy requires", verdict.message, _REFUSED)
+
+
+def _is_about(policy: Policy, ref: Reference) -> bool:
+    named = [pattern for pattern in policy.images if "/" in pattern and pattern.rpartition("/")[2].strip("*?")]
+    return covers(replace(policy, images=named), ref, NAMESPACE)
+
+
+def _has_registry(name: str) -> bool:
+    first, separator, _ = name.partition("/")
+    return bool(separator) and (first == "localhost" or "." in first or ":" in first)
+
+
+def _written(config: Config, text: Callable[[str], str], directory: Path) -> Mapping[str, str]:
+    """Write the files that the configuration names and the ConfigMap has; return the new path by the one in pods."""
+    found = {}
+    paths = (*config.verification.files(), *(host.ca_file for host in config.registries.hosts.values()))
+    for number, path in enumerate(dict.fromkeys(paths)):
+        if path.startswith(MOUNT) and (content := text(path.removeprefix(MOUNT))):
+            copy = directory / str(number)
+            copy.write_text(content, encoding="utf-8")
+            found[path] = str(copy)
+    return found
+
+
+def _verdict(config: Config, files: Mapping[str, str], ref: Reference, wanted: Verification) -> Verdict:
+    registries = config.registries
+    used = [registries.host(source).ca_file for source in registries.sources(ref.registry)]
+    if absent := [path for path in (*wanted.files(), *used) if path and path not in files]:
+        hint = f"verify it on a machine that has the file: gkm cache verify {ref} --config FILE"
+        raise GKMError(Reason.SIGNATURE_INVALID, f"{_CONFIG} has no file {absent[0]}, which it names", hint)
+    policies = [
+        replace(
+            policy,
+            keys=[files.get(key, key) for key in policy.keys],
+            trusted_root=files.get(policy.trusted_root, ""),
+        )
+        for policy in wanted.policies
+    ]
+    hosts = {name: replace(host, ca_file=files.get(host.ca_file, "")) for name, host in registries.hosts.items()}
+    # `allow` restricts what users may name in caches.
+    registry = Registry(Registries(hosts=hosts), credentials_from_environment())
+    return Verifier(replace(wanted, policies=policies)).verify(registry, ref, NAMESPACE)
+
+
+def _unknown(image: str, why: str, hint: str) -> Finding:
+    return Finding(Severity.NOT_CHECKED, image, "nothing is known about its signature", why, hint)

@@ -1,9 +1,11 @@
-"""Findings: the values that every check returns, and every output format prints. Pure."""
+"""Findings: the values that every check returns, and every output format prints; and values in JSON. Pure."""
 
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from gkm.api.grammar import listed
 
@@ -49,3 +51,33 @@ def some(names: Iterable[str]) -> str:
 def command(*words: str) -> str:
     """Return a command line for a shell. Names from the cluster are quoted: none of them can add a word."""
     return shlex.join(words)
+
+
+def at(value: Any, *path: str) -> Any:  # noqa: ANN401 -- JSON
+    """Return the value at a path, None if the path does not exist."""
+    for step in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+    return value
+
+
+def items_at(value: object, *path: str) -> list[Any]:
+    """Return the list at a path, an empty one if the path holds no list."""
+    found = at(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def text_at(value: object, *path: str) -> str:
+    """Return the text at a path, "" if the path holds no text."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def moment(text: object) -> datetime | None:
+    """Return the moment that a text with a time zone names; None for anything else."""
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found is not None and found.tzinfo is not None else None

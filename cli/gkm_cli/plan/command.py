@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gkm_cli.clusters.options import ClusterOptions, NamespaceOption
-from gkm_cli.option_groups import with_groups
+from gkm_cli.lazy_commands import with_groups
 from gkm_cli.output import PROGRAM, CommandFailed, UsageError
 from gkm_cli.plan.options import PlanOptions, RunFlags, UnfoldOutput
 

@@ -11,22 +11,11 @@ from gkm.packing.values import Plan, Refusal
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
 from gkm_cli.output import CommandFailed, NegativeResult, Output, UsageError, print_manifests, show
-from gkm_cli.plan import (
-    flags,
-    json_output,
-    manifests,
-    plan_files,
-    render,
-    runs,
-    single_run,
-    snapshot,
-    svg,
-)
-from gkm_cli.plan.drawing import Drawing, drawing
+from gkm_cli.plan import json_output, pictures, plan_files, render, runs, single_run, snapshot
 from gkm_cli.plan.options import PlanOptions, PlanOutput, RunFlags
-from gkm_cli.plan.page import PlanPage
+from gkm_cli.plan.pictures import Drawing, PlanPage, drawing
+from gkm_cli.plan.render import Sheet
 from gkm_cli.plan.runs import ParsedRun
-from gkm_cli.plan.sheet import Sheet
 from gkm_cli.plan.snapshot import SurveyedCluster
 from gkm_cli.progress import waiting
 from gkm_cli.terminal import Terminal
@@ -45,7 +34,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
         UsageError: a file does not hold what its option needs.
     """
     files.check_stdin_once(options.files)
-    flags.check(run_flags, with_files=bool(options.runs))
+    runs.check(run_flags, with_files=bool(options.runs))
     if options.pods and not options.nodes:
         raise UsageError("--pods is given without --nodes", "give both, or none of them to read the cluster")
     if not options.image.strip() or options.image != options.image.strip():
@@ -56,7 +45,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
     previous = plan_files.read(options.previous_plan) if options.previous_plan else None
     cluster = _snapshot(options, where, run, configured.topology)
     if run is None:
-        run = runs.parse(flags.manifest(run_flags, cluster.node_gpus), default, options.policy)
+        run = runs.parse(runs.manifest(run_flags, cluster.node_gpus), default, options.policy)
     cluster = cluster.with_request_note([run.demand.pod])
     if previous and not options.pods_pending and not cluster.own_is_free:
         cluster = cluster.with_freed_gpus(previous.groups)
@@ -97,7 +86,7 @@ def _print_run(decision: single_run.RunDecision, cluster: SurveyedCluster, optio
         result = json_output.run_result(decision, cluster.notes)
         show(result, Output(options.output.value), lambda: render.render_run(Terminal(), decision, cluster.notes))
     elif isinstance(outcome, Plan):
-        print_manifests(manifests.jobs(decision.run, outcome, decision.inventory, options.image))
+        print_manifests(json_output.jobs(decision.run, outcome, decision.inventory, options.image))
     else:
         _print_refusal(decision.run, outcome)
     if isinstance(outcome, Refusal):
@@ -109,10 +98,10 @@ def _print_drawn(
 ) -> None:
     """Print a picture, or a page with the picture and what the table has."""
     if output is PlanOutput.SVG:
-        lines: Iterable[str] = svg.picture(drawn, captions)
+        lines: Iterable[str] = pictures.picture(drawn, captions)
     else:
         page = PlanPage(drawn.box.title.partition(": ")[0])
-        page.picture(svg.picture(drawn, ()))
+        page.picture(pictures.picture(drawn, ()))
         print_text(page)
         lines = page.html()
     for line in lines:

@@ -1,20 +1,38 @@
-"""Runs from files, validated as by the API server: misspelt fields and values out of bounds are errors."""
+"""Runs from files and from flags, validated as by the API server.
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+Misspelt fields and values out of bounds are errors. A run from flags becomes the manifest that a file would have, so it
+is checked in the same way. Pure, but for the reading.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from gkm.api.meta import API_VERSION
 from gkm.api.runs import MAX_NAME, Run, RunSpec
 from gkm.packing import conversion
 from gkm.packing.values import Policy, Request
 from gkm.topology.eligibility import NodeDemand
+from gkm.topology.labels import flavor
 
 from gkm_cli.inputs.kinds import LABEL_HINT, converted, found_in, invalid_labels
 from gkm_cli.inputs.objects import ParsedObject
 from gkm_cli.output import UsageError
+from gkm_cli.plan.options import RunFlags
 
 MAX_BYTES = 16 << 20
+Json = dict[str, Any]
+NAME = "run"
+MAX_FLAVORS = 8
+"""Flavors that a message names."""
+_FIELDS = {"gpus": "gpus", "pod": "gpusPerPod", "group": "groupGPUs", "spares": "spares"}
+_MALLEABILITY = {"step_gpus": "stepGPUs", "min_gpus": "minGPUs"}
+_REQUESTS = ("cpu", "memory")
+_PLACES = ("region", "cluster")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +92,87 @@ def _label_faults(spec: RunSpec) -> Iterator[str]:
     yield from invalid_labels("spec.selector.labels", spec.selector.labels)
     for number, scope in enumerate(spec.scopes):
         yield from invalid_labels(f"spec.scopes[{number}].selector.labels", scope.selector.labels)
+
+
+def check(flags: RunFlags, *, with_files: bool) -> None:
+    """Refuse flags that describe no run, or a run beside that of a file.
+
+    Raises:
+        UsageError: --gpus is missing, or --run is given too.
+    """
+    given = [field.name for field in fields(flags) if getattr(flags, field.name) not in (None, False)]
+    if flags.gpus is None and given:
+        option = "scope" if given[0] == "scopes" else given[0].replace("_", "-")
+        raise UsageError(f"--{option} describes a run without --gpus", "add it")
+    if flags.gpus is not None and with_files:
+        raise UsageError("--run and --gpus both give a run", "give one of them")
+    if flags.gpus is None and not with_files:
+        raise UsageError("no run is given", "name the file of a Run with --run, or describe one with --gpus")
+
+
+def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
+    """Return the Run that flags describe; `node_gpus` are the GPUs of a node by flavor.
+
+    A pod takes a whole node by default, or the whole group if that is smaller.
+
+    Raises:
+        UsageError: a selector or scope cannot be read, or the nodes do not have exactly one flavor and none is given.
+    """
+    spec: Json = {"flavor": flags.flavor or _only(node_gpus)}
+    if gpus := node_gpus.get(flavor(spec["flavor"])):
+        spec["gpusPerPod"] = min(gpus, max(1, flags.group or flags.gpus or gpus))
+    spec |= {key: value for name, key in _FIELDS.items() if (value := getattr(flags, name)) is not None}
+    if malleability := {key: found for name, key in _MALLEABILITY.items() if (found := getattr(flags, name))}:
+        spec["malleability"] = malleability
+    if requests := {name: value for name in _REQUESTS if (value := getattr(flags, name)) is not None}:
+        spec["requests"] = requests
+    if flags.selector is not None:
+        spec["selector"] = _selector("--selector", flags.selector)
+    if flags.scopes:
+        spec["scopes"] = [_scope(text) for text in flags.scopes]
+    if flags.one_domain:
+        spec["allowCrossGroupSpread"] = False
+    if flags.within is not None:
+        spec["within"] = flags.within.value
+    if flags.balanced:
+        spec["balanced"] = True
+    name = NAME if flags.name is None else flags.name
+    return ParsedObject(
+        "the options", {"apiVersion": API_VERSION, "kind": "Run", "metadata": {"name": name}, "spec": spec}
+    )
+
+
+def _only(flavors: Collection[str]) -> str:
+    found = sorted(flavors)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError("no node has GPUs and a label with their flavor", "give --flavor; gkm topology check helps")
+    names = ", ".join(found[:MAX_FLAVORS]) + (", ..." if len(found) > MAX_FLAVORS else "")
+    raise UsageError(f"the nodes have GPUs of {len(found)} flavors: {names}", "choose one with --flavor")
+
+
+def _scope(text: str) -> Json:
+    head, _, rest = text.partition(",")
+    name, separator, gpus = head.partition("=")
+    if not (separator and _NUMBER.fullmatch(gpus)):
+        raise UsageError(f"--scope {text[:80]!a} has no number of GPUs", "give it as NAME=GPUS, or NAME=GPUS,region=eu")
+    scope: Json = {"name": name, "maxGPUs": int(gpus)}
+    return scope | ({"selector": _selector("--scope", rest)} if rest else {})
+
+
+def _selector(option: str, text: str) -> Json:
+    pairs = list(_pairs(option, text))
+    found: Json = {key: value for key, value in pairs if key in _PLACES}
+    labels = {key: value for key, value in pairs if key not in _PLACES}
+    if len(found) + len(labels) < len(pairs):
+        raise UsageError(f"{option} {text[:80]!a} has a key twice", "give each key once")
+    return found | ({"labels": labels} if labels else {})
+
+
+def _pairs(option: str, text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split(","):
+        key, separator, value = part.strip().partition("=")
+        if not (key and separator):
+            raise UsageError(f"{option}: {part[:80]!a} is not KEY=VALUE", "separate several by commas")
+        yield key, value

@@ -2,7 +2,7 @@
 
 import typer
 
-from gkm_cli.option_groups import with_groups
+from gkm_cli.lazy_commands import with_groups
 from gkm_cli.output import PROGRAM
 from gkm_cli.template.options import ConfigOption, ImportOptions, RenderOptions
 

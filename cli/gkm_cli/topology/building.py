@@ -1,33 +1,65 @@
-"""From options to the tree, and `gkm topology build`: read, merge, print."""
+"""From options to the tree, and `gkm topology build`: read, merge, print.
 
+Each source becomes a provider (docs/design/hypernodes.md). The objects of a scheduler are documents that kubectl
+applies.
+"""
+
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
 
 from gkm.api import documents
+from gkm.api.fabrics import NodeFabric
+from gkm.api.grammar import count_of
 from gkm.api.topology_settings import AREAS, Topology, TopologyLevel
 from gkm.hoststate.escaping import escape
+from gkm.topology.fabrics import ibnetdiscover, infiniband, lldp, lldpd, tree_file, ufm
+from gkm.topology.fabrics.counted import Counted
+from gkm.topology.fabrics.leaf_groups import name_of
+from gkm.topology.fabrics.network import FabricDiscovery, MatchedHosts
+from gkm.topology.fabrics.rails import TooIrregular
+from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.labels import label_placements
 from gkm.topology.lists import NodeList
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements, placements
 from gkm.topology.providers import by_trust
+from gkm.topology.trees import topologies, volcano
 from gkm.topology.trees.merge import Named, build_tree
+from gkm.topology.trees.topologies import level_labels, node_labels
 from gkm.topology.trees.tree import Tree
 from msgspec import structs
 
 from gkm_cli.inputs import files
-from gkm_cli.inputs.cluster_lists import read_nodes
-from gkm_cli.output import Output, line, show, supports_unicode
-from gkm_cli.topology import manifests, render, sources
-from gkm_cli.topology.json_output import tree_result
+from gkm_cli.inputs.cluster_lists import read_fabrics, read_nodes
+from gkm_cli.output import Output, UsageError, line, show, supports_unicode
+from gkm_cli.topology import render
+from gkm_cli.topology.hygiene import Mend, commands
 from gkm_cli.topology.options import BuildOutput, SourceOptions
-from gkm_cli.topology.outline import Outline, outline
-from gkm_cli.topology.sources import NETWORKS, Sources
+from gkm_cli.topology.render import Outline, outline, tree_result
 
 LABELS = "labels"
+T = TypeVar("T")
+NETWORKS = ("infiniband", "ufm", "lldp", "tree-file")
+"""Providers that read files, the most trusted first, where the configuration states no order."""
+# NVIDIA's managed switches: MF0;<name>:<model>/U<number of the chip>
+_MANAGED = re.compile(r"MF\d{1,3};([^:;]+):[^:;]+")
+_GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 31  # zlib: 16 for the header of gzip, and 15
+_PRINTED_BY = {
+    "ibnetdiscover": "ibnetdiscover",
+    "ufm": "curl -su USER https://UFM/ufmRest/resources/ports",
+}
+Json = dict[str, Any]
+DEFAULT_NAME = "gkm"
+"""The name of a Topology whose name is not configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +88,9 @@ def print_tree(options: SourceOptions, output: BuildOutput) -> None:
         show(result, form, lambda: render.render_tree(built.tree, built.outline, built.notes))
         return
     if output is BuildOutput.LABELS:
-        for command in manifests.label_commands(built.tree, built.settings, built.nodes.values()):
+        for command in label_commands(built.tree, built.settings, built.nodes.values()):
             line(command)
-    for object_ in manifests.objects(output, built.tree, built.settings):
+    for object_ in objects(output, built.tree, built.settings):
         sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not supports_unicode()))
     # Standard output may be piped to kubectl.
     for text in (*render.problems(built.tree), *(f"note: {note}" for note in built.notes)):
@@ -76,7 +108,7 @@ def build(options: SourceOptions, more: Sequence[Any] = ()) -> Built:
     files.check_stdin_once([*options.files, *more])
     settings = files.configured(options.config).topology
     listed = read_nodes(options.nodes)
-    found = sources.read(options, frozenset(node.name for node in listed.nodes), settings)
+    found = read(options, frozenset(node.name for node in listed.nodes), settings)
     if options.config is None:
         settings = with_levels_of(found, settings)
     notes = (*found.notes, *_notes(found, settings, is_configured=options.config is not None))
@@ -89,6 +121,15 @@ def build(options: SourceOptions, more: Sequence[Any] = ()) -> Built:
     )
     nodes = {node.name: node for node in listed.nodes}
     return Built(tree, settings, outline(tree, settings, found.switches), nodes, notes)
+
+
+@dataclass(slots=True)
+class Sources:
+    """What the files hold: what each provider found, names of switches by the groups they name, and notes."""
+
+    found: dict[str, FabricDiscovery] = field(default_factory=dict)
+    switches: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def with_levels_of(found: Sources, settings: Topology) -> Topology:
@@ -137,3 +178,136 @@ def _by_provider(listed: NodeList, found: Sources, settings: Topology) -> Named:
     # No provider knows where a node is that cannot be read.
     unread = ("nodes", Placements(quarantined=listed.unread))
     return [unread, *((name, placed[name]) for name in order if name in placed)]
+
+
+def read(options: SourceOptions, nodes: frozenset[str], settings: Topology) -> Sources:
+    """Return what the sources report about `nodes`.
+
+    Raises:
+        OSError: a file cannot be read.
+        UsageError: a file does not hold what its option needs.
+    """
+    sources = Sources()
+    fabrics = read_fabrics(options.fabrics or ())
+    if fabrics.unread:
+        sources.notes.append(f"{count_of(fabrics.unread, 'NodeFabric')} cannot be read and counts for no node")
+    named = MatchedHosts.of((fabric.metadata.name for fabric in fabrics.fabrics), nodes)
+    if others := named.unmatched(with_examples=True):
+        sources.notes.append(f"--fabrics: {others}")
+    for provider, discover in _discoveries(options, fabrics.fabrics, nodes, settings, sources.switches):
+        try:
+            found = discover()
+        except TooIrregular as error:
+            raise UsageError(
+                f"the network of {provider} cannot be used: {error}", "check the cables in its files, or leave it out"
+            ) from error
+        sources.found[provider] = found
+        sources.notes += [f"{provider}: {text}" for text in (*_hosts(found.hosts, len(nodes)), *found.faults)]
+    return sources
+
+
+def _hosts(hosts: MatchedHosts | None, nodes: int) -> Iterator[str]:
+    """Yield how many nodes a source shows, and which of its hosts are none, unless all is matched."""
+    if hosts is None:
+        return
+    if nothing := hosts.nothing_placed(nodes, with_examples=True):
+        yield nothing
+    elif others := hosts.unmatched(with_examples=True):
+        yield f"{hosts.nodes} of {count_of(nodes, 'node')} are in it; {others}"
+    elif hosts.nodes < nodes:
+        yield f"{hosts.nodes} of {count_of(nodes, 'node')} are in it"
+
+
+def _discoveries(
+    options: SourceOptions,
+    fabrics: Sequence[NodeFabric],
+    nodes: frozenset[str],
+    settings: Topology,
+    switches: dict[str, str],
+) -> Iterator[tuple[str, Callable[[], FabricDiscovery]]]:
+    """Yield the providers that have files, with the function that reads these."""
+
+    def counted(provider: str) -> Counted:
+        return Counted(*settings.counted(provider))
+
+    def from_subnets(subnets: Iterable[Subnet], provider: str) -> FabricDiscovery:
+        known = list(subnets)
+        switches.update((name_of(guid), _switch(name)) for subnet in known for guid, name in subnet.switches.items())
+        return infiniband.from_subnets(known, fabrics, nodes, counted=counted(provider))
+
+    if surveys := options.ibnetdiscover:
+        limit = ibnetdiscover.MAX_BYTES
+        parsed = (_parsed(path, "ibnetdiscover", limit, _parse_survey) for path in surveys)
+        yield "infiniband", partial(from_subnets, parsed, "infiniband")
+    if pages := options.ufm:
+        rows = chain.from_iterable(_parsed(path, "ufm", ufm.MAX_PAGE_BYTES, ufm.decode) for path in pages)
+        yield "ufm", lambda: from_subnets([ufm.subnet(rows)], "ufm")
+    if outputs := options.lldp:
+        yield "lldp", lambda: lldp.from_neighbors(_neighbors(outputs), nodes, counted=counted("lldp"))
+    elif fabrics and any(provider.name == "lldp" for provider in settings.providers):
+        yield "lldp", partial(lldp.discover, fabrics, nodes, counted=counted("lldp"))
+    if (path := options.tree_file) is not None:
+        parse = partial(tree_file.discover, nodes=nodes)
+        yield "tree-file", lambda: _parsed(path, "tree-file", tree_file.MAX_BYTES, parse)
+
+
+def _switch(description: str) -> str:
+    managed = _MANAGED.fullmatch(description)
+    return managed[1] if managed else description
+
+
+def _parse_survey(text: bytes) -> Subnet:
+    if text.startswith(_GZIP):
+        stream = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            text = stream.decompress(text, ibnetdiscover.MAX_BYTES + 1)
+        except zlib.error as error:
+            raise ibnetdiscover.NotASurvey("it cannot be unpacked by gzip") from error
+        if len(text) <= ibnetdiscover.MAX_BYTES and not stream.eof:
+            raise ibnetdiscover.NotASurvey("it ends in the middle")
+    return ibnetdiscover.parse(text)
+
+
+def _neighbors(paths: Iterable[Path]) -> dict[str, tuple[lldpd.Neighbor, ...]]:
+    found: dict[str, tuple[lldpd.Neighbor, ...]] = {}
+    for path in paths:
+        for node, neighbors in _parsed(path, "lldp", lldpd.MAX_BYTES, lldpd.decode_nodes).items():
+            found[node] = (*found.get(node, ()), *neighbors)
+    return found
+
+
+def _parsed(path: Path, option: str, limit: int, parse: Callable[[bytes], T]) -> T:
+    try:
+        return parse(files.read_all(path, limit))
+    except ValueError as problem:
+        hint = f"give what `{_PRINTED_BY[option]}` prints" if option in _PRINTED_BY else "correct the file"
+        raise UsageError(f"--{option} {files.name(path)}: {problem}", hint) from problem
+
+
+def objects(output: BuildOutput, tree: Tree, settings: Topology) -> Iterator[Json]:
+    """Yield HyperNodes, children first; or a Topology."""
+    names = {"kueue": settings.kueue or DEFAULT_NAME, "kai": settings.kai or DEFAULT_NAME}
+    named = structs.replace(settings, **names, node_labels=True)
+    if output is BuildOutput.HYPERNODES:
+        yield from map(volcano.manifest, volcano.volcano(tree, settings).hypernodes.values())
+    elif output is BuildOutput.KUEUE:
+        yield topologies.kueue(named)
+    elif output is BuildOutput.KAI:
+        yield topologies.kai(named)
+
+
+def label_commands(tree: Tree, settings: Topology, nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the commands for the labels that the levels of a Topology are, and that remove those of other trees.
+
+    Nodes that are not in the tree, such as quarantined ones, keep none. These are no Node objects: `kubectl apply`
+    would create a Node that was deleted since the list was made.
+    """
+    return commands(_mends(tree, settings, nodes))
+
+
+def _mends(tree: Tree, settings: Topology, nodes: Iterable[Node]) -> Iterator[Mend]:
+    wanted = node_labels(tree, settings)
+    for node in sorted(nodes, key=lambda node: node.name):
+        of_node = wanted.get(node.name, {})
+        for key in {**level_labels(node.labels), **of_node}:
+            yield Mend(node.name, key, of_node.get(key), sure=True)

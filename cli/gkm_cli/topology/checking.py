@@ -10,9 +10,8 @@ from msgspec import to_builtins
 from gkm_cli.inputs import files
 from gkm_cli.inputs.cluster_lists import read_nodes
 from gkm_cli.output import NegativeResult, Output, line, show
-from gkm_cli.topology import hygiene, mending
-from gkm_cli.topology.hygiene import Hygiene
-from gkm_cli.topology.label_values import LabelSeverity
+from gkm_cli.topology import hygiene
+from gkm_cli.topology.hygiene import Hygiene, LabelSeverity
 from gkm_cli.topology.options import CheckOutput
 
 _MAX_LISTED = 8
@@ -32,7 +31,7 @@ def print_findings(nodes: Sequence[Path], config: Path | None, output: CheckOutp
     settings = files.configured(config).topology
     found = hygiene.check(read_nodes(nodes), settings)
     if output is CheckOutput.COMMANDS:
-        for command in mending.commands(found.corrections):
+        for command in hygiene.commands(found.corrections):
             line(command)
     else:
         show(_result(found), Output(output.value), lambda: _print(found))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gkm_cli.option_groups import with_groups
+from gkm_cli.lazy_commands import with_groups
 from gkm_cli.output import PROGRAM
 from gkm_cli.topology.options import BuildOutput, CheckOutput, ConfigOption, NodesOption, ShowOutput, SourceOptions
 

@@ -9,11 +9,11 @@ from gkm.topology.usage import Usage, uncounted_flavors, uncounted_notes
 
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_notes
 from gkm_cli.output import Output, UsageError, show
-from gkm_cli.topology import render, svg
+from gkm_cli.topology import render
 from gkm_cli.topology.building import build
 from gkm_cli.topology.capacity import IntervalCapacity
-from gkm_cli.topology.json_output import tree_result
 from gkm_cli.topology.options import ShowOutput, SourceOptions
+from gkm_cli.topology.render import tree_result
 
 
 def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, output: ShowOutput) -> None:
@@ -32,7 +32,7 @@ def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, o
     notes = (*built.notes, *uncounted, *(unlisted_node_notes(used, built.nodes.keys()) if pods else (ALL_FREE,)))
     capacity = IntervalCapacity(built.tree, built.nodes, used, built.settings)
     if output is ShowOutput.SVG:
-        for line in svg.picture(built.tree, built.outline, capacity, closest):
+        for line in render.picture(built.tree, built.outline, capacity, closest):
             sys.stdout.write(line + "\n")
         return
 

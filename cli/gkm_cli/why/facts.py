@@ -1,4 +1,4 @@
-"""The observed state of one volume of a pod: values that `observation` read, and `links` decide on. Pure.
+"""The observed state of one volume of a pod: values that `explanation` read, and `links` decide on. Pure.
 
 Texts come from the cluster: whoever prints them must escape them.
 """

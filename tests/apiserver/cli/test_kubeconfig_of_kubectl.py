@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from gkm_cli.clusters.kubeconfig import choose
+from gkm_cli.clusters.connection import choose
 from support.cli.kubeconfig_files import config
 from support.peers import build, require
 

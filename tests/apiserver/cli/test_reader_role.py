@@ -7,8 +7,7 @@ import yaml
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import DAEMON_SETS, DEFINITIONS, VALIDATING_WEBHOOKS
 from gkm_cli.doctor.checks import CHECKS
-from gkm_cli.doctor.reader import ClusterReader
-from gkm_cli.doctor.runner import run_checks
+from gkm_cli.doctor.runner import ClusterReader, run_checks
 from support.chart.deploy_files import rendered
 from support.cli.doctor_lists import CUTOFF
 from support.grove.kinds import COMPUTE_DOMAIN

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from gkm_cli.why.walk import LINKS
+from gkm_cli.why.links import LINKS
 from support.cli.command import gkm
 from support.cli.why_faults import FAULTS, attributes, failed_mount, on_node, unverified
 from support.cli.why_site import DIGEST, NAMESPACE, Json, WhySite, why_site

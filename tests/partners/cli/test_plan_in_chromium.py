@@ -6,9 +6,7 @@ import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
-from gkm_cli.plan.drawing import GPU, drawing
-from gkm_cli.plan.page import PlanPage
-from gkm_cli.plan.svg import STYLES, picture
+from gkm_cli.plan.pictures import GPU, STYLES, PlanPage, drawing, picture
 from plan_picture import COMMAND, drawn
 from support.cli.plan_files import PlanWorkspace, run_plan
 from support.docs.browser import shot

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gkm_cli.cache.execution import run_store
+from gkm_cli.cache import run_store
 from support.cli import execution
 from support.cli.command import CACHE, content, gkm
 from support.cli.execution import ROOT, USERS, Machine
@@ -152,7 +152,7 @@ def test_content_that_is_not_that_of_its_digest_runs_nothing(machine: Machine, r
     done = machine.shell("echo ran")
     assert (done.returncode, done.stdout, "it was changed or is damaged" in done.stderr) == (1, "", True), done
     registry_server.behave()
-    make = "import sys; from pathlib import Path; from gkm_cli.cache.execution.run_store import RunStore\n"
+    make = "import sys; from pathlib import Path; from gkm_cli.cache.run_store import RunStore\n"
     run = [*machine.user, sys.executable, "-c", f"{make}RunStore(Path(sys.argv[1])).make()", str(machine.store)]
     subprocess.run(run, env=machine.variables(), check=True)
     assert [path.name for path in (machine.store / "locks").iterdir()] == ["building"]
@@ -166,7 +166,7 @@ def test_a_cache_is_evicted_when_its_program_has_ended_and_not_before(machine: M
     assert process.stdin
     assert process.stdout.readline() == "ready\n"
     code = (
-        "import sys; from pathlib import Path; from gkm_cli.cache.execution.run_store import RunStore\n"
+        "import sys; from pathlib import Path; from gkm_cli.cache.run_store import RunStore\n"
         "store = RunStore(Path(sys.argv[1])); store.make(); store.evict(0)\n"
         "print(len(list(store.layout.store.iterdir())), len(list(store.views.iterdir())))"
     )

@@ -213,7 +213,7 @@ import os, sys
 from pathlib import Path
 from gkm.images.pulling import entry
 from gkm.images.pulling.entry import FileList
-from gkm_cli.cache.execution.run_store import RunStore
+from gkm_cli.cache.run_store import RunStore
 store = RunStore(Path(sys.argv[1]))
 store.make()
 work = store.layout.work / "old"

@@ -16,8 +16,8 @@ from gkm.topology import lists, nodes, pods
 from gkm.topology.fabrics import lldpd, tree_file, ufm
 from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.standalone.manifests import manifests_in
-from gkm_cli import helper_programs
-from gkm_cli.cache import gpu_files
+from gkm_cli import credential_helpers
+from gkm_cli.cache import machines
 from gkm_operator.hypernodes.providers import packed_tree
 from support.hostile.decoder import MIB, OBJECT_FACTOR, Decoder
 from support.hostile.image_decoders import IMAGES, SIGNATURES
@@ -37,9 +37,9 @@ HOSTS = (
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(
         "credential helper",
-        partial(helper_programs.login_in, "x", 0),
-        helper_programs._HelperOutput,
-        helper_programs.MAX_OUTPUT_BYTES,
+        partial(credential_helpers.login_in, "x", 0),
+        credential_helpers._HelperOutput,
+        credential_helpers.MAX_OUTPUT_BYTES,
     ),
     # 10,000 nodes that cannot be read are named, each with why.
     Decoder(
@@ -70,7 +70,7 @@ HOSTS = (
     Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.CacheKeyFactors, factors_file.MAX_BYTES),
 )
 YAML = (
-    Decoder("GPUs in a file", lambda text: gpu_files.parse(text, "x"), list[gpu_files._Node], gpu_files.MAX_BYTES),
+    Decoder("GPUs in a file", lambda text: machines.parse(text, "x"), list[machines._Node], machines.MAX_BYTES),
     # JSON is YAML. A value takes up to a kilobyte, so their number is limited instead (gkm.api.documents).
     Decoder("configuration file", config.parse, config.Config, files.MAX_BYTES, free=48 * MIB, factor=0),
     Decoder("tree file", tree_file.parse, tree_file.Model, tree_file.MAX_BYTES, free=48 * MIB, factor=0),

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import Login
-from gkm_cli.credential_helpers import credentials_from_environment
-from gkm_cli.helper_programs import MAX_OUTPUT_BYTES, get_login
+from gkm_cli.credential_helpers import MAX_OUTPUT_BYTES, credentials_from_environment, get_login
 
 SECRET = "s3cret-passw0rd"
 HUB = "https://index.docker.io/v1/"

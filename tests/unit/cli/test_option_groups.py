@@ -5,7 +5,7 @@ from typing import Annotated
 
 import pytest
 import typer
-from gkm_cli.option_groups import with_groups
+from gkm_cli.lazy_commands import with_groups
 from typer.testing import CliRunner
 
 

@@ -12,9 +12,8 @@ from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS, DEVICE_CLA
 
 from gkm_cli.clusters.reads import NotServed, Unreadable
 from gkm_cli.doctor.domains.listed import COLLECTIONS
-from gkm_cli.doctor.findings import Finding, Severity, named
-from gkm_cli.doctor.json_values import at, items_at
-from gkm_cli.doctor.reader import ClusterReader, Collection
+from gkm_cli.doctor.findings import Finding, Severity, at, items_at, named
+from gkm_cli.doctor.runner import ClusterReader, Collection
 
 _MODES = {
     IMEXMode.DRIVER_MANAGED: "NVIDIA's driver runs the IMEX daemons (driverManaged)",

@@ -1,6 +1,6 @@
-"""The lists that the checks of ComputeDomains decide on, with objects reduced to the fields that decide."""
+"""Read what the checks of ComputeDomains decide on: lists of objects, reduced to the fields that decide."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,10 +16,20 @@ from gkm.kube.resources import Resource
 from msgspec import Struct
 
 from gkm_cli.doctor.findings import Finding, Severity, named
-from gkm_cli.doctor.reader import Collection
+from gkm_cli.doctor.runner import ClusterReader, Collection
 
 CHECK_CONTROLLERS = "check that gkm-controllers run and that one leads"
 SET_DEFINITION = "podcliquesets.grove.io"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingCheck:
+    """A check (gkm_cli.doctor.runner.Check) of single objects of the cluster."""
+
+    name: str
+    passed: str
+    run: Callable[[ClusterReader], Iterator[Finding]]
+    cluster_wide: bool = True
 
 
 class NamedObject(Struct, frozen=True):
@@ -35,13 +45,13 @@ class ListedClaim(NamedObject, frozen=True):
     status: Any = None
 
 
+class _PodSpec(Struct, frozen=True, rename="camel"):
+    resource_claims: tuple[PodClaim, ...] | None = None
+
+
 class _ClaimReference(Struct, frozen=True, rename="camel"):
     name: str
     resource_claim_name: str | None = None
-
-
-class _PodSpec(Struct, frozen=True, rename="camel"):
-    resource_claims: tuple[PodClaim, ...] | None = None
 
 
 class _PodStatus(Struct, frozen=True, rename="camel"):
@@ -77,6 +87,27 @@ class Listed:
     def domain_names(self) -> dict[str, str]:
         """Return the name of each ComputeDomain by its uid."""
         return {domain.metadata.uid: domain.metadata.name for domain in self.domains}
+
+
+@dataclass(frozen=True, slots=True)
+class ListCheck:
+    """A check of lists: the fields of `Listed`. A list that an earlier check has read is not read again.
+
+    So all checks together read nodes, ComputeDomains, sets, pods, templates and claims in this order: an object that
+    appears or goes between two lists gives no finding, or is younger than the cutoff.
+    """
+
+    name: str
+    passed: str
+    decide: Callable[[Listed], Iterator[Finding]]
+    fields: tuple[str, ...]
+    cluster_wide: bool = False
+
+    def run(self, reader: ClusterReader) -> Iterator[Finding]:
+        """Read the lists and yield the findings; raise Unreadable if one cannot be read."""
+        reader.ensure(*(COLLECTIONS[field] for field in self.fields))
+        lists = {field: reader.list(COLLECTIONS[field]) for field in self.fields}
+        yield from self.decide(Listed(cutoff=reader.cutoff, namespace=reader.namespace, **lists))
 
 
 def key(metadata: MnnvlMetadata) -> Key:

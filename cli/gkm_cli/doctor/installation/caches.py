@@ -11,9 +11,8 @@ from gkm.api.meta import TRUE
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import covers
 
-from gkm_cli.doctor.findings import Finding, Severity, command, some
+from gkm_cli.doctor.findings import Finding, Severity, command, moment, some
 from gkm_cli.doctor.installation.observed import InstallationFacts, cache_name
-from gkm_cli.doctor.json_values import moment
 
 SIGNATURES = frozenset(
     {Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID, Reason.IDENTITY_MISMATCH, Reason.ATTESTATION_MISSING}

@@ -9,9 +9,8 @@ from gkm.api.installation import CONFIG_MAP, NAMESPACE
 from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
-from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.findings import Finding, Severity, named, text_at
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
-from gkm_cli.doctor.json_values import text_at
 
 _OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)
 MOUNT = "/etc/gkm/"

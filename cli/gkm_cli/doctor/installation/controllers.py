@@ -6,10 +6,9 @@ from datetime import timedelta
 from gkm.api.features import INSTALL
 from gkm.api.installation import ADMISSION, CONTROLLERS, NAMESPACE
 
-from gkm_cli.doctor.findings import Finding
+from gkm_cli.doctor.findings import Finding, moment, text_at
 from gkm_cli.doctor.installation.objects import first_image
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
-from gkm_cli.doctor.json_values import moment, text_at
 
 LATE = timedelta(seconds=60)
 """A new leader follows a killed one within 18 seconds (gkm.kube.leases); clocks differ."""

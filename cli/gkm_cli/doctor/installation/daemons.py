@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from gkm.api.features import INSTALL
 from gkm.api.installation import AGENT, CSI, DRIVER, NAMESPACE, driver_differences, is_our_daemon_set
 
-from gkm_cli.doctor.findings import Finding, some
+from gkm_cli.doctor.findings import Finding, some, text_at
 from gkm_cli.doctor.installation.observed import InstallationFacts, number, problem
-from gkm_cli.doctor.json_values import text_at
 
 _HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
 

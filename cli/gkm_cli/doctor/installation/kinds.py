@@ -1,16 +1,24 @@
-"""The kinds of GKM: the CustomResourceDefinitions are there, ours, and of this version. Pure."""
+"""The kinds of GKM: their CustomResourceDefinitions are there, ours, and of this version; no object is idle. Pure.
+
+Where the feature of group templates is off, the API server stores their objects, and no controller reads them.
+"""
 
 from collections.abc import Iterator, Mapping
 
 from gkm.api import crds
+from gkm.api.config import Config
 from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
+from gkm.api.features import Feature, install
+from gkm.api.grammar import count_of
 from gkm.kube.resources import Json
 
-from gkm_cli.doctor.findings import Finding
+from gkm_cli.doctor.findings import Finding, Severity, named, some
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects, problem
 
 OURS: Mapping[str, Json] = {one["metadata"]["name"]: one for one in crds.definitions().values()}
 _KIND = "CustomResourceDefinition"
+_SEVERITIES = {"TaskGroup": Severity.PROBLEM}
+"""A workload waits for the objects of its group; templates and pools alone may be there for later."""
 
 
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
@@ -54,3 +62,21 @@ def _differences(definitions: Objects, origin: DefinitionOrigin) -> Iterator[tup
     for name, found in definitions.items():
         if found and (comparison := compare(OURS[name], found)).origin is origin:
             yield name, comparison.difference
+
+
+def inactive(observed: InstallationFacts) -> Iterator[Finding]:
+    """Yield the kinds with objects that no controller reads, because taskGroups.enabled is off."""
+    if not isinstance(observed.config, Config) or observed.config.task_groups.enabled:
+        return
+    found: dict[str, list[str]] = {}
+    for kind, each in observed.group_objects:
+        where = f"{each.metadata.namespace}/" if each.metadata.namespace else ""
+        found.setdefault(kind, []).append(f"{where}{each.metadata.name}")
+    for kind, names in sorted(found.items()):
+        yield Finding(
+            _SEVERITIES.get(kind, Severity.WARNING),
+            named(kind, "", min(names)),
+            f"GKM makes nothing of {count_of(len(names), kind)}: {some(names)}",
+            "taskGroups.enabled is off in gkm-config, so no controller reads them",
+            f"set taskGroups.enabled to true, and {install(Feature.TASK_GROUPS)}; or delete them",
+        )

@@ -8,10 +8,9 @@ from gkm.api.errors import Reason
 from gkm.api.installation import AGENT
 from gkm.api.nodes import CacheNode, NodeCacheStatus
 
-from gkm_cli.doctor.findings import Finding, Severity, command, named, some
+from gkm_cli.doctor.findings import Finding, Severity, command, moment, named, some
 from gkm_cli.doctor.installation.objects import OUR_LABEL, InstalledNode, gpus_of, node_labels
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
-from gkm_cli.doctor.json_values import moment
 
 OLDEST_KUBELET = (1, 32)
 """Tokens of the agents must name their node (README.md), and preStop hooks sleep."""

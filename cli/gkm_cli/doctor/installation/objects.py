@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from gkm_cli.doctor.json_values import at, items_at, text_at
+from gkm_cli.doctor.findings import at, items_at, text_at
 
 NAME_LABEL = "app.kubernetes.io/name"
 OUR_LABEL = "gkm.io/gpu"

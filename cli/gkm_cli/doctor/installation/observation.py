@@ -30,7 +30,7 @@ from gkm.kube.resources import (
 )
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.doctor.findings import Finding
+from gkm_cli.doctor.findings import Finding, at
 from gkm_cli.doctor.installation import configuration, kinds, webhook
 from gkm_cli.doctor.installation.objects import (
     GroupObject,
@@ -42,8 +42,7 @@ from gkm_cli.doctor.installation.objects import (
     named_classes,
 )
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects
-from gkm_cli.doctor.json_values import at
-from gkm_cli.doctor.reader import ClusterReader, Collection
+from gkm_cli.doctor.runner import ClusterReader, Collection
 
 
 def _json(api_version: str, kind: str, plural: str, *, namespaced: bool = False) -> Resource[Json]:
@@ -103,7 +102,7 @@ def _config_map(reader: ClusterReader) -> Json | None:
 
 
 def _webhook(reader: ClusterReader) -> Json | None:
-    return reader.get(VALIDATING_WEBHOOKS, webhook.WEBHOOK)
+    return reader.get(VALIDATING_WEBHOOKS, webhook.CACHE_WEBHOOK)
 
 
 def _certificate(reader: ClusterReader) -> Json | None:

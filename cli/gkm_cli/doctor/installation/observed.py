@@ -11,7 +11,7 @@ from gkm.api.installation import AGENT, CONFIG_KEY, CONFIG_MAP, NAMESPACE
 from gkm.api.nodes import CacheNode
 from gkm.kube.resources import Json
 
-from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.findings import Finding, Severity, at, named
 from gkm_cli.doctor.installation.objects import (
     GroupObject,
     InstalledNode,
@@ -20,7 +20,6 @@ from gkm_cli.doctor.installation.objects import (
     NodeLease,
     RegisteredDrivers,
 )
-from gkm_cli.doctor.json_values import at
 
 Objects = Mapping[str, Json | None]
 """Objects by their names; None for one that does not exist."""

@@ -1,4 +1,4 @@
-"""The admission webhook: it is registered, a process answers, and the API server trusts the certificate. Pure."""
+"""The admission webhook: it is registered, a process answers, the API server trusts it, and it saw each labeled pod."""
 
 import base64
 import binascii
@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 
 from cryptography import x509
-from gkm.api.features import INSTALL
+from gkm.api.features import INSTALL, Feature, install
 from gkm.api.installation import ADMISSION, NAMESPACE
 from gkm.api.meta import timestamp
+from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED, WEBHOOK
 
-from gkm_cli.doctor.findings import Finding
+from gkm_cli.doctor.findings import Finding, at, items_at, moment, some, text_at
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
-from gkm_cli.doctor.json_values import at, items_at, moment, text_at
 
-WEBHOOK = "gkm-caches"
+CACHE_WEBHOOK = "gkm-caches"
 CERT_MANAGER = "cert-manager.io/inject-ca-from"
 AUTHORITY = "gkm-operator CA"
 """The subject of the certificate authorities that the admission processes make for themselves."""
@@ -23,13 +23,14 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,8192}-----END
 _MAX_BUNDLE_BYTES = 1 << 20
 _REFUSED = "the API server refuses every new cache, and every change of spec.image"
 _SEE_ADMISSION = "read the log: kubectl logs -n gkm-system -l app.kubernetes.io/name=gkm-admission"
+_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the webhook is not registered."""
     if observed.webhook is None:
         why = "caches are created without a check of their image; the controllers verify it later"
-        yield problem(_KIND, WEBHOOK, "it does not exist", why, INSTALL)
+        yield problem(_KIND, CACHE_WEBHOOK, "it does not exist", why, INSTALL)
 
 
 def endpoints(observed: InstallationFacts) -> Iterator[Finding]:
@@ -58,7 +59,7 @@ def bundle(observed: InstallationFacts) -> Iterator[Finding]:
         else:
             continue
         hint = "cert-manager writes it: see its injector's log" if _by_cert_manager(observed) else _SEE_ADMISSION
-        yield problem(_KIND, WEBHOOK, detail, f"it cannot verify the webhook: {_REFUSED}", hint)
+        yield problem(_KIND, CACHE_WEBHOOK, detail, f"it cannot verify the webhook: {_REFUSED}", hint)
 
 
 def certificate(observed: InstallationFacts) -> Iterator[Finding]:
@@ -77,7 +78,7 @@ def certificate(observed: InstallationFacts) -> Iterator[Finding]:
         if found and last <= observed.now:
             why = f"the processes renew it after 60 days, and could not: {_REFUSED}"
             yield problem(
-                _KIND, WEBHOOK, f"the webhook's certificate expired at {timestamp(last)}", why, _SEE_ADMISSION
+                _KIND, CACHE_WEBHOOK, f"the webhook's certificate expired at {timestamp(last)}", why, _SEE_ADMISSION
             )
 
 
@@ -105,3 +106,18 @@ def _bundle(webhook: object) -> list[x509.Certificate]:
 def _subject(authority: x509.Certificate) -> str:
     names = authority.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
+
+
+def unseen(observed: InstallationFacts) -> Iterator[Finding]:
+    """Yield the namespaces with pods that have a label of a cache, and neither its volume nor a report."""
+    found: dict[str, list[str]] = {}
+    for pod in observed.labeled_pods:
+        metadata = pod.metadata
+        labeled = any(metadata.labels.get(key) for key in (CACHE, CLUSTER_CACHE))
+        if labeled and INJECTED not in metadata.annotations and pod.status.phase not in _ENDED:
+            found.setdefault(metadata.namespace, []).append(metadata.name)
+    why = f"the webhook {WEBHOOK} was not called when they were created: they run without their cache, and compile"
+    hint = f"if the webhook is not installed, {install(Feature.POD_CACHES)}; then create these pods again"
+    for namespace, names in sorted(found.items()):
+        detail = f"pods have the label of a cache and no annotation {INJECTED}: {some(names)}"
+        yield problem("Namespace", namespace, detail, why, hint)

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from gkm_cli.clusters import kubeconfig
-from gkm_cli.clusters.kubeconfig import KubeconfigSelection, choose
+from gkm_cli.clusters import connection
+from gkm_cli.clusters.connection import KubeconfigSelection, choose
 from support.cli.kubeconfig_files import config
 
 
@@ -13,7 +13,7 @@ def test_in_a_pod_the_files_of_the_pod_come_after_those_of_the_user(
 ) -> None:
     pod = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     namespace = tmp_path / "namespace"
-    monkeypatch.setattr(kubeconfig, "_POD_NAMESPACE", namespace)
+    monkeypatch.setattr(connection, "_POD_NAMESPACE", namespace)
     assert choose(None, None, pod) == KubeconfigSelection(None, None, "default")
     namespace.write_text("ml-apps\n")
     assert choose(None, None, pod) == KubeconfigSelection(None, None, "ml-apps")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from gkm_cli.doctor.domains import claims
+from gkm_cli.doctor.domains import compute_domains
 from support.cli.doctor_lists import NVIDIA_LABEL, OLD, YOUNG, brief, claim, listed, owner, pod, stored
 from support.grove.objects import claim_template, compute_domain
 
@@ -19,7 +19,9 @@ def template(name: str = "llama-0", uid: str = "", device_class: str = CHANNEL, 
 
 
 def test_a_template_of_a_domain_that_is_gone_is_an_orphan() -> None:
-    (found,) = claims.templates(listed(domains=[LLAMA], templates=[template("old", "dead"), template(uid=LLAMA_UID)]))
+    (found,) = compute_domains.templates(
+        listed(domains=[LLAMA], templates=[template("old", "dead"), template(uid=LLAMA_UID)])
+    )
     assert brief([found]) == [("problem", "ResourceClaimTemplate team/old")]
     assert "kubectl delete resourceclaimtemplate old -n team" in found.hint
     assert NVIDIA_LABEL in found.hint
@@ -30,13 +32,13 @@ LLAMA_UID = "uid-of-llama-0"
 
 @pytest.mark.parametrize("made", [template(), template(uid=LLAMA_UID), template(uid="dead", created=YOUNG)])
 def test_a_users_template_one_of_a_living_domain_and_a_young_one_are_no_orphans(made: Json) -> None:
-    assert list(claims.templates(listed(domains=[LLAMA], templates=[made]))) == []
+    assert list(compute_domains.templates(listed(domains=[LLAMA], templates=[made]))) == []
 
 
 def test_templates_of_daemons_are_judged_only_with_the_domains_of_all_namespaces() -> None:
     daemon = template("computedomain-daemon-1", "dead", DAEMON)
-    assert len(list(claims.templates(listed(templates=[daemon])))) == 1
-    assert list(claims.templates(listed("team", templates=[daemon]))) == []
+    assert len(list(compute_domains.templates(listed(templates=[daemon])))) == 1
+    assert list(compute_domains.templates(listed("team", templates=[daemon]))) == []
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_templates_of_daemons_are_judged_only_with_the_domains_of_all_namespaces
 )
 def test_a_template_that_takes_the_name_of_a_domains_template_is_a_problem(made: Json, whose: str, hint: str) -> None:
     other = stored(compute_domain("b"))
-    (found,) = claims.template_names(listed(domains=[LLAMA, other], templates=[made]))
+    (found,) = compute_domains.template_names(listed(domains=[LLAMA, other], templates=[made]))
     assert brief([found]) == [("problem", TEMPLATE)]
     assert whose in found.detail
     assert hint in found.hint
@@ -68,7 +70,7 @@ def test_a_template_that_takes_the_name_of_a_domains_template_is_a_problem(made:
     ids=["its own", "none", "another name", "an orphan", "domain terminating", "other namespace"],
 )
 def test_any_other_template_takes_no_name(domain: Json, made: list[Json]) -> None:
-    assert list(claims.template_names(listed(domains=[domain], templates=made))) == []
+    assert list(compute_domains.template_names(listed(domains=[domain], templates=made))) == []
 
 
 POD = stored(pod("p"), uid="pod-1")
@@ -89,7 +91,7 @@ POD = stored(pod("p"), uid="pod-1")
     ids=["reserved for a pod that is gone", "owner is gone", "domain is gone", "no pods", "a daemon's"],
 )
 def test_an_allocated_claim_without_pod_or_domain_is_an_orphan(made: Json, detail: str) -> None:
-    found = list(claims.claims(listed(domains=[LLAMA], pods=[POD], claims=[stored(made, **_owners(made))])))
+    found = list(compute_domains.claims(listed(domains=[LLAMA], pods=[POD], claims=[stored(made, **_owners(made))])))
     assert brief(found) == [("problem", CLAIM)]
     assert detail in found[0].detail
 
@@ -122,7 +124,7 @@ def _of_another_driver() -> Json:
     ids=["in use", "young", "not allocated", "of another driver", "a daemon's, its domain is elsewhere"],
 )
 def test_any_other_claim_is_no_orphan(made: Json, namespace: str) -> None:
-    assert list(claims.claims(listed(namespace, domains=[LLAMA], pods=[POD], claims=[made]))) == []
+    assert list(compute_domains.claims(listed(namespace, domains=[LLAMA], pods=[POD], claims=[made]))) == []
 
 
 @pytest.mark.parametrize(
@@ -132,17 +134,17 @@ def test_any_other_claim_is_no_orphan(made: Json, namespace: str) -> None:
 def test_a_claim_with_any_other_configuration_is_of_no_domain(config: object) -> None:
     made = stored(claim("c", "dead"))
     made["spec"]["devices"]["config"] = config
-    assert list(claims.claims(listed(claims=[made]))) == []
+    assert list(compute_domains.claims(listed(claims=[made]))) == []
 
 
 @pytest.mark.parametrize("uid", [None, 1, [], {}, "", True])
 def test_a_claim_whose_uid_is_no_text_is_of_no_domain(uid: object) -> None:
-    assert list(claims.claims(listed(claims=[stored(claim("c", uid))]))) == []
+    assert list(compute_domains.claims(listed(claims=[stored(claim("c", uid))]))) == []
 
 
 def test_pods_that_wait_for_one_template_are_one_finding() -> None:
     pods = [stored(pod(f"p{number}", "llama-0")) for number in range(7)]
-    (found,) = claims.waiting_pods(listed(pods=pods, domains=[LLAMA]))
+    (found,) = compute_domains.waiting_pods(listed(pods=pods, domains=[LLAMA]))
     assert brief([found]) == [("problem", TEMPLATE)]
     assert "p0, p1, p2, p3, p4 and 2 more" in found.detail
     assert "has not made it for the ComputeDomain llama-0" in found.why
@@ -154,14 +156,14 @@ def test_pods_that_wait_for_one_template_are_one_finding() -> None:
     ids=["injected claim", "our label"],
 )
 def test_pods_whose_domain_is_gone_are_found_by_claim_or_label(made: Json) -> None:
-    (found,) = claims.waiting_pods(listed(pods=[stored(made)], domains=[LLAMA]))
+    (found,) = compute_domains.waiting_pods(listed(pods=[stored(made)], domains=[LLAMA]))
     assert found.object == "ResourceClaimTemplate team/gone"
     assert "no ComputeDomain of the namespace" in found.why
 
 
 def test_the_template_of_a_terminating_domain_does_not_come() -> None:
     terminating = stored(compute_domain("llama-0"), deletionTimestamp=OLD)
-    (found,) = claims.waiting_pods(listed(pods=[stored(pod("p", "llama-0"))], domains=[terminating]))
+    (found,) = compute_domains.waiting_pods(listed(pods=[stored(pod("p", "llama-0"))], domains=[terminating]))
     assert "the ComputeDomain llama-0 is Terminating" in found.why
 
 
@@ -185,4 +187,4 @@ def _with_claim() -> Json:
     ids=["template exists", "running", "young", "terminating", "claim exists", "not of a domain", "no claim"],
 )
 def test_any_other_pod_does_not_wait_for_a_domain(made: Json, templates: list[Json]) -> None:
-    assert list(claims.waiting_pods(listed(pods=[made], templates=templates, domains=[LLAMA]))) == []
+    assert list(compute_domains.waiting_pods(listed(pods=[made], templates=templates, domains=[LLAMA]))) == []

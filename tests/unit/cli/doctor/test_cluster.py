@@ -9,7 +9,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS, DEVICE_CLASSES
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.domains import cluster
-from gkm_cli.doctor.reader import ClusterReader
+from gkm_cli.doctor.runner import ClusterReader
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from gkm_cli.doctor.checks import CHECKS
+from gkm_cli.doctor.diagnosis import MAX_ROWS, as_list, print_results
 from gkm_cli.doctor.findings import Finding, Severity, command, some
-from gkm_cli.doctor.report import MAX_ROWS, as_list, print_results
 from gkm_cli.doctor.runner import Result
 from gkm_cli.output import Output, show
 from support.cli.command import gkm

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gkm_cli.doctor.domains import compute_domains, readiness
+from gkm_cli.doctor.domains import compute_domains
 from support.cli.doctor_lists import CUTOFF, NVIDIA_LABEL, OLD, SET_LABELS, YOUNG, brief, listed, owner, pod, stored
 from support.grove.objects import claim_template, compute_domain, pod_clique_set
 
@@ -142,7 +142,7 @@ def ready(status: str, reason: str, message: str = "m") -> Json:
     ],
 )
 def test_a_condition_that_is_false_is_reported_with_reason_and_message(reason: str, severity: str, hint: str) -> None:
-    (found,) = readiness.findings(listed(domains=[ready("False", reason, "2 of 4 nodes")]))
+    (found,) = compute_domains.findings(listed(domains=[ready("False", reason, "2 of 4 nodes")]))
     assert (brief([found]), found.why) == ([(severity, DOMAIN)], "2 of 4 nodes")
     assert reason in found.detail
     assert hint in found.hint
@@ -160,20 +160,20 @@ def test_a_condition_that_is_false_is_reported_with_reason_and_message(reason: s
     ids=["true", "no pods yet", "no condition", "young"],
 )
 def test_a_domain_that_is_ready_unused_or_young_gives_no_finding(made: Json) -> None:
-    assert list(readiness.findings(listed(domains=[made]))) == []
+    assert list(compute_domains.findings(listed(domains=[made]))) == []
 
 
 def test_the_condition_of_a_terminating_domain_counts() -> None:
     lost = ready("False", "DomainLost")
     lost["metadata"]["deletionTimestamp"] = YOUNG
-    assert brief(list(readiness.findings(listed(domains=[lost])))) == [("problem", DOMAIN)]
+    assert brief(list(compute_domains.findings(listed(domains=[lost])))) == [("problem", DOMAIN)]
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"status": 1}', '{"reason": "X"}', "[" * 100_000, '{"status": "\\ud800"}']
 )
 def test_an_annotation_that_is_no_condition_is_a_warning(text: str) -> None:
-    found = list(readiness.findings(listed(domains=[domain(annotations={"gkm.io/mnnvl-ready": text})])))
+    found = list(compute_domains.findings(listed(domains=[domain(annotations={"gkm.io/mnnvl-ready": text})])))
     assert brief(found) == [("warning", DOMAIN)]
 
 

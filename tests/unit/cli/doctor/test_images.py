@@ -9,8 +9,8 @@ from gkm.api.config import Policy, Verification
 from gkm.api.errors import Reason
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
+from gkm_cli.doctor.checks import decide, running
 from gkm_cli.doctor.findings import Finding, Severity
-from gkm_cli.doctor.images import decide, running
 from gkm_cli.doctor.installation.objects import InstalledPod
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from gkm_cli.doctor.installation import group_objects
+from gkm_cli.doctor.installation import kinds
 from gkm_cli.doctor.installation.objects import GroupObject
 from msgspec import convert
 from support.cli.observations import Json, observed
@@ -31,7 +31,7 @@ OFF, ON = config_map({}), config_map({"taskGroups": {"enabled": True}})
 def test_a_group_is_a_problem_and_a_pool_or_template_without_one_a_warning(
     objects: tuple[tuple[str, GroupObject], ...], findings: list[tuple[str, str]]
 ) -> None:
-    found = list(group_objects.inactive(observed(config_map=OFF, group_objects=objects)))
+    found = list(kinds.inactive(observed(config_map=OFF, group_objects=objects)))
     assert [(one.severity.value, one.object) for one in found] == findings
     assert all("taskGroups.enabled is off" in one.why for one in found)
     assert all("features.taskGroups=true" in one.hint for one in found)
@@ -39,10 +39,10 @@ def test_a_group_is_a_problem_and_a_pool_or_template_without_one_a_warning(
 
 def test_one_finding_counts_all_objects_of_a_kind() -> None:
     groups = [made("TaskGroup", f"g{number}", "team") for number in range(9)]
-    (found,) = group_objects.inactive(observed(config_map=OFF, group_objects=groups))
+    (found,) = kinds.inactive(observed(config_map=OFF, group_objects=groups))
     assert found.detail.startswith("GKM makes nothing of 9 TaskGroups: team/g0, team/g1")
 
 
 @pytest.mark.parametrize("config", [ON, config_map({"unknown": 1}), None])
 def test_with_the_switch_and_without_a_readable_configuration_there_is_no_finding(config: Json | None) -> None:
-    assert list(group_objects.inactive(observed(config_map=config, group_objects=(POOL, GROUP)))) == []
+    assert list(kinds.inactive(observed(config_map=config, group_objects=(POOL, GROUP)))) == []

@@ -8,12 +8,11 @@ import pytest
 import yaml
 from gkm.api.crds import definitions
 from gkm_cli.doctor.checks import CHECKS
-from gkm_cli.doctor.findings import Finding, Severity
+from gkm_cli.doctor.findings import Finding, Severity, moment
 from gkm_cli.doctor.installation import caches, controllers, kinds, nodes, webhook
 from gkm_cli.doctor.installation.objects import NodeLease
 from gkm_cli.doctor.installation.observation import SOURCES, InstallationCheck
 from gkm_cli.doctor.installation.observed import InstallationFacts
-from gkm_cli.doctor.json_values import moment
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert

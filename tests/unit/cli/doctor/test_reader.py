@@ -8,7 +8,7 @@ from gkm.kube.resources import DEFINITIONS, GKMCACHES, Resource
 from gkm_cli.clusters import reads
 from gkm_cli.clusters.reads import NotServed, Unreadable
 from gkm_cli.doctor.installation.observation import observe
-from gkm_cli.doctor.reader import ClusterReader, Collection
+from gkm_cli.doctor.runner import ClusterReader, Collection
 from msgspec import Struct
 from support.cli.doctor_lists import CUTOFF, NVIDIA_LABEL
 from support.cluster.gkm_objects import cache

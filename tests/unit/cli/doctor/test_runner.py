@@ -12,8 +12,7 @@ from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor import runner
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
-from gkm_cli.doctor.reader import ClusterReader, Collection
-from gkm_cli.doctor.runner import run_checks
+from gkm_cli.doctor.runner import ClusterReader, Collection, run_checks
 from support.cli.doctor_lists import CUTOFF
 from support.grove.kinds import ALL
 from support.host.waiting import scaled

@@ -10,10 +10,8 @@ import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
-from gkm_cli.plan import drawing as drawings
-from gkm_cli.plan.drawing import GPU, Parts, drawing
-from gkm_cli.plan.page import PlanPage
-from gkm_cli.plan.svg import STYLES, picture
+from gkm_cli.plan import pictures as drawings
+from gkm_cli.plan.pictures import GPU, STYLES, Parts, PlanPage, drawing, picture
 from plan_picture import PICTURE, drawn
 from support.cli.plan_files import PlanWorkspace, listed, node, pod, racks, run
 from support.operator.plans import gpu_node

@@ -1,7 +1,7 @@
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Distance, Group, Location, Node, Share, Spare
-from gkm_cli.plan.render_domains import DomainGpus, cell_gpus, cells, common_levels, domain_rows
+from gkm_cli.plan.render import DomainGpus, cell_gpus, cells, common_levels, domain_rows
 from hypothesis import given
 from hypothesis import strategies as st
 

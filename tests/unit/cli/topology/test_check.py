@@ -11,9 +11,8 @@ from gkm.api.cliques import CLIQUE_LABEL
 from gkm.api.topology_settings import Topology, TopologyLabels, TopologyLevel
 from gkm.topology.lists import NodeList
 from gkm.topology.nodes import Node
-from gkm_cli.topology import hygiene, mending
-from gkm_cli.topology.hygiene import Hygiene
-from gkm_cli.topology.label_values import LabelSeverity
+from gkm_cli.topology import hygiene
+from gkm_cli.topology.hygiene import Hygiene, LabelSeverity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert
@@ -131,7 +130,7 @@ def test_the_sure_commands_mend_what_they_are_for(faults: list[tuple[int, str, s
         labels(items[at])[key] = labels(items[at]).get(key, "").upper() if value == "upper" else value
     found = checked(items)
     mends = found.corrections
-    applied(mending.commands(mends), items)
+    applied(hygiene.commands(mends), items)
     mended = found_reasons(checked(items))
     assert not mended.keys() & {"EmptyValue", "Placeholder"}
     cases = [finding for finding in found.findings if finding.reason == "DiffersInCase"]
@@ -246,7 +245,7 @@ def test_no_value_of_a_label_becomes_a_command(value: str, at: int) -> None:
     items = healthy()
     labels(items[at])["block"] = value
     found = checked(items)
-    lines = list(mending.commands(found.corrections))
+    lines = list(hygiene.commands(found.corrections))
     before = [dict(labels(item)) for item in items]
     applied([line.removeprefix("# ") for line in lines], items)
     changed = {key for old, item in zip(before, items, strict=True) for key in old if old[key] != labels(item).get(key)}

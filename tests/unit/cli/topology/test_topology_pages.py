@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from gkm.api.topology_settings import TopologyLabels
 from gkm.topology.quarantine import QuarantineReason
-from gkm_cli.topology.label_values import LabelReason
+from gkm_cli.topology.hygiene import LabelReason
 from support.cli.command import gkm_in_this_process
 from support.cli.plan_files import node, pod
 from support.topology.clusters import HOSTNAME, SURVEY, labeled, surveyed_cluster, written

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 from gkm.api.nodes import GKMCacheNode
+from gkm_cli.why import links
 from gkm_cli.why.facts import CacheName, Facts, PodFacts, ReadResult
-from gkm_cli.why.links import hits
 from msgspec import convert
 
 
@@ -26,13 +26,13 @@ def facts(*, uid: str = "u-1", misses: dict[str, object] | None = None) -> Facts
 
 def test_misses_have_their_reasons_and_bound_the_hits() -> None:
     misses = {"kernels": 3, "mountedKernels": 9, "reasons": {"OtherOptions": 1, "NoSuchKernel": 2}}
-    detail = hits.decide(facts(misses=misses)).detail
+    detail = links.decide_hits(facts(misses=misses)).detail
     assert "compiled 3 kernels that the cache lacks (2 NoSuchKernel, 1 OtherOptions)" in detail
     assert "the cache has 9, so at most 75 % hit" in detail
 
 
 def test_lower_bounds_are_named() -> None:
-    detail = hits.decide(facts(misses={"kernels": 1, "reasons": {"Unknown": 1}, "atLeast": True})).detail
+    detail = links.decide_hits(facts(misses={"kernels": 1, "reasons": {"Unknown": 1}, "atLeast": True})).detail
     assert "compiled at least 1 kernel that" in detail
 
 
@@ -40,4 +40,4 @@ def test_lower_bounds_are_named() -> None:
     "given", [facts(), facts(uid="u-2", misses={"kernels": 3}), facts(misses={"mountedKernels": 1})]
 )
 def test_without_a_report_of_this_volume_the_size_of_the_layer_counts(given: Facts) -> None:
-    assert "whose size is not known" in hits.decide(given).detail
+    assert "whose size is not known" in links.decide_hits(given).detail

@@ -14,6 +14,8 @@ from gkm.api.nodes import GKMCacheNode, NodeCacheStatus, NodeSpec, NodeStatus, P
 from gkm.kube import decoding
 from gkm.kube.errors import ApiError
 from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.why import links
+from gkm_cli.why.explanation import PODS, cache_name, no_volume, observe
 from gkm_cli.why.facts import (
     CacheName,
     ContainerFacts,
@@ -30,11 +32,7 @@ from gkm_cli.why.facts import (
     VolumeFacts,
     VolumeMountFacts,
 )
-from gkm_cli.why.links import hits
-from gkm_cli.why.observation import PODS, cache_name, observe
-from gkm_cli.why.remedies import remedy
-from gkm_cli.why.unmounted import no_volume
-from gkm_cli.why.walk import LINKS, State, walk
+from gkm_cli.why.links import LINKS, State, remedy, walk
 from msgspec.json import decode
 from support.kube.fake_api import FakeApi
 
@@ -186,7 +184,7 @@ def hits_of(answer: bytes | ApiError, *, read_only: str = "false", phase: str = 
     api.create(PODS, pod)
     api.merge(PODS, "p", {"status": {"phase": phase}}, "team", subresource="status")
     _, (facts,) = observe(api, "p", "team")
-    return hits.decide(facts).detail, [path for verb, path, _ in api.calls if verb == "discover"]
+    return links.decide_hits(facts).detail, [path for verb, path, _ in api.calls if verb == "discover"]
 
 
 def summary(used: int, uid: str = "u-1") -> bytes:

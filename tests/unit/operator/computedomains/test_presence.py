@@ -76,7 +76,7 @@ def test_a_cluster_without_claim_templates_is_named() -> None:
 def test_a_missing_right_is_named() -> None:
     api = api_with((V1BETA1, "computedomains"))
     api.fault = lambda _, plural: ApiError(403, "Forbidden", "no list") if plural == "computedomains" else None
-    with pytest.raises(RightsMissing, match="no list: set features.domains=true .* components/domains of"):
+    with pytest.raises(RightsMissing, match=r"no list: set features\.domains=true .* components/domains of"):
         installation.check_mnnvl(api)
 
 

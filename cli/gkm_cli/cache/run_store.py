@@ -1,35 +1,46 @@
 """The caches of `gkm exec` on this machine: the layout of the agent's store, in a directory of its own.
 
 The agent's own store is never used: it belongs to the agent's budget and garbage collection. Several runs of one user
-may use one directory at once, also from several machines that share it. Entries are verified when they are fetched and
-not again, so a directory that another user owns, may write or could replace is refused.
+may use one directory at once, also from several machines that share it; a run tries again while another one holds a
+lock, never for ever. Entries are verified when they are fetched and not again, so a directory that another user owns,
+may write or could replace is refused, as sshd refuses a file of keys (StrictModes). One rule differs: others may write
+in a sticky directory above, such as /tmp, because there they can rename only what is theirs.
 """
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
-from gkm.hoststate import locks, trees
+from gkm.hoststate import files, locks, trees
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.locks import LockBusy
 from gkm.images.pulling import entry
 from gkm.images.pulling.entry import StoreEntry
 from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
+from gkm.mounts.relocation.tree_store import RelocationInProgress
 
-from gkm_cli.cache.execution import store_directories
-from gkm_cli.cache.execution.retries import retried_while_busy
-from gkm_cli.cache_directory import cache_directory
-from gkm_cli.output import UsageError
+from gkm_cli.disks import cache_directory
+from gkm_cli.output import CommandFailed, UsageError
 
 MAX_BYTES = 64 << 30
 """Content of all caches without store.maxBytes in the configuration: as much as one image may have."""
-
-
 _ANY_DIGEST = f"sha256:{'0' * 64}"
+PRIVATE, PASSAGE = 0o700, 0o711
+"""A program of root may become another user: it passes the directories above its cache, and lists none of them."""
+_HINT = "name a directory of your own with --store"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ROOT = 0
+T = TypeVar("T")
+SECONDS = 60.0
+"""Another run holds its locks while it renames directories, removes what a killed run left, or rewrites paths."""
+_POLL_SECONDS = 0.1
 
 
 def default_directory(environment: Mapping[str, str]) -> Path:
@@ -93,16 +104,16 @@ class RunStore:
             OSError: the directory cannot be written.
         """
         layout = self.layout
-        store_directories.make(layout.state)
+        make(layout.state)
         layout.make_directories()
         passages = (self.mounts, self.views, self.copies)
         made = (layout.blobs, self._all_trees, layout.run / "layer")
         for directory in (*passages, *made):
             directory.mkdir(parents=True, exist_ok=True)
         private = (*made, layout.locks, layout.store, layout.work, layout.trash, layout.empty, layout.caches)
-        store_directories.check_own((*passages, *private))
-        store_directories.limit(passages, store_directories.PASSAGE)
-        store_directories.limit((*private, *self._tops(private)), store_directories.PRIVATE)
+        check_own((*passages, *private))
+        limit(passages, PASSAGE)
+        limit((*private, *self._tops(private)), PRIVATE)
         with suppress(LockBusy), locks.exclusive(self._building):
             # No run extracts or builds now.
             for directory in (self.layout.work, self.layout.trash):
@@ -229,3 +240,87 @@ def _last_use(lock: Path) -> float:
         return lock.stat().st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+def make(directory: Path) -> None:
+    """Make a directory of this user, by its real path, and those above that are missing.
+
+    Raises:
+        UsageError: others could fill or replace it.
+        OSError: it cannot be written, is a link, or no directory.
+    """
+    # From the top: what is made lies in a directory that was checked, and what another made meanwhile is checked too.
+    for above in reversed(directory.parents):
+        _make(above)
+        _check_above(above)
+    _make(directory)
+    check_own([directory])
+
+
+def check_own(directories: Iterable[Path]) -> None:
+    """Refuse directories that another user could have filled.
+
+    Raises:
+        UsageError: one is not this user's, or others may write in it.
+        OSError: one is a link, or no directory.
+    """
+    for directory in directories:
+        with files.closing(_opened(directory)) as descriptor:
+            status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            why = f"the store {directory} belongs to user {status.st_uid}, who could change caches in it"
+            raise UsageError(why, _HINT)
+        if status.st_mode & _OTHERS_WRITE:
+            why = f"other users may write in the store {directory}"
+            raise UsageError(why, f"chmod go-w {directory}, or {_HINT}")
+
+
+def limit(directories: Iterable[Path], mode: int) -> None:
+    """Take the permissions from directories that are not in `mode`: those of an earlier version had more.
+
+    Raises:
+        OSError: one is a link, or no directory.
+    """
+    for directory in directories:
+        with files.closing(_opened(directory)) as descriptor:
+            before = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if before & ~mode:
+                os.fchmod(descriptor, before & mode)
+
+
+def _make(directory: Path) -> None:
+    if not directory.exists():
+        directory.mkdir(PASSAGE if os.geteuid() == _ROOT else PRIVATE, exist_ok=True)
+
+
+def _check_above(directory: Path) -> None:
+    status = directory.stat(follow_symlinks=False)
+    if status.st_uid not in {_ROOT, os.geteuid()}:
+        why = f"{directory} above the store belongs to user {status.st_uid}, who could replace the store"
+        raise UsageError(why, _HINT)
+    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+        why = f"other users may write in {directory} above the store, and could replace it"
+        raise UsageError(why, f"chmod go-w {directory}, or {_HINT}")
+
+
+def _opened(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def retried_while_busy(attempt: Callable[[], T], seconds: float = SECONDS) -> T:
+    """Return what `attempt` returns; repeat it while another run is in the way.
+
+    Raises:
+        CommandFailed: it is in the way for too long.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return attempt()
+        except (LockBusy, RelocationInProgress) as busy:
+            if time.monotonic() >= deadline:
+                raise CommandFailed(
+                    f"another gkm exec works on the same cache for more than {seconds:g} seconds; "
+                    "wait for it, or use another directory with --store"
+                ) from busy
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,403 @@
+"""The links between a pod and the kernels of its cache, walked up to the first one that is broken. Pure.
+
+Each link is one function without I/O. It may assume that all links before it hold, and raises Unreadable if the cluster
+does not show what it needs. Nothing reports hits one by one (docs/decisions/0021-hits-and-misses.md).
+"""
+
+import hashlib
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gkm.api.errors import Reason
+from gkm.api.features import INSTALL
+from gkm.api.grammar import count_of
+from gkm.api.installation import DRIVER
+from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
+from gkm.runtimes import VARIABLES
+
+from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.why.facts import ContainerState, Facts, PodFacts
+
+PROVEN_BY = {"driver": "mount"}
+"""A link that another one proves: nothing but the driver mounts the volume."""
+_WORKING = {"Downloading", "Extracting"}
+_ENDED = ("Succeeded", "Failed")
+_REBUILD = "build the cache for these GPUs, or choose other nodes with spec.nodeSelector"
+_SPELLING = "correct spec.image, or push the image"
+_SUSPICIOUS = "check registry, mirrors and proxies; build and push the image again"
+_OTHER = "docs/reference/reasons.md explains this reason"
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The link holds; `detail` is the evidence."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The link is broken: the fact, and the next step."""
+
+    detail: str
+    hint: str
+
+
+Outcome = Holds | Broken
+
+
+def decide_volume(facts: Facts) -> Outcome:
+    """Decide about the volume."""
+    volume = facts.volume.name
+    if facts.cache_name is None:
+        return Broken(
+            f"the attributes of the volume {volume} do not name one cache of the pod's own namespace",
+            "name it by cacheName, or a ClusterGKMCache by clusterCacheName (docs/design/volumes.md)",
+        )
+    mounts = [f"{container.name} at {mount.mount_path}" for container, mount in facts.pod.mounts(volume)]
+    if not mounts:
+        return Broken(f"no container mounts the volume {volume}", "add it to the volumeMounts of the container")
+    return Holds(f"{facts.named}, mounted by {', '.join(mounts)}")
+
+
+def decide_node(facts: Facts) -> Outcome:
+    """Decide about the node."""
+    if facts.pod.spec.node_name:
+        return Holds(facts.pod.spec.node_name)
+    messages = (one.message for one in facts.pod.status.conditions or () if one.type == "PodScheduled" and one.message)
+    cause = next(messages, "the scheduler has not looked at it")
+    return Broken(
+        f"the pod has no node: {cause}", "correct what the pod requests, or free a node; GKM is not the cause"
+    )
+
+
+def decide_driver(facts: Facts) -> Outcome:
+    """Decide about the driver."""
+    if facts.has_driver.value is None:
+        return Broken(f"the cluster has no CSIDriver {DRIVER}", f"install GKM: {INSTALL}")
+    node = facts.csi_node.value
+    name = facts.pod.spec.node_name
+    if node is None or DRIVER not in node.drivers:
+        pods = kubectl("get", "pods", "-n", "gkm-system", "-o", "wide", f"--field-selector=spec.nodeName={name}")
+        return Broken(
+            f"kubelet of {name} has not registered {DRIVER}",
+            f"see whether gkm-csi runs there: {pods}; it runs on nodes with the label of its DaemonSet",
+        )
+    return Holds(f"{DRIVER} is registered on {name}")
+
+
+def decide_cache_object(facts: Facts) -> Outcome:
+    """Decide about the object."""
+    cache = facts.cache.value
+    if cache is None:
+        where = ("-n", facts.cache_name.namespace) if facts.cache_name and facts.cache_name.namespace else ()
+        kind = f"{facts.cache_name.kind.lower()}s" if facts.cache_name else ""
+        return Broken(
+            f"there is no {facts.named}",
+            f"create it, or correct the name in the volume's attributes; {kubectl('get', kind, *where)} lists them",
+        )
+    if cache.metadata.deletion_timestamp:
+        return Broken(f"{facts.named} is being deleted", "create it again once it is gone")
+    return Holds(f"{facts.named}, image {cache.spec.image}")
+
+
+def decide_digest(facts: Facts) -> Outcome:
+    """Decide about the digest."""
+    cache = facts.existing_cache
+    status = cache.status
+    if status.resolved_digest and status.image == cache.spec.image:
+        return Holds(status.resolved_digest)
+    verified = status.condition("Verified")
+    if verified is not None and verified.status != "True":
+        return Broken(f"{verified.reason}: {verified.message}", remedy(verified.reason))
+    return Broken(
+        "the controllers have not resolved the image yet",
+        f"wait some seconds; else see whether they run: {kubectl('get', 'pods', '-n', 'gkm-system')}",
+    )
+
+
+def decide_signature(facts: Facts) -> Outcome:
+    """Decide about the signature."""
+    verified = facts.existing_cache.status.condition("Verified")
+    if verified is None:
+        return Broken(
+            "the controllers have not verified the image yet",
+            f"wait some seconds; else see whether they run: {kubectl('get', 'pods', '-n', 'gkm-system')}",
+        )
+    if verified.status != "True":
+        return Broken(f"{verified.reason}: {verified.message}", remedy(verified.reason))
+    return Holds(f"{verified.reason}: {verified.message}" if verified.message else verified.reason)
+
+
+def decide_report(facts: Facts) -> Outcome:
+    """Decide about the node report."""
+    name = facts.pod.spec.node_name
+    kind = "GKMCacheNode" if facts.cache_name and facts.cache_name.namespace is not None else "ClusterGKMCacheNode"
+    if facts.on_node is not None:
+        return Holds(f"{kind} {name}: {facts.on_node.state}")
+    if selector := facts.existing_cache.spec.node_selector:
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+        node = kubectl("get", "node", name, "--show-labels")
+        hint = f"compare the node's labels with spec.nodeSelector of the cache ({labels}): {node}"
+    else:
+        pods = kubectl("get", "pods", "-n", "gkm-system", "-o", "wide", f"--field-selector=spec.nodeName={name}")
+        hint = f"see whether gkm-agent runs there, and read its log: {pods}"
+    return Broken(f"the agent of {name} does not report {facts.named}", hint)
+
+
+def decide_preflight(facts: Facts) -> Outcome:
+    """Decide about the GPUs."""
+    found = facts.on_node or NodeCacheStatus(state="Pending")
+    others = _others(found.incompatible_gpus)
+    if found.state == "Incompatible":
+        first = found.incompatible_gpus[0].reason if found.incompatible_gpus else found.reason
+        return Broken(f"no GPU of the node can use it: {others or found.message}", remedy(found.reason or first))
+    fitting = [index for group in found.compatible_gpus for index in group.ids]
+    if not fitting:
+        return Holds("not checked yet")
+    return Holds(f"it fits GPU {_ids(fitting)}" + (f"; not {others}" if others else ""))
+
+
+def decide_store(facts: Facts) -> Outcome:
+    """Decide about the content on the node."""
+    found = facts.on_node or NodeCacheStatus(state="Pending")
+    wanted = facts.existing_cache.status.resolved_digest
+    if found.state == "Ready" and found.digest == wanted:
+        return Holds(f"{found.size_bytes} bytes of {found.digest}")
+    if found.state == "Ready":
+        return Broken(
+            f"the node still has {found.digest}, the cache is {wanted}", "wait: the agent fetches the new image"
+        )
+    if found.state in _WORKING:
+        return Broken(f"the node is {found.state}, at {found.progress} %", "wait: kubelet retries the mount")
+    cause = ": ".join(filter(None, (found.reason, found.message)))
+    again = f"; the agent tries again at {found.next_try}" if found.next_try else ""
+    if found.reason:
+        return Broken(f"{found.state}: {cause}{again}", remedy(found.reason))
+    return Broken(f"{found.state}{f': {cause}' if cause else ''}{again}", "wait: the agent of the node has not begun")
+
+
+def decide_mount(facts: Facts) -> Outcome:
+    """Decide about the mount."""
+    pod, found = facts.pod, facts.on_node
+    meta = pod.metadata
+    used = [use for use in (found.pods if found else ()) if (use.namespace, use.name) == (meta.namespace, meta.name)]
+    wanted = facts.existing_cache.status.resolved_digest
+    if any(use.digest == wanted for use in used):
+        return Holds(f"{wanted} is mounted")
+    restart = f"start the pod again: {kubectl('delete', 'pod', meta.name, '-n', meta.namespace)}"
+    if used:
+        return Broken(f"the pod has {used[0].digest}, from before the cache became {wanted}", restart)
+    if not _has_started(pod):
+        events = facts.events.value or ()
+        cause = events[0].message if events else "kubelet has reported no failure yet"
+        return Broken(f"the volume is not mounted: {cause}", "kubelet retries; read the message, and wait a minute")
+    if facts.attributes.get("ifUnavailable") == "empty":
+        return Broken("the pod started with an empty volume, because the cache was not ready then", restart)
+    if pod.status.phase in _ENDED:
+        return Holds("the pod has ended; its volume was mounted")
+    return Holds("the pod runs; the agent has not reported its volume yet")
+
+
+def decide_mount_path(facts: Facts) -> Outcome:
+    """Decide about the paths."""
+    stated = facts.attributes.get("mountPath", "")
+    mounts = list(facts.pod.mounts(facts.volume.name))
+    paths = sorted({mount.mount_path for _, mount in mounts})
+    path = paths[0] if paths else ""
+    if not stated and facts.missed:
+        return Broken(
+            f"{facts.missed[0]} missed a kernel, and without the attribute mountPath kernels hit only where "
+            "the cache was built",
+            f"add mountPath: {path} to volumeAttributes",
+        )
+    if not stated:
+        return Holds(f"no attribute mountPath: kernels hit only if the cache was built at {path}; else add it")
+    for container, mount in mounts:
+        if mount.sub_path or mount.sub_path_expr:
+            return Broken(
+                f"the container {container.name} mounts a subPath of the volume, and paths are those of the whole",
+                "remove subPath from its volumeMounts",
+            )
+        if mount.mount_path.rstrip("/") != stated:
+            return Broken(
+                f"the attribute mountPath is {stated}, and the container {container.name} mounts at {mount.mount_path}",
+                "write the same path in both",
+            )
+        for variable in container.env or ():
+            if variable.name in VARIABLES and variable.value and not _within(variable.value, stated):
+                return Broken(
+                    f"{variable.name} of the container {container.name} is {variable.value}, which is not in {stated}",
+                    f"set it to {stated}",
+                )
+    named = sorted({one.name for container, _ in mounts for one in container.env or () if one.name in VARIABLES})
+    variables = ", ".join(named) if named else f"no {' or '.join(VARIABLES)} in the pod: the image must set one"
+    return Holds(f"{stated}; {variables}")
+
+
+def decide_hits(facts: Facts) -> Outcome:
+    """Decide about hits."""
+    if facts.missed:
+        return Broken(
+            f"{facts.missed[0]} ended, because a kernel is not in the cache and the volume is read-only",
+            'set readOnly: "false" in volumeAttributes, or build an image with all kernels (gkm cache build)',
+        )
+    if facts.is_private:
+        return Holds(f"no failure; {_misses(facts) or _layer(facts)}")
+    return Holds("no failure; a missing kernel would end the program, because the volume is read-only")
+
+
+LINKS: dict[str, Callable[[Facts], Outcome]] = {
+    "volume": decide_volume,
+    "node": decide_node,
+    "driver": decide_driver,
+    "object": decide_cache_object,
+    "digest": decide_digest,
+    "signature": decide_signature,
+    "report": decide_report,
+    "preflight": decide_preflight,
+    "store": decide_store,
+    "mount": decide_mount,
+    "mount-path": decide_mount_path,
+    "hits": decide_hits,
+}
+"""The links, from the pod to its kernels."""
+
+
+class State(StrEnum):
+    """The state of a link."""
+
+    OK = "ok"
+    BROKEN = "broken"
+    NOT_CHECKED = "not checked"
+    """The cluster does not show what the link needs."""
+    SKIPPED = "skipped"
+    """An earlier link is broken, so this one cannot hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkResult:
+    """The result of one link of one volume."""
+
+    volume: str
+    link: str
+    state: State
+    detail: str = ""
+    hint: str = ""
+
+
+def walk(facts: Facts) -> list[LinkResult]:
+    """Return the step of every link; those behind the first broken one are skipped."""
+    steps = {step.link: step for step in _steps(facts)}
+    for link, proof in PROVEN_BY.items():
+        if steps[link].state is State.NOT_CHECKED and steps[proof].state is State.OK:
+            steps[link] = LinkResult(facts.volume.name, link, State.OK, f"not read, but {steps[proof].detail}")
+    return list(steps.values())
+
+
+def _steps(facts: Facts) -> Iterator[LinkResult]:
+    is_broken = False
+    for name, decide in LINKS.items():
+        if is_broken:
+            yield LinkResult(facts.volume.name, name, State.SKIPPED)
+            continue
+        try:
+            outcome = decide(facts)
+        except Unreadable as failure:
+            yield LinkResult(facts.volume.name, name, State.NOT_CHECKED, failure.why, failure.hint)
+            continue
+        is_broken = isinstance(outcome, Broken)
+        hint = outcome.hint if isinstance(outcome, Broken) else ""
+        yield LinkResult(facts.volume.name, name, State.BROKEN if is_broken else State.OK, outcome.detail, hint)
+
+
+def _others(groups: Iterable[IncompatibleGPUs]) -> str:
+    return "; ".join(f"GPU {_ids(group.ids)}: {group.reason}: {group.message}" for group in groups)
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _has_started(pod: PodFacts) -> bool:
+    """Return whether a container has started: kubelet mounts all volumes before."""
+    return any(_started(status.state) or _started(status.last_state) for status in pod.statuses)
+
+
+def _started(state: ContainerState) -> bool:
+    return state.running is not None or state.terminated is not None
+
+
+def _within(path: str, root: str) -> bool:
+    return f"{path.rstrip('/')}/".startswith(f"{root.rstrip('/')}/")
+
+
+def _misses(facts: Facts) -> str:
+    """Say which kernels the program compiled, as the agent of the node reports; "" without a report."""
+    uses = facts.on_node.pods if facts.on_node else ()
+    pod, volumes = facts.pod.metadata, [use for use in uses if use.misses and use.misses.kernels]
+    # Kubelet makes the id of a volume from the uid of the pod and the name of the volume (csi_plugin.go,
+    # makeVolumeHandle).
+    name = hashlib.sha256(f"{pod.uid}{facts.volume.name}".encode()).hexdigest()
+    found = next((use.misses for use in volumes if use.volume_id == f"csi-{name}"), None)
+    if found is None:
+        return ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.reasons.items()))
+    if found.at_least:
+        return f"the program has compiled at least {count_of(found.kernels, 'kernel')} that the cache lacks ({reasons})"
+    at_most = 100 * found.mounted_kernels // (found.mounted_kernels + found.kernels)
+    return (
+        f"the program has compiled {count_of(found.kernels, 'kernel')} that the cache lacks ({reasons}); the cache has "
+        f"{found.mounted_kernels}, so at most {at_most} % hit"
+    )
+
+
+def _layer(facts: Facts) -> str:
+    """Describe the private layer: an optional reading, for which most users lack the right."""
+    used = facts.layer_bytes
+    if used.found is None:
+        why = f" ({used.unreadable.why})" if used.unreadable else ""
+        return f"a missing kernel is compiled into the private layer, whose size is not known{why}"
+    if used.found == 0:
+        return "the program has compiled nothing into the volume: each kernel hit, or it has not looked there"
+    return f'the program has written {used.found} bytes that the cache lacks: capture: "true" stores them'
+
+
+def kubectl(*words: str) -> str:
+    """Return a command line for a shell. Names from the cluster are quoted: none of them can add a word."""
+    return shlex.join(("kubectl", *words))
+
+
+_REMEDIES = {
+    Reason.SIGNATURE_MISSING: "sign the image with gkm cache sign, or add a policy that covers it to gkm-config",
+    Reason.SIGNATURE_INVALID: "gkm cache verify says why each signature does not count; sign with the right key",
+    Reason.IDENTITY_MISMATCH: "add the identity to the policy in gkm-config if it may sign; else do not use the image",
+    Reason.ATTESTATION_MISSING: "gkm cache verify says what each attestation lacks; add one with gkm cache attest",
+    Reason.REGISTRY_UNAVAILABLE: "check the registry, its certificate and registries.hosts in gkm-config; GKM retries",
+    Reason.UNAUTHORIZED: "name a pull secret in spec.imagePullSecrets, opened to GKM (deploy/samples/pull-secret.yaml)",
+    Reason.NOT_FOUND: _SPELLING,
+    Reason.INVALID_REFERENCE: _SPELLING,
+    Reason.NOT_ALLOWED: "ask an administrator to allow the registry in registries.allow or registries.hosts",
+    Reason.BACKEND_MISMATCH: _REBUILD,
+    Reason.ARCHITECTURE_MISMATCH: _REBUILD,
+    Reason.WARP_SIZE_MISMATCH: "build the image again: its labels are probably wrong",
+    Reason.DRIVER_TOO_OLD: "upgrade the GPU driver of the node, or build the cache with an older CUDA",
+    Reason.PTX_TOO_NEW: "upgrade the GPU driver of the node, or build the cache with an older CUDA",
+    Reason.METADATA_MISSING: "check that the image is a cache: build it with gkm cache build",
+    Reason.METADATA_INVALID: "build the image again: the message names the label",
+    Reason.NO_GPU: "correct spec.nodeSelector, or check the GPU driver of the node",
+    Reason.GPU_LOST: "look at dmesg and nvidia-smi on the node; reset the GPU, or drain the node",
+    Reason.DIGEST_MISMATCH: _SUSPICIOUS,
+    Reason.CONTENT_MISMATCH: _SUSPICIOUS,
+    Reason.TOO_LARGE: "raise store.maxImageBytes in gkm-config if the image is intended",
+    Reason.UNSAFE_CONTENT: "do not use the image; its builder must explain it",
+    Reason.DISK_FULL: "free space on the node, delete caches, or raise store.maxBytes in gkm-config; GKM retries",
+    Reason.NODE_ERROR: "read the message, and the log of gkm-agent on the node; GKM retries",
+}
+
+
+def remedy(reason: str) -> str:
+    """Return what to do about a reason; for an unknown one, where to read about it."""
+    return _REMEDIES.get(Reason(reason), _OTHER) if reason in set(Reason) else _OTHER
