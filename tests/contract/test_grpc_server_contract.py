@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gkm_csi.server.grpc_server import make_server
-from gkm_csi.server.socket_server import GrpcServer
+from gkm_csi.server.grpc_server import GrpcServer, make_server
 from support.csi.bound_server import Bound
 from support.host.waiting import scaled
 

@@ -10,7 +10,7 @@ from gkm.topology import lists, pods
 from gkm.topology.lists import ListUnreadable
 from gkm.topology.nodes import MAX_GPUS, gpu_count
 from gkm.topology.survey import survey_nodes
-from gkm_csi.volumes import attributes
+from gkm_csi.volumes import request
 
 REFUSED = "refused"
 _UNITS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -112,9 +112,12 @@ def amounts(data: bytes) -> None:
         assert 0 <= read <= MAX_GPUS
         assert gpu_count(str(read)) == gpu_count(f"{read * 1000}m") == read
     size = attributes.parse_bytes(text)
+        assert 0 <= read <= quantities.MAX_GPUS
+        assert quantities.gpu_count(str(read)) == quantities.gpu_count(f"{read * 1000}m") == read
+    size = request.parse_bytes(text)
     if size is not None:
         assert meant == size, ascii(text)
-        assert attributes.parse_bytes(str(size)) == size or size >= 10**15
+        assert request.parse_bytes(str(size)) == size or size >= 10**15
 
 
 def _meant(text: str) -> Fraction | None:

@@ -117,7 +117,7 @@ NOT_FOREIGN = {
     f"{IMAGES}signatures/rules_process.py": "a signed statement; gkm.api.json_limits limits its values",
     f"{IMAGES}pulling/file_list.py": "the agent's own file, line by line",
     "core/gkm/mounts/relocation/triton.py": "at most 64 KiB",
-    "csi/gkm_csi/kernels/metadata.py": "at most 64 KiB",
+    "csi/gkm_csi/kernels.py": "at most 64 KiB",
     "core/gkm/templates/rendering/child.py": "its memory is limited by the kernel",
     "core/gkm/templates/rendering/sandbox.py": "runs in that child",
     "core/gkm/topology/lists.py": "the head of a list, at most one block",

@@ -1,15 +1,27 @@
-"""The gRPC transport: handlers for services on unix sockets; every error becomes a status code and a message here.
+"""The gRPC transport on unix sockets, on which it listens again after another process has removed them.
 
-The handlers come from the descriptors of the protocol, so no *_pb2_grpc module is loaded (2 MiB less).
+Here every error becomes a status code and a message. The handlers come from the descriptors of the protocol, so no
+*_pb2_grpc module is loaded (2 MiB less).
+
+Kubelet finds this driver by the sockets in its directories. When these are emptied (a reset of kubelet, an
+administrator), the server is unreachable: a new server on new sockets replaces it, and the old one finishes its calls.
+
+A socket is bound under a hidden name and renamed: it replaces the socket of an earlier process in one step, and the
+file that gRPC unlinks at the end of that process is not the new one. At the end of this process the sockets stay:
+kubelet takes a missing socket for a removed driver, and a socket that refuses connections for a driver that restarts,
+as in an upgrade.
 """
 
+import errno
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from threading import Event
+from typing import Any, Final, Protocol
 
 import grpc
 from gkm.hoststate.escaping import escape
@@ -18,8 +30,6 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from gkm_csi.server import socket_server
-from gkm_csi.server.socket_server import ListenError
 from gkm_csi.status_errors import Code, StatusError, invalid_argument
 
 WORKERS: Final = 4
@@ -29,18 +39,17 @@ MAX_CALLS: Final = 64
 count that as final (csi_client.go, isFinalError), so it repeats the call."""
 MAX_SOCKET_PATH: Final = 107
 """Bytes that fit into sockaddr_un, less the terminating zero."""
-
 _INTERNAL_MESSAGE = "csi.gkm.io failed; its log on the node has the cause"
 _OPTIONS = (
     ("grpc.max_receive_message_length", 256 << 10),
     ("grpc.so_reuseport", 0),
 )
-
 _LOG = logging.getLogger(__name__)
-
 Handler = Callable[[Any], Message]
 CallObserver = Callable[[str, str, float], None]
 """Called after every call with its name, its gRPC code, and its seconds."""
+CHECK_SECONDS: Final = 5.0
+_TEMPORARY_PREFIX: Final = ".gkm-"
 
 
 def make_server(
@@ -66,7 +75,7 @@ def make_server(
 
 def _bind(server: grpc.Server, sockets: Sequence[Path]) -> None:
     """Bind every socket under a temporary name, then rename all; a failure leaves existing sockets in place."""
-    temporary_path = {path: socket_server.temporary_path(path, number) for number, path in enumerate(sockets)}
+    temporary_path = {path: temporary_path(path, number) for number, path in enumerate(sockets)}
     for path, bound in temporary_path.items():
         if max(len(os.fsencode(path)), len(os.fsencode(bound))) > MAX_SOCKET_PATH:
             raise ListenError(f"{path}: longer than {MAX_SOCKET_PATH} bytes, the limit for a socket")
@@ -76,8 +85,8 @@ def _bind(server: grpc.Server, sockets: Sequence[Path]) -> None:
     try:
         for path in sockets:
             path.parent.mkdir(parents=True, exist_ok=True)
-            socket_server.remove_leftovers(path.parent)
-            socket_server.check_socket_path(path)
+            remove_leftovers(path.parent)
+            check_socket_path(path)
         for path in sockets:
             server.add_insecure_port(f"unix:{temporary_path[path]}")
         for path in sockets:
@@ -139,3 +148,91 @@ def _decode(kind: type[Message], data: bytes) -> Message:
         return kind.FromString(data)
     except DecodeError as error:
         raise invalid_argument(f"the request is not a {kind.DESCRIPTOR.name}") from error
+
+
+class ListenError(Exception):
+    """A socket cannot be bound; the message names the path and the cause."""
+
+
+class GrpcServer(Protocol):
+    """The part of grpc.Server that SocketServer uses."""
+
+    def start(self) -> None:
+        """Start to serve."""
+
+    def stop(self, grace: float | None) -> Event:
+        """Refuse new calls; the event is set when all calls have ended, after `grace` seconds at most."""
+
+
+class SocketServer:
+    """A server on `sockets`, replaced by a new one when a socket is gone; `make_server` returns a bound server."""
+
+    def __init__(self, make_server: Callable[[], GrpcServer], sockets: Sequence[Path]) -> None:
+        self._make_server = make_server
+        self._sockets = sockets
+        self._server: GrpcServer | None = None
+        self._own_inodes: dict[Path, tuple[int, int]] = {}
+
+    def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ListenError: a socket cannot be bound.
+        """
+        self._server = self._make_server()
+        self._own_inodes = {path: _inode(path) for path in self._sockets}
+        self._server.start()
+
+    def restore(self, grace: float) -> None:
+        """Listen again if a socket is missing or replaced; calls in progress have `grace` seconds to end."""
+        missing = [str(path) for path, ours in self._own_inodes.items() if _inode(path) != ours]
+        if not missing:
+            return
+        _LOG.warning("sockets missing, listening again", extra=fields(sockets=missing))
+        previous = self._server
+        try:
+            self.start()
+        except ListenError:
+            _LOG.exception("listen failed, will retry")
+            return
+        if previous is not None:
+            previous.stop(grace)
+
+    def stop(self, grace: float) -> None:
+        """Return when the calls in progress have ended, after `grace` seconds at most."""
+        if self._server is not None:
+            self._server.stop(grace).wait()
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove sockets that killed processes left between binding and renaming."""
+    for leftover in directory.glob(f"{_TEMPORARY_PREFIX}*"):
+        if leftover.is_socket():
+            leftover.unlink(missing_ok=True)
+
+
+def check_socket_path(path: Path) -> None:
+    """Accept a path without a file, or with a socket that may be replaced.
+
+    Raises:
+        FileExistsError: another kind of file is there, which this driver must not remove.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(status.st_mode):
+        raise FileExistsError(errno.EEXIST, "a file that is not a socket is in the way", str(path))
+
+
+def temporary_path(path: Path, number: int) -> Path:
+    """Return a hidden name beside `path`, which kubelet ignores, for binding socket `number`."""
+    return path.with_name(f"{_TEMPORARY_PREFIX}{os.getpid()}.{number}")
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    try:
+        status = path.lstat()
+    except OSError:  # missing, or its directory was replaced by a file
+        return (0, 0)
+    return (status.st_dev, status.st_ino)

@@ -1,27 +1,30 @@
 """Check kubelet's requests in full and return them as frozen values; no other module validates them again.
 
 Pure: no syscall, no file. The size limits are those of the CSI specification ("Size Limits").
+
+A request has the volume attributes of a pod's csi volume (docs/design/volumes.md, "Attributes"): which cache, and how
+to mount it. Any author of a pod writes attributes, so no value is trusted. Kubelet writes the keys that begin with
+csi.storage.k8s.io/ and merges them last, so a pod cannot forge them (kubelet csi_mounter.go, mergeMap).
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from gkm.hoststate import names
-from gkm.hoststate.names import CacheRef, InvalidName
+from gkm.hoststate.names import CacheRef, InvalidName, quoted
 from gkm.hoststate.records import VolumeOptions
+from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
-from gkm_csi.status_errors import StatusError, invalid_argument
-from gkm_csi.volumes import attributes
-from gkm_csi.volumes.attributes import KUBELET_PREFIX
+from gkm_csi.status_errors import Code, StatusError, invalid_argument
 
 MAX_ATTRIBUTES_BYTES: Final = 4096
 """Bytes of all keys and values together."""
 MAX_PATH_BYTES: Final = 4095
 _MAX_POD_FIELD: Final = 253
-
 _Mode = VolumeCapability.AccessMode
 _MODES = frozenset(
     {
@@ -32,6 +35,26 @@ _MODES = frozenset(
     }
 )
 """Kubelet sends SINGLE_NODE_WRITER for every inline volume; the volume of a pod is on one node only."""
+KUBELET_PREFIX: Final = "csi.storage.k8s.io/"
+CACHE: Final = "cacheName"
+NAMESPACE: Final = "cacheNamespace"
+CLUSTER_CACHE: Final = "clusterCacheName"
+UPSTREAM_CACHE: Final = "csi.gkm.io/GKMCache"
+UPSTREAM_NAMESPACE: Final = "csi.gkm.io/namespace"
+READ_ONLY: Final = "readOnly"
+MOUNT_PATH: Final = "mountPath"
+SIZE_LIMIT: Final = "sizeLimit"
+IF_UNAVAILABLE: Final = "ifUnavailable"
+CAPTURE: Final = "capture"
+AUTO, REQUEST, OFF = "auto", "request", "off"
+CAPTURE_MODES: Final = (AUTO, REQUEST, OFF)
+"""Which private volumes are captured: all but those that decline, those that request it, or none."""
+_MAX_REPORTED = 3
+DEFAULT_SIZE: Final = 1 << 30
+MIN_SIZE: Final = 1 << 20
+MAX_SIZE: Final = 1 << 40
+"""The memory limit of a pod is far smaller."""
+_QUANTITY: Final = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>Ki|Mi|Gi|Ti|k|M|G|T)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +84,7 @@ class PublishRequest:
     options: VolumeOptions
 
 
-def parse_publish(
-    message: NodePublishVolumeRequest, kubelet: Path, capture_mode: str = attributes.REQUEST
-) -> PublishRequest:
+def parse_publish(message: NodePublishVolumeRequest, kubelet: Path, capture_mode: str = REQUEST) -> PublishRequest:
     """Return the checked content of a NodePublishVolume request; `capture_mode` as in attributes.volume_options.
 
     Raises:
@@ -78,12 +99,12 @@ def parse_publish(
             f"volume_context holds {size} bytes; the CSI specification allows {MAX_ATTRIBUTES_BYTES}"
         )
     pod = _pod_info(context)
-    pod_attributes = attributes.pod_attributes(context)
-    ref = attributes.cache_ref(pod_attributes, pod.namespace)
-    options = attributes.volume_options(pod_attributes, capture_mode)
+    attributes = pod_attributes(context)
+    ref = cache_ref(attributes, pod.namespace)
+    options = volume_options(attributes, capture_mode)
     if message.readonly and options.private:
         raise invalid_argument(
-            f'readOnly: true contradicts the volume attribute {attributes.READ_ONLY}: "false"; remove one of them'
+            f'readOnly: true contradicts the volume attribute {READ_ONLY}: "false"; remove one of them'
         )
     return PublishRequest(volume, pod, ref, options)
 
@@ -160,3 +181,144 @@ def _invalid_pod_info(problem: str) -> StatusError:
     return invalid_argument(
         f"{problem}: the CSIDriver csi.gkm.io must have podInfoOnMount: true and volumeLifecycleModes: [Ephemeral]"
     )
+
+
+_KNOWN_ATTRIBUTES = frozenset(
+    {
+        *(CACHE, NAMESPACE, CLUSTER_CACHE, UPSTREAM_CACHE, UPSTREAM_NAMESPACE),
+        *(READ_ONLY, MOUNT_PATH, SIZE_LIMIT, IF_UNAVAILABLE, CAPTURE),
+    }
+)
+_UNITS: Final = {
+    None: 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+}
+
+
+def pod_attributes(context: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes in a volume_context that the author of the pod wrote.
+
+    Raises:
+        StatusError: an attribute is unknown.
+    """
+    attributes = {key: value for key, value in context.items() if not key.startswith(KUBELET_PREFIX)}
+    unknown = sorted(attributes.keys() - _KNOWN_ATTRIBUTES)
+    if unknown:
+        shown = ", ".join(quoted(key) for key in unknown[:_MAX_REPORTED])
+        raise invalid_argument(
+            f"unknown volume attribute {shown}; csi.gkm.io knows {', '.join(sorted(_KNOWN_ATTRIBUTES))}"
+        )
+    return attributes
+
+
+def cache_ref(attributes: Mapping[str, str], pod_namespace: str) -> CacheRef:
+    """Return the cache that the attributes name, for a pod in `pod_namespace`.
+
+    Raises:
+        StatusError: they name no cache, several caches, or a cache of another namespace.
+    """
+    named = [key for key in (CACHE, CLUSTER_CACHE, UPSTREAM_CACHE) if key in attributes]
+    if len(named) != 1:
+        found = ", ".join(named) if named else "none of them"
+        raise invalid_argument(
+            f"the volume attributes must name one cache, by {CACHE} or by {CLUSTER_CACHE} "
+            f"(or {UPSTREAM_CACHE}); found {found}"
+        )
+    key = named[0]
+    namespace = _namespace(attributes, key, pod_namespace)
+    try:
+        ref = CacheRef(namespace, attributes[key])
+    except InvalidName as error:
+        raise invalid_argument(f"volume attribute {key} or its namespace: {error}") from error
+    if namespace is not None and namespace != pod_namespace:
+        raise StatusError(
+            Code.PERMISSION_DENIED,
+            f"{ref} belongs to another namespace than the pod, which runs in {pod_namespace}: a pod mounts caches of "
+            f"its own namespace; create the cache there, or share it as a ClusterGKMCache and name it by "
+            f"{CLUSTER_CACHE}",
+        )
+    return ref
+
+
+def _namespace(attributes: Mapping[str, str], key: str, pod_namespace: str) -> str | None:
+    """Return the namespace of the cache, None for a cluster cache."""
+    companion = {CACHE: NAMESPACE, UPSTREAM_CACHE: UPSTREAM_NAMESPACE}.get(key)
+    for other in (NAMESPACE, UPSTREAM_NAMESPACE):
+        if other in attributes and other != companion:
+            raise invalid_argument(f"volume attribute {other} does not go with {key}; remove one of them")
+    if key == CACHE:
+        return attributes.get(NAMESPACE, pod_namespace)
+    # As in the upstream driver, a name without a namespace is that of a ClusterGKMCache.
+    return attributes.get(UPSTREAM_NAMESPACE) if key == UPSTREAM_CACHE else None
+
+
+def volume_options(attributes: Mapping[str, str], capture_mode: str = REQUEST) -> VolumeOptions:
+    """Return the options of the volume besides the cache; `capture_mode` is one of CAPTURE_MODES.
+
+    Raises:
+        StatusError: a value is invalid, or two attributes contradict each other.
+    """
+    private = _enum_value(attributes, READ_ONLY, ("true", "false")) == "false"
+    or_empty = _enum_value(attributes, IF_UNAVAILABLE, ("wait", "empty")) == "empty"
+    requested = _enum_value(attributes, CAPTURE, ("false", "true")) == "true"
+    for name, given in ((SIZE_LIMIT, SIZE_LIMIT in attributes), (CAPTURE, requested)):
+        if given and not (private or or_empty):
+            raise invalid_argument(
+                f'volume attribute {name} needs a writable volume: set {READ_ONLY}: "false", or remove {name}'
+            )
+    return VolumeOptions(
+        private=private,
+        mount_path=_mount_path(attributes),
+        size_limit=_size_limit(attributes) if private or or_empty else 0,
+        or_empty=or_empty,
+        capture=capture_mode != OFF and (requested or (capture_mode == AUTO and _is_captured_by_default(attributes))),
+    )
+
+
+def _is_captured_by_default(attributes: Mapping[str, str]) -> bool:
+    """Return whether a volume is captured in the mode `auto`: every writable one that does not decline."""
+    writable = attributes.get(READ_ONLY) == "false" or attributes.get(IF_UNAVAILABLE) == "empty"
+    return writable and CAPTURE not in attributes
+
+
+def _enum_value(attributes: Mapping[str, str], name: str, values: tuple[str, str]) -> str:
+    """Return the value of an attribute; the first of `values` is the default."""
+    value = attributes.get(name, values[0])
+    if value not in values:
+        raise invalid_argument(f'volume attribute {name} must be "{values[0]}" or "{values[1]}", not {quoted(value)}')
+    return value
+
+
+def _mount_path(attributes: Mapping[str, str]) -> str:
+    if MOUNT_PATH not in attributes:
+        return ""
+    try:
+        return MountPath(attributes[MOUNT_PATH]).text
+    except InvalidMountPath as error:
+        raise invalid_argument(f"volume attribute {error}") from error
+
+
+def _size_limit(attributes: Mapping[str, str]) -> int:
+    text = attributes.get(SIZE_LIMIT, str(DEFAULT_SIZE))
+    size = parse_bytes(text)
+    if size is None or not MIN_SIZE <= size <= MAX_SIZE:
+        raise invalid_argument(
+            f'volume attribute {SIZE_LIMIT} must be a size like "512Mi", 1Mi to 1Ti, not {quoted(text)}'
+        )
+    return size
+
+
+def parse_bytes(text: str) -> int | None:
+    """Return the bytes of a Kubernetes quantity, None without an integer and a known unit.
+
+    Source: apimachinery pkg/api/resource, "Quantity"; fractions and exponents are not needed for a size.
+    """
+    match = _QUANTITY.fullmatch(text)
+    return int(match["number"]) * _UNITS[match["unit"]] if match else None

@@ -13,7 +13,7 @@ from gkm.hoststate.kernel_misses import KernelMissCounts
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 
-from gkm_csi.kernels.watch import KernelWatch, used_bytes
+from gkm_csi.kernels import KernelWatch, used_bytes
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import mark_for

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.mounts.mountinfo import Mark
-from gkm_csi.kernels.watch import KernelWatch
+from gkm_csi.kernels import KernelWatch
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import VolumeLayers
 from gkm_csi.volumes.locks import VolumeLocks

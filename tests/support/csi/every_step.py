@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from gkm.hoststate import locks, records
 from gkm.hoststate.names import CacheRef
 from gkm.mounts import mountinfo, syscalls
-from gkm_csi.kernels.watch import KernelWatch
+from gkm_csi.kernels import KernelWatch
 from gkm_csi.volumes import request
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import VolumeLayers, mark_for

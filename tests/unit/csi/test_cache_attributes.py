@@ -3,7 +3,7 @@
 import pytest
 from gkm.hoststate.names import CacheRef
 from gkm_csi.status_errors import Code, StatusError
-from gkm_csi.volumes.attributes import cache_ref, pod_attributes
+from gkm_csi.volumes.request import cache_ref, pod_attributes
 
 POD = "ml-apps"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gkm.hoststate import kernel_misses
 from gkm.hoststate.kernel_misses import MissReason
-from gkm_csi.kernels import metadata, scan
-from gkm_csi.kernels.reasons import reason_of
+from gkm_csi import kernels
+from gkm_csi.kernels import reason_of
 from support.csi.odd_files import make_device
 from support.host.descriptors import open_below
 
@@ -37,8 +37,8 @@ def changed(**fields: Any) -> bytes:  # noqa: ANN401 -- values of the metadata
     ],
 )
 def test_the_reason_is_the_first_difference_from_the_closest_kernel(fields: dict[str, Any], reason: MissReason) -> None:
-    compiled, mounted = metadata.parse(changed(**fields)), metadata.parse(ADD.read_bytes())
-    far = metadata.parse(changed(triton_version="1", num_stages=9, target="x", A="b"))
+    compiled, mounted = kernels.parse(changed(**fields)), kernels.parse(ADD.read_bytes())
+    far = kernels.parse(changed(triton_version="1", num_stages=9, target="x", A="b"))
     assert compiled
     assert mounted
     assert far
@@ -50,7 +50,7 @@ def test_the_reason_is_the_first_difference_from_the_closest_kernel(fields: dict
     "raw", [b"", b"[]", b"{}", b'{"hash": 1}', b"\xff", b"[" * 60_000, b'{"hash":1,"target":' + b"9" * 50_000 + b"}"]
 )
 def test_what_is_no_metadata_is_none(raw: bytes) -> None:
-    assert metadata.parse(raw) is None
+    assert kernels.parse(raw) is None
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def layers(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 def found(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.KernelMissCounts:
     mount, lower = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (volume, below))
     try:
-        return scan.scan(mount, [lower], seconds)
+        return kernels.scan(mount, [lower], seconds)
     finally:
         os.close(mount)
         os.close(lower)
@@ -109,7 +109,7 @@ def test_links_devices_and_large_files_are_not_read(layers: tuple[Path, Path], t
     (volume / "directory").symlink_to(tmp_path)
     os.mkfifo(volume / "pipe.json")
     make_device(volume / "device.json")
-    write(volume / "large.json", changed(note="x" * metadata.MAX_BYTES))
+    write(volume / "large.json", changed(note="x" * kernels.MAX_BYTES))
     with (volume / "sparse.json").open("wb") as file:
         file.truncate(1 << 40)
     write(volume / "\x1b[2J.json", changed())
@@ -120,10 +120,10 @@ def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatc
     below, volume = layers
     for number in range(20):
         write(volume / f"K{number}" / "mul.json", changed())
-    monkeypatch.setattr(scan, "MAX_KERNELS", 10)
+    monkeypatch.setattr(kernels, "MAX_KERNELS", 10)
     few = found(below, volume)
     assert (few.kernels, few.complete) == (10, False)
-    monkeypatch.setattr(scan, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(kernels, "MAX_ENTRIES", 5)
     assert not found(below, volume).complete
     monkeypatch.undo()
     (volume.joinpath(*["d"] * 40)).mkdir(parents=True)

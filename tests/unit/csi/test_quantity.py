@@ -1,7 +1,7 @@
 """Sizes in the notation of Kubernetes."""
 
 import pytest
-from gkm_csi.volumes import attributes
+from gkm_csi.volumes import request
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from gkm_csi.volumes import attributes
     ],
 )
 def test_a_size_is_read(text: str, size: int) -> None:
-    assert attributes.parse_bytes(text) == size
+    assert request.parse_bytes(text) == size
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_a_size_is_read(text: str, size: int) -> None:
     ],
 )
 def test_an_invalid_size_is_none(text: str) -> None:
-    assert attributes.parse_bytes(text) is None
+    assert request.parse_bytes(text) is None

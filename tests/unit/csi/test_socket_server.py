@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from gkm_csi.proto import csi_pb2
-from gkm_csi.server import grpc_server, socket_server
+from gkm_csi.server import grpc_server
+from gkm_csi.server.grpc_server import ListenError, SocketServer
 from gkm_csi.server.services import IdentityService
-from gkm_csi.server.socket_server import ListenError, SocketServer
 from support.csi.bound_server import Bound
 from support.csi.driver import Client
 from support.host.waiting import until
@@ -198,5 +198,5 @@ def test_a_socket_that_cannot_be_bound_leaves_the_other_one_served(directory: Pa
 
 
 def test_the_name_to_bind_to_is_hidden_and_beside() -> None:
-    path = socket_server.temporary_path(Path("/plugins/csi.sock"), 1)
+    path = grpc_server.temporary_path(Path("/plugins/csi.sock"), 1)
     assert (path.parent, path.name) == (Path("/plugins"), f".gkm-{os.getpid()}.1")

@@ -3,7 +3,7 @@
 import pytest
 from gkm.hoststate.records import READ_ONLY, VolumeOptions
 from gkm_csi.status_errors import Code, StatusError
-from gkm_csi.volumes.attributes import AUTO, CAPTURE_MODES, DEFAULT_SIZE, REQUEST, parse_bytes, volume_options
+from gkm_csi.volumes.request import AUTO, CAPTURE_MODES, DEFAULT_SIZE, REQUEST, parse_bytes, volume_options
 from hypothesis import given
 from hypothesis import strategies as st
 

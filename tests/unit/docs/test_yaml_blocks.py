@@ -12,7 +12,7 @@ import yaml
 from gkm.api import config
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.config import Config
-from gkm_csi.volumes import attributes
+from gkm_csi.volumes import request
 
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^( *)```yaml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -60,7 +60,7 @@ def test_a_cache_is_valid(page: str, document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("page", "volume"), VOLUMES)
 def test_a_volume_has_valid_attributes(page: str, volume: dict[str, Any]) -> None:
-    written = attributes.pod_attributes(volume["volumeAttributes"])
-    assert attributes.cache_ref(written, "ml-apps"), page
-    assert attributes.volume_options(written), page
+    written = request.pod_attributes(volume["volumeAttributes"])
+    assert request.cache_ref(written, "ml-apps"), page
+    assert request.volume_options(written), page
     assert all(isinstance(value, str) for value in written.values()), "the API server takes strings only"
