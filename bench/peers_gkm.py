@@ -12,7 +12,7 @@ from csi_calls import Caller, Volume
 from gkm.hoststate import trees
 from gkm.hoststate.names import CacheRef
 from gkm.images.pulling.blob_files import BlobFiles
-from gkm_agent.store import removal
+from gkm_agent.store import pointers
 from support.csi.nodes import NAMESPACE, NODE, NodeFiles
 from support.host.processes import Process
 
@@ -77,7 +77,7 @@ class Node:
 
     def delete(self, digest: str) -> None:
         """Remove the entry as the agent's store does, and the blobs that waited for another image."""
-        trash = removal.move_to_trash(self.files.layout, digest)
+        trash = pointers.move_to_trash(self.files.layout, digest)
         assert trash is not None
         trees.remove(trash)
         BlobFiles(self.files.layout.blobs).evict_unused()

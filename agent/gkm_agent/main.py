@@ -1,12 +1,14 @@
 """The command gkm-agent: assembles the parts of the agent, runs them, and stops them in bounded time.
 
 The first SIGTERM or SIGINT starts a clean stop and an alarm, which ends the process even if a part hangs.
+
+There are two backends: the Kubernetes API, or directories on a machine without Kubernetes.
 """
 
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
 
@@ -19,19 +21,23 @@ from gkm.hoststate import locks
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import configure as configure_logs
 from gkm.hoststate.logs import fields
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.pull_secrets import PullSecrets, Secrets
 
-from gkm_agent.backends import NotConnected, connect
 from gkm_agent.caches.approvals import policy_of
 from gkm_agent.capturing.destination import Destination, RegistryDestination
 from gkm_agent.capturing.steps import CaptureSteps
 from gkm_agent.capturing.worker import CaptureWorker
+from gkm_agent.fabric.report import FabricSink
 from gkm_agent.fabric.watch import FabricWatch
 from gkm_agent.gpus import GpuWatch
+from gkm_agent.interfaces import CacheSource
 from gkm_agent.options import Options, parse
 from gkm_agent.pulls.images import CacheImages, NodeImages
 from gkm_agent.reconcile.reconciler import Reconciler
-from gkm_agent.store import node_cleanup, startup
+from gkm_agent.report.publisher import StatusPublisher
+from gkm_agent.standalone.sinks import FileFabricSink, FileStatusSink
+from gkm_agent.standalone.source import FileSource
+from gkm_agent.store import node_cleanup
 from gkm_agent.store.captures import CapturesInUse
 from gkm_agent.store.pointers import PointerStore
 from gkm_agent.telemetry import metrics
@@ -39,7 +45,6 @@ from gkm_agent.telemetry.health import Heartbeat
 from gkm_agent.telemetry.server import served
 
 _LOG = logging.getLogger(__name__)
-
 OK, FAILED, NOT_READY = 0, 1, 3
 SYNC_SECONDS = 30.0
 FLUSH_SECONDS = 10.0
@@ -101,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
 def work(options: Options, config: Config, outside: Dependencies, stop: Event, wake: Event) -> int:
     """Run until `stop` is set, or with --once until all work is done; return the exit status."""
     metrics.record_build()
-    startup.prepare(options.layout)
+    node_cleanup.prepare(options.layout)
     backend = connect(options, wake)
     msgspec_warmup.warm_up()
     source, publisher = backend.source, backend.publisher
@@ -182,6 +187,65 @@ def dependencies(config: Config, layout: Layout) -> Dependencies:
         read_gpus,
         lambda secrets: RegistryDestination.of(config, secrets),
     )
+
+
+class NotConnected(Exception):
+    """The agent has neither a cluster nor a directory of manifests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The parts of one backend. `namespace` is the namespace of GKM itself.
+
+    `node_labels` returns the labels of this agent's Node, None while it is unknown or without Kubernetes.
+    """
+
+    source: CacheSource
+    publisher: StatusPublisher
+    secrets: Secrets
+    namespace: str
+    fabric_sink: FabricSink
+    node_labels: Callable[[], Mapping[str, str] | None]
+
+
+def connect(options: Options, wake: Event) -> Backend:
+    """Return the backend that the options choose.
+
+    Raises:
+        NotConnected: the options choose Kubernetes, but neither they nor the environment name a cluster.
+    """
+    return _standalone(options, wake) if options.static is not None else _kubernetes(options, wake)
+
+
+def _standalone(options: Options, wake: Event) -> Backend:
+    assert options.static is not None  # noqa: S101 -- checked by `connect`
+    source = FileSource(options.static, wake)
+    publisher = StatusPublisher(FileStatusSink(options.status, options.node))
+    fabric_sink = FileFabricSink(options.status, options.node)
+    return Backend(source, publisher, source, "gkm-system", fabric_sink, lambda: None)
+
+
+def _kubernetes(options: Options, wake: Event) -> Backend:
+    # The official client is the heaviest import of all, and only this backend needs it.
+    from gkm.kube import client  # noqa: PLC0415
+    from gkm.kube.credentials import NotConfigured  # noqa: PLC0415
+    from gkm.kube.secrets import KubeSecrets, own_namespace  # noqa: PLC0415
+
+    from gkm_agent.kubernetes.sinks import KubernetesFabricSink, KubernetesStatusSink  # noqa: PLC0415
+    from gkm_agent.kubernetes.source import KubernetesSource  # noqa: PLC0415
+
+    try:
+        api = client.connect(str(options.kubeconfig) if options.kubeconfig else None, observe=metrics.api_answered)
+    except NotConfigured as error:
+        raise NotConnected(f"{error}; without Kubernetes use --static DIR") from error
+    publisher = StatusPublisher(KubernetesStatusSink(api, options.node, lambda: source.node))
+    source = KubernetesSource(api, options.node, wake, publisher.rewrite_all)
+
+    def labels() -> Mapping[str, str] | None:
+        return None if source.node is None else source.node.metadata.labels
+
+    fabric_sink = KubernetesFabricSink(api, options.node, lambda: source.node)
+    return Backend(source, publisher, KubeSecrets(api), own_namespace(), fabric_sink, labels)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES, Resource
 from gkm_agent.interfaces import NotWritten, StatusSink
+from gkm_agent.kubernetes.sinks import KubernetesStatusSink
 from gkm_agent.kubernetes.source import NodeView
-from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.report.objects import without_conditions
 from gkm_agent.standalone.sinks import FileStatusSink
 from support.agent.fakes import FakeSink

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gkm.api.fabrics import EthernetLink
 from gkm_agent.fabric.lldp import decode
-from gkm_agent.fabric.neighbors import ARGUMENTS, Neighbors
+from gkm_agent.fabric.watch import ARGUMENTS, Neighbors
 from support.host.waiting import scaled, until
 from support.peers import require
 

@@ -111,9 +111,6 @@ def amounts(data: bytes) -> None:
         assert meant == read, ascii(text)
         assert 0 <= read <= MAX_GPUS
         assert gpu_count(str(read)) == gpu_count(f"{read * 1000}m") == read
-    size = attributes.parse_bytes(text)
-        assert 0 <= read <= quantities.MAX_GPUS
-        assert quantities.gpu_count(str(read)) == quantities.gpu_count(f"{read * 1000}m") == read
     size = request.parse_bytes(text)
     if size is not None:
         assert meant == size, ascii(text)

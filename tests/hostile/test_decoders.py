@@ -34,7 +34,7 @@ DECODES = {
 }
 IMAGES = "core/gkm/images/"
 MEASURED = {
-    "agent/gkm_agent/standalone/manifests.py": {"manifests of the agent"},
+    "agent/gkm_agent/standalone/source.py": {"manifests of the agent"},
     "cli/gkm_cli/cache/machines.py": {"GPUs in a file"},
     "cli/gkm_cli/credential_helpers.py": {"credential helper"},
     "cli/gkm_cli/login.py": {"docker config"},

@@ -2,12 +2,16 @@
 
 An error of a step means: again later. A capture whose files are at fault is refused instead, which is final; nothing of
 it has left the node then, because its files are inspected first.
+
+A capture whose files are there already, in the cache below them or in another capture of this node, becomes no image.
 """
 
 import errno
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -19,17 +23,21 @@ from gkm.api.targets import GpuTarget
 from gkm.gpus.values import Inventory
 from gkm.hoststate import files, trees
 from gkm.hoststate.disk_space import spare_bytes
+from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
+from gkm.hoststate.names import InvalidName
 from gkm.images.archives import oci_layout
 from gkm.images.build.image import build
 from gkm.images.build.selection import CAPTURED
 from gkm.images.captured.content import Hardware, image_tag, repository
 from gkm.images.local_image import LocalImage
+from gkm.images.pulling import entry, file_list
+from gkm.images.pulling.extract import MAX_FILES
 from gkm.images.reference import Reference
 
-from gkm_agent.capturing import duplicates, progress
+from gkm_agent.capturing import progress
 from gkm_agent.capturing.destination import CaptureStopped, Destination, UploadPace
-from gkm_agent.capturing.inspection import inspect
+from gkm_agent.capturing.inspection import Inspection, inspect
 from gkm_agent.capturing.progress import FILES_FILE, IMAGE, PROGRESS_FILE, CaptureOrigin, CaptureState, Progress
 from gkm_agent.telemetry import metrics
 
@@ -91,7 +99,7 @@ class CaptureSteps:
     def _inspect(self, directory: Path, origin: CaptureOrigin, others: Iterable[Path]) -> Progress:
         try:
             found = inspect(directory / CAPTURED_CONTENT, self.inventory(), self.settings.max_bytes)
-            duplicates.check_new(self.layout, directory, origin, found, others)
+            check_new(self.layout, directory, origin, found, others)
         except GKMError as error:
             if error.transient or error.reason in _UNKNOWN_HARDWARE:
                 raise
@@ -203,3 +211,51 @@ def _hardware(found: Progress) -> Hardware:
 def reason_of(error: OSError) -> Reason:
     """Return the reason of a failed access to the disk."""
     return Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
+
+
+_OFFERED = (
+    CaptureState.INSPECTED,
+    CaptureState.PACKED,
+    CaptureState.PUSHED,
+    CaptureState.SIGNED,
+    CaptureState.ANNOUNCED,
+)
+
+
+def check_new(
+    layout: Layout, directory: Path, origin: CaptureOrigin, found: Inspection, others: Iterable[Path]
+) -> None:
+    """Check that nothing offers these files to the namespace yet; `others` are the other captures of this node.
+
+    Raises:
+        GKMError: NOT_REQUIRED; the message says where they are.
+    """
+    if origin.digest and _are_in_entry(layout, origin.digest, found):
+        raise GKMError(Reason.NOT_REQUIRED, f"every file is in the mounted cache {origin.digest}")
+    for other in others:
+        if other == directory:
+            continue
+        with suppress(UnreadableState):
+            same = progress.origin(other).pod_namespace == origin.pod_namespace
+            done = progress.load(other)
+            if same and done.content_digest == found.content_digest and done.state in _OFFERED:
+                raise GKMError(Reason.NOT_REQUIRED, f"the capture of volume {other.name} has the same content")
+
+
+def _are_in_entry(layout: Layout, digest: str, found: Inspection) -> bool:
+    """Return whether an entry of the store has every file.
+
+    Group files do not count: they name the path of a mount, and their kernel is beside them.
+    """
+    missing = {
+        (file.path, file.sha256) for file in found.files if not file.path.rpartition("/")[2].startswith("__grp__")
+    }
+    try:
+        with file_list.open_list(layout.entry(digest) / entry.FILE_LIST) as (_, files):
+            for file in islice(files, MAX_FILES):
+                missing.discard((file.path, file.sha256))
+                if not missing:
+                    return True
+    except (FileNotFoundError, UnreadableState, InvalidName):
+        return False
+    return not missing

@@ -2,35 +2,46 @@
 
 It shares nothing with pulls and with the CSI process but the disk and the network, and keeps free space on the one and
 a rate on the other. Retention ends every retry: it removes the capture.
+
+The agent announces captures in one list for each namespace, the newest first.
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Lock, Thread
 from typing import Final
 
 from gkm.api.errors import GKMError, Reason
-from gkm.api.nodes import CapturedImage
+from gkm.api.nodes import MAX_CAPTURED_IMAGES, CapturedImage
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
+from gkm.images.captured.content import cache_name
 
-from gkm_agent.capturing import progress, reports
+from gkm_agent.capturing import progress
 from gkm_agent.capturing.destination import CaptureStopped
-from gkm_agent.capturing.progress import CaptureState, Progress
-from gkm_agent.capturing.reports import KnownCapture, Waiting
+from gkm_agent.capturing.progress import CaptureOrigin, CaptureState, Progress
 from gkm_agent.capturing.steps import CaptureSteps, reason_of
 from gkm_agent.store import captures
 from gkm_agent.store.captures import MAX_CAPTURES, CapturedVolume, CapturesInUse
 from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
-
 PAUSE_SECONDS: Final = 10.0
 BACKOFF: Final = Backoff(15.0, 1800.0)
 """Pauses after a failed step. A registry that is down for a day costs 50 attempts of one capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a capture has not come further: the failure of its last attempt, "" before the first one."""
+
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +196,69 @@ class CaptureWorker:
             failure = self._failures.get(volume.volume_id)
             waiting = failure.waiting if failure else Waiting()
             known.append(KnownCapture(origin, progress.load(directory), volume.since, waiting))
-        found = reports.by_namespace(known)
+        found = by_namespace(known)
         with self._lock:
             unchanged = found == self._reports
             self._reports = found
         if not unchanged:
             self._changed()
+
+
+_SHOWN = {
+    CaptureState.ANNOUNCED: "Announced",
+    CaptureState.DUPLICATE: "Duplicate",
+    CaptureState.REFUSED: "Refused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCapture:
+    """A capture of this node; `since` in seconds since the epoch."""
+
+    origin: CaptureOrigin
+    progress: Progress
+    since: float
+    waiting: Waiting = Waiting()
+
+
+def by_namespace(captures: Iterable[KnownCapture]) -> Mapping[str, tuple[CapturedImage, ...]]:
+    """Return the reports of all captures: those of each namespace's pods, at most MAX_CAPTURED_IMAGES."""
+    found: dict[str, list[CapturedImage]] = {}
+    for capture in sorted(captures, key=lambda each: (-each.since, each.origin.volume_id)):
+        listed = found.setdefault(capture.origin.pod_namespace, [])
+        if len(listed) < MAX_CAPTURED_IMAGES:
+            listed.append(_report(capture))
+    return {namespace: tuple(listed) for namespace, listed in sorted(found.items())}
+
+
+def _report(capture: KnownCapture) -> CapturedImage:
+    origin, progress = capture.origin, capture.progress
+    hardware, final = progress.hardware, progress.state.is_final
+    announced = progress.state is CaptureState.ANNOUNCED and hardware is not None
+    return CapturedImage(
+        volume=origin.volume_id,
+        state=_SHOWN.get(progress.state, "Waiting"),
+        pod=escape(origin.pod_name)[:253],
+        time=_time(origin.start_time),
+        name=cache_name(hardware.runtime, hardware.arch, progress.content_digest) if announced and hardware else "",
+        image=f"{progress.repository}@{progress.digest}" if announced else "",
+        runtime=hardware.runtime if hardware else "",
+        version=hardware.version if hardware else "",
+        backend=hardware.backend if hardware else "",
+        arch=hardware.arch if hardware else "",
+        driver=hardware.driver if hardware else "",
+        content_digest=progress.content_digest or None,
+        files=progress.files,
+        size_bytes=progress.size_bytes,
+        reason=progress.reason if final else capture.waiting.reason,
+        message=escape(progress.message if final else capture.waiting.message)[:1024],
+    )
+
+
+def _time(text: str) -> str | None:
+    """Return a time of the CSI process; None for any other text, because the API would refuse the whole status."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return text

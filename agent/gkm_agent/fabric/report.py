@@ -5,11 +5,10 @@ from typing import Protocol
 
 from gkm.api.fabrics import NodeFabricStatus, NVLink
 
-from gkm_agent.fabric.infiniband import active
 from gkm_agent.fabric.labels import WantedLabels
 from gkm_agent.fabric.lldp import Links
 from gkm_agent.fabric.nvlink import FabricVerdict
-from gkm_agent.fabric.sysfs import Ports
+from gkm_agent.fabric.sysfs import Ports, active
 from gkm_agent.interfaces import Sink
 
 MAX_PROBLEMS = 16

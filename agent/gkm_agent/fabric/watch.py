@@ -1,30 +1,48 @@
-"""The fabric watch: reads this node's fabric again and again, settles the verdict and publishes the report."""
+"""The fabric watch: reads this node's fabric again and again, settles the verdict and publishes the report.
+
+A label that flaps moves pods; a label that lags for a minute costs one placement. So the agent reports an improvement
+at once, and reports a worse health or another domain only after several readings in a row and for some time. One
+reading that agrees with the reported verdict restarts the count. The first reading of a node settles at once, because
+there is no earlier verdict to protect.
+
+The neighbors at the other end of the node's Ethernet cables come from lldpd. A node without lldpd reports none.
+"""
 
 import logging
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-from gkm.api.fabric_settings import Fabric
+from gkm.api.fabric_settings import Fabric, SettleThresholds
 from gkm.gpus.values import Inventory
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 
-from gkm_agent.fabric import sysfs
+from gkm_agent.fabric import lldp, sysfs
+from gkm_agent.fabric.command import Command, FabricCommandFailed, find
 from gkm_agent.fabric.labels import wanted
-from gkm_agent.fabric.neighbors import Neighbors
-from gkm_agent.fabric.nvlink import fabric_verdict, nvlink_of
+from gkm_agent.fabric.lldp import Links, NotUnderstood
+from gkm_agent.fabric.nvlink import FabricVerdict, Health, fabric_verdict, nvlink_of
 from gkm_agent.fabric.report import FabricReport, FabricSink, status_of
-from gkm_agent.fabric.settling import SettledVerdict, observe
 from gkm_agent.fabric.survey import SubnetSurvey
 from gkm_agent.gpus import NOT_READ
 from gkm_agent.report.publisher import Publisher
 
 _LOG = logging.getLogger(__name__)
-
 INTERVAL_SECONDS = 60.0
 STOP_SECONDS = 5.0
+_RANK = {Health.UNHEALTHY: 0, Health.NONE: 1, Health.DEGRADED: 2, Health.HEALTHY: 3}
+CANDIDATES = ("/usr/sbin/lldpcli", "/usr/local/sbin/lldpcli", "/usr/bin/lldpcli", "/usr/local/bin/lldpcli")
+ARGUMENTS = ("-f", "json0", "show", "neighbors", "details")
+SECONDS = 10.0
+MAX_BYTES = 8 << 20
+"""512 interfaces with a few neighbors of a few kB each."""
+# lldpcli starts its error messages with the time. With it, each reading would be a change and cause a write per minute.
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", re.ASCII)
 
 
 class FabricWatch:
@@ -136,3 +154,70 @@ class FabricWatch:
                 report = None
             # Before the first reading of the GPUs, that reading is near.
             self._wake.wait(self._interval if report is not None else min(self._interval, 5.0))
+
+
+@dataclass(frozen=True, slots=True)
+class SettledVerdict:
+    """The reported verdict (None before the first), the count of readings that contradict it, and their start.
+
+    `since` is in monotonic seconds.
+    """
+
+    reported: FabricVerdict | None = None
+    contradictions: int = 0
+    since: float = 0.0
+
+
+def observe(
+    settled: SettledVerdict, reading: FabricVerdict, now: float, rule: SettleThresholds, *, readable: bool = True
+) -> SettledVerdict:
+    """Return the settled verdict after a reading at `now`.
+
+    A first reading that failed (not `readable`) does not settle at once: it must last, like any worse health.
+    """
+    reported = settled.reported
+    if (reported is None and readable) or (reported is not None and not _must_last(reported, reading)):
+        return SettledVerdict(reading)
+    count = settled.contradictions + 1
+    since = settled.since if settled.contradictions else now
+    if count >= rule.readings and now - since >= rule.seconds:
+        return SettledVerdict(reading)
+    return replace(settled, contradictions=count, since=since)
+
+
+def _must_last(reported: FabricVerdict, reading: FabricVerdict) -> bool:
+    """Return whether a reading is worse than the reported verdict, or names another domain or GPU model."""
+    return (
+        _RANK[reading.health] < _RANK[reported.health]
+        or bool(reported.domain and reading.domain != reported.domain)
+        or bool(reported.flavor and reading.flavor != reported.flavor)
+    )
+
+
+@dataclass(slots=True)
+class Neighbors:
+    """Runs lldpcli: the configured program, else one at its usual paths. `options` precede the query."""
+
+    configured: str = ""
+    root: Path = sysfs.ROOT
+    options: Sequence[str] = ()
+    _command: Command | None = field(default=None, init=False)
+
+    def read(self) -> Links:
+        """Return the neighbors; a failure is a problem in the result, never an exception."""
+        if self._command is None:
+            program = find(self.configured, CANDIDATES)
+            if program is None:
+                missing = (f"fabric.lldpcli: {self.configured} is not there",) if self.configured else ()
+                return Links(problems=missing)
+            self._command = Command((program, *self.options, *ARGUMENTS), SECONDS, MAX_BYTES)
+        try:
+            output = self._command.run()
+            return lldp.decode(output, partial(sysfs.is_hardware, root=self.root), sysfs.addresses(self.root))
+        except (FabricCommandFailed, NotUnderstood) as error:
+            return Links(problems=(_TIMESTAMP.sub("", str(error)),))
+
+    def cancel(self) -> None:
+        """End a query that runs in another thread."""
+        if self._command is not None:
+            self._command.cancel()

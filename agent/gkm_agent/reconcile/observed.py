@@ -14,7 +14,7 @@ from gkm_agent.caches import approvals, decisions
 from gkm_agent.caches.approvals import Approval
 from gkm_agent.caches.decisions import Observed
 from gkm_agent.caches.model import Attempt, WantedCache
-from gkm_agent.pulls.retries import RetrySchedule
+from gkm_agent.pulls.scheduler import RetrySchedule
 from gkm_agent.store.pointers import PointerStore, load_pointer
 
 _Stamp = tuple[int, int, int] | None

@@ -3,12 +3,15 @@
 A pass has five phases: it absorbs finished pulls, reads the desired state, observes the disk, decides (pure,
 gkm_agent.reconcile.actions) and acts. Pulls run in other threads and wake the loop when they end. The memory of the
 loop (failed attempts, running pulls) costs a repetition when it is lost, nothing else.
+
+The loop also reads which pods wait and which kernels compiled, as the CSI process reports them; and it publishes
+failures that a full disk could not store, from memory, while the disk has nothing newer.
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from threading import Event
 
@@ -16,21 +19,22 @@ from gkm.api.config import Capture, Store
 from gkm.api.errors import Reason
 from gkm.api.nodes import CapturedImage
 from gkm.gpus.values import Inventory
-from gkm.hoststate import waiting_pods
+from gkm.hoststate import kernel_misses, waiting_pods
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
 from gkm_agent.caches import decisions
-from gkm_agent.caches.decisions import Observed, RetryAt, StartPull, WritePointer
+from gkm_agent.caches.decisions import Observed, RetryAt, StartPull, WritePointer, make_pointer, serve_revoked_message
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.gpus import GpuWatch
 from gkm_agent.interfaces import CacheSource
 from gkm_agent.pulls.images import CacheImages
 from gkm_agent.pulls.job import Failure, PullJob, failure_of
-from gkm_agent.pulls.pool import PullPool
-from gkm_agent.pulls.retries import RetrySchedule
-from gkm_agent.pulls.scheduler import PullScheduler
+from gkm_agent.pulls.scheduler import PullPool, PullScheduler, RetrySchedule
 from gkm_agent.reconcile.actions import (
     Actions,
     CacheAction,
@@ -41,10 +45,8 @@ from gkm_agent.reconcile.actions import (
     decide,
 )
 from gkm_agent.reconcile.observed import Observer
-from gkm_agent.reconcile.unpersisted_failures import UnpersistedFailures
-from gkm_agent.reconcile.volume_reports import VolumeReports
 from gkm_agent.report.publisher import StatusPublisher
-from gkm_agent.report.status import NO_CAPTURES, ready_digests, statuses
+from gkm_agent.report.status import NO_CAPTURES, NO_MISSES, NodeFindings, ready_digests, statuses
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.captures import CapturesInUse
 from gkm_agent.store.collector import Collector
@@ -54,7 +56,6 @@ from gkm_agent.telemetry.health import Heartbeat
 from gkm_agent.telemetry.metrics import ReconcileMetrics
 
 _LOG = logging.getLogger(__name__)
-
 RECONCILE_SECONDS = 10.0
 """The longest pause between two passes: volume records change without an event."""
 
@@ -297,3 +298,71 @@ def _log_state(pointer: Pointer | None) -> None:
                 why=pointer.message or None,
             ),
         )
+
+
+class VolumeReports:
+    """The reports of one node; an unreadable one is logged once and counts as none."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._last_error = ""
+
+    def findings(
+        self, observed: Mapping[CacheRef, Observed], captures: Mapping[str, Sequence[CapturedImage]]
+    ) -> NodeFindings:
+        """Return the reports; of waiting pods only those whose cache fits no GPU."""
+        unfit = [ref for ref, one in observed.items() if one.pointer and one.pointer.state is CacheState.INCOMPATIBLE]
+        awaited = [ref for ref in unfit if waiting_pods.is_pod_waiting(self._layout, ref)]
+        return NodeFindings(captures, awaited, self._misses())
+
+    def _misses(self) -> Mapping[str, KernelMissCounts]:
+        try:
+            found = kernel_misses.load(self._layout)
+        except UnreadableState as error:
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                _LOG.warning("compiled kernels not read", extra=fields(why=self._last_error))
+            return NO_MISSES
+        self._last_error = ""
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _UnpersistedFailure:
+    """The pointer that the disk refused, and the pointer that it has instead."""
+
+    intended: Pointer
+    on_disk: Pointer | None
+
+
+class UnpersistedFailures:
+    """At most one failure per cache. Without it, a cache on a full disk would look like one without an attempt."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._failures: dict[CacheRef, _UnpersistedFailure] = {}
+
+    def record(self, wanted: WantedCache, failure: Failure | None) -> None:
+        """Record the end of an attempt; a success or a persisted failure clears the earlier failure."""
+        if failure is None or failure.persisted:
+            self._failures.pop(wanted.ref, None)
+            return
+        on_disk = load_pointer(self._layout, wanted.ref)
+        if failure.still_served and on_disk is not None and on_disk.state is CacheState.READY:
+            # Pods get the files that the pointer on disk names, so the published state stays Ready.
+            intended = replace(on_disk, message=serve_revoked_message(failure.reason, failure.message))
+        else:
+            intended = make_pointer(wanted, wanted.digest or "", CacheState.FAILED, failure.reason, failure.message)
+        self._failures[wanted.ref] = _UnpersistedFailure(intended, on_disk)
+
+    def overlay(self, observed: Mapping[CacheRef, Observed]) -> dict[CacheRef, Observed]:
+        """Return the observed state with these failures in place of older pointers on disk."""
+        result = dict(observed)
+        for ref, failure in self._failures.items():
+            if ref in result and result[ref].pointer == failure.on_disk:
+                result[ref] = replace(result[ref], pointer=failure.intended)
+        return result
+
+    def retain_only(self, refs: Container[CacheRef]) -> None:
+        """Drop every cache that is not among `refs`."""
+        self._failures = {ref: failure for ref, failure in self._failures.items() if ref in refs}

@@ -1,4 +1,7 @@
-"""The node objects of the API, from a status: names, labels, annotations, owner and the condition Ready. Pure."""
+"""The node objects of the API, from a status: names, labels, annotations, owner and the condition Ready. Pure.
+
+The status of a node with many caches or pods is shortened until its object fits.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -23,6 +26,7 @@ from gkm.api.nodes import (
 )
 from gkm.hoststate.pointers import CacheState
 from msgspec import structs
+from msgspec.structs import replace
 
 from gkm_agent.report.status import summary
 
@@ -32,6 +36,11 @@ _MAX_LABEL = 63
 Status = TypeVar("Status", bound=NodeStatus | NodeFabricStatus)
 _MAX_NAMES = 5
 _IN_PROGRESS = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})
+MAX_BYTES = 384 << 10
+"""Size of a status as JSON. An object in etcd has at most 1.5 MiB, and server-side apply stores the path of every field
+in it, which doubles the size of short values."""
+_STEPS = ((None, None), (20, None), (0, None), (0, 160), (0, 0))
+"""The most pods of a cache and the most characters of a message in each step; None is no limit."""
 
 
 def node_label(node: str) -> str:
@@ -114,3 +123,37 @@ def _named(status: NodeStatus, counts: Callable[[NodeCacheStatus], bool]) -> str
     """Return the names of the caches that count, with their reasons; "" without any."""
     found = sorted((name, cache.reason) for name, cache in status.caches.items() if counts(cache))
     return listed([f"{name} ({reason})" if reason else name for name, reason in found], _MAX_NAMES)
+
+
+def fit_to_limit(status: NodeStatus, limit: int = MAX_BYTES) -> NodeStatus:
+    """Return a status of at most `limit` bytes, shortened step by step.
+
+    The first steps drop pods, the next ones messages; states, digests and reasons stay. The last step drops the caches
+    at the end of the alphabet. The summary annotation counts the caches that stay.
+    """
+    for pods, characters in _STEPS:
+        caches = {name: _shortened(cache, pods, characters) for name, cache in status.caches.items()}
+        shortened = replace(status, caches=caches)
+        if _size(shortened) <= limit:
+            return shortened
+    return _first(shortened, limit)
+
+
+def _shortened(cache: NodeCacheStatus, pods: int | None, characters: int | None) -> NodeCacheStatus:
+    groups = [replace(group, message=group.message[:characters]) for group in cache.incompatible_gpus]
+    return replace(cache, pods=cache.pods[:pods], message=cache.message[:characters], incompatible_gpus=groups)
+
+
+def _first(status: NodeStatus, limit: int) -> NodeStatus:
+    remaining = limit - _size(replace(status, caches={}))
+    caches: dict[str, NodeCacheStatus] = {}
+    for name, cache in sorted(status.caches.items()):
+        remaining -= len(msgspec.json.encode({name: cache})) + 1
+        if remaining < 0:
+            break
+        caches[name] = cache
+    return replace(status, caches=caches)
+
+
+def _size(status: NodeStatus) -> int:
+    return len(msgspec.json.encode(status))

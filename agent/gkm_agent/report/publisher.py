@@ -4,6 +4,8 @@ A publisher is a thread that holds at most one value: `set` replaces a value tha
 on change, retries with backoff while the sink refuses, and paces its rounds while changes keep coming. Every ten
 minutes or so it invalidates the sink and writes everything again, because another client may have deleted or changed an
 object. The refresh lists nothing: a list costs the API server one read per node, and every node runs an agent.
+
+The statuses of all scopes are one value: its sink writes the scopes that changed and removes the objects of the others.
 """
 
 import logging
@@ -18,19 +20,17 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 
 from gkm_agent.interfaces import NotWritten, Sink, StatusSink
-from gkm_agent.report.scopes import ScopedStatuses
 from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
-
 BACKOFF = Backoff(1.0, 60.0)
 PACE = Backoff(1.0, 3.0)
 """Pauses between two rounds. The publisher writes the first change at once and collects the following ones. The pauses
 grow while changes keep coming: without them 200 caches that arrived one by one took 150 to 210 writes."""
 REFRESH_SECONDS = 600.0
 """The longest time until the publisher writes everything again."""
-
 T = TypeVar("T")
+_SHOWN_FAILURES = 3
 
 
 class Publisher(Generic[T]):
@@ -154,3 +154,46 @@ class StatusPublisher(Publisher[Mapping[str | None, NodeStatus]]):
 def _next_refresh() -> float:
     """Return the time of the next refresh, spread so that agents that started together do not write together."""
     return time.monotonic() + REFRESH_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load, hides nothing
+
+
+class ScopedStatuses:
+    """The Sink of {scope: status} over a StatusSink. It lists the existing objects once, before the first write."""
+
+    def __init__(self, sink: StatusSink) -> None:
+        self._sink = sink
+        self._written: dict[str | None, NodeStatus | None] | None = None
+
+    def publish(self, statuses: Mapping[str | None, NodeStatus]) -> None:
+        """See Sink. A scope that fails does not stop the others."""
+        if self._written is None:
+            self._written = dict.fromkeys(self._sink.scopes())
+        failures: list[tuple[str | None, NotWritten]] = []
+        for scope, status in statuses.items():
+            if self._written.get(scope) != status:
+                try:
+                    self._sink.publish(scope, status)
+                    self._written[scope] = status
+                except NotWritten as error:
+                    failures.append((scope, error))
+        for scope in [scope for scope in self._written if scope not in statuses]:
+            try:
+                self._sink.remove(scope)
+                del self._written[scope]
+            except NotWritten as error:
+                failures.append((scope, error))
+        if failures:
+            raise _summary(failures)
+
+    def invalidate(self) -> None:
+        """See Sink."""
+        if self._written is not None:
+            self._written = dict.fromkeys(self._written)
+
+
+def _summary(failures: list[tuple[str | None, NotWritten]]) -> NotWritten:
+    """Return one error for all failures: an unavailable API server fails hundreds of scopes with the same message."""
+    distinct = {str(error): scope for scope, error in reversed(failures)}
+    shown = [f"{scope or 'cluster-wide'}: {message}" for message, scope in reversed(distinct.items())]
+    more = [f"{len(shown) - _SHOWN_FAILURES} other causes"] if len(shown) > _SHOWN_FAILURES else []
+    text = "; ".join(shown[:_SHOWN_FAILURES] + more)
+    return NotWritten(f"{len(failures)} objects: {text}", max(error.retry_after for _, error in failures))

@@ -5,10 +5,14 @@ one process does both: to write a pointer that names an entry, and to remove an 
 is gone as a whole, and a Ready pointer never lacks its entry. A removal also holds the entry's file lock, because a
 publish of the CSI process writes its volume record while it holds that lock shared. One rename to the trash removes the
 entry, and the store deletes the files afterwards, under the lock of the trash.
+
+The steps of a removal take no lock. Their caller holds the lock of the store and the file lock of the entry, because
+only then are pointers and volume records complete.
 """
 
 import errno
 import logging
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,23 +21,25 @@ from threading import Condition, Lock, RLock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
-from gkm.hoststate import locks, pointers
+from gkm.hoststate import locks, pointers, records, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
+from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
 
 from gkm_agent.caches import approvals
 from gkm_agent.caches.approvals import Approval
-from gkm_agent.store import removal
+from gkm_agent.store import integrity
 from gkm_agent.store.catalog import EntryCatalog
 from gkm_agent.store.eviction import is_evictable
 from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
 _WAIT_SECONDS = 1.0
+_SHOWN_PODS = 5
 
 
 class Superseded(Exception):
@@ -164,7 +170,7 @@ class PointerStore:
         """
         try:
             with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
-                if digest in removal.named_digests(self.layout, retains) or removal.records_of(self.layout, digest):
+                if digest in named_digests(self.layout, retains) or records_of(self.layout, digest):
                     return False
                 trash = self._move_to_trash(digest)
         except locks.LockBusy:
@@ -193,13 +199,13 @@ class PointerStore:
                 damage = self._damage(digest)
                 if not damage:
                     return
-                if users := removal.records_of(self.layout, digest):
-                    pods = ", ".join(removal.pod_names(users))
+                if users := records_of(self.layout, digest):
+                    pods = ", ".join(pod_names(users))
                     _LOG.error("damaged entry is mounted", extra=fields(digest=digest, pods=pods))
                     raise GKMError(
                         Reason.NODE_ERROR,
                         f"the files of this cache on this node are damaged ({damage}), and pods still mount them: "
-                        f"{removal.pods_text(reader, users)}",
+                        f"{pods_text(reader, users)}",
                         "delete these pods: the agent fetches the cache again when the last of them has gone",
                     )
                 self.revoke_ready(digest)
@@ -240,7 +246,7 @@ class PointerStore:
             raise OSError(errno.EIO, "the entry is damaged", path)
 
     def _move_to_trash(self, digest: str) -> Path | None:
-        trash = removal.move_to_trash(self.layout, digest)
+        trash = move_to_trash(self.layout, digest)
         if trash is not None:
             if info := self.catalog.entries().get(digest):
                 metrics.GC_BYTES.inc(info.size_bytes)
@@ -254,7 +260,7 @@ class PointerStore:
 
     def _damage(self, digest: str) -> str:
         """Return the damage of an entry, "" for an intact or missing one; clear damage that is gone."""
-        damage = removal.damage_of(self.layout, digest, self.catalog.damage_of(digest))
+        damage = damage_of(self.layout, digest, self.catalog.damage_of(digest))
         if not damage:
             self.catalog.clear_damage(digest)
         return damage
@@ -266,3 +272,60 @@ def load_pointer(layout: Layout, ref: CacheRef) -> Pointer | None:
         return pointers.load(layout, ref)
     except UnreadableState:
         return None
+
+
+def named_digests(layout: Layout, retains: Callable[[Pointer], bool]) -> set[str]:
+    """Return the digests of the pointers that retain their entry; raises UnreadableState for an unreadable pointer."""
+    found = (pointers.load(layout, ref) for ref in pointers.refs(layout))
+    return {pointer.digest for pointer in found if pointer is not None and retains(pointer)}
+
+
+def records_of(layout: Layout, digest: str) -> list[VolumeRecord]:
+    """Return the records of the volumes that mount an entry; raises UnreadableState for an unreadable record."""
+    return [record for record in records.load_all(layout) if record.digest == digest]
+
+
+def damage_of(layout: Layout, digest: str, known_path: str) -> str:
+    """Return the damage of an entry, "" for an intact or missing one; `known_path` is the file that a check found."""
+    try:
+        if entry.find(layout, digest) is None:
+            return ""
+    except UnreadableState as damage:
+        return str(damage)
+    found = integrity.recheck(layout, digest, known_path) if known_path else None
+    return f"{found.path}: {found.cause}" if found is not None else ""
+
+
+def move_to_trash(layout: Layout, digest: str) -> Path | None:
+    """Rename an entry to the trash and return its path there, None for a missing entry."""
+    path = layout.entry(digest)
+    trash = layout.trash / f"{path.name}.{secrets.token_hex(4)}"
+    try:
+        path.rename(trash)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    try:
+        trees.remove(layout.relocated(digest))
+    except OSError as error:
+        # The relocated files stay valid for this digest; the next start of the agent removes them.
+        _LOG.warning("removal of relocated files failed", extra=fields(digest=digest, why=str(error)))
+    # The caller holds this lock: a process that opened the file before finds that it is no longer the entry's lock.
+    layout.entry_lock(digest).unlink(missing_ok=True)
+    return trash
+
+
+def pod_names(users: list[VolumeRecord]) -> list[str]:
+    """Return the pods of volume records as `namespace/name`, sorted."""
+    return sorted({f"{record.pod_namespace}/{record.pod_name}" for record in users})
+
+
+def pods_text(reader: str | None, users: list[VolumeRecord]) -> str:
+    """Return the pods as the users of a namespace may see them: their own by name, others as a number."""
+    own = pod_names([record for record in users if record.pod_namespace == reader])
+    others, more = len(pod_names(users)) - len(own), len(own) - _SHOWN_PODS
+    texts = [", ".join(own[:_SHOWN_PODS])] if own else []
+    texts += [f"{more} more of this namespace"] if more > 0 else []
+    texts += [f"{others} of other namespaces"] if others else []
+    return " and ".join(texts)

@@ -15,7 +15,7 @@ from gkm.kube.resources import CONFIGMAPS, NODES, Json
 from gkm_agent.fabric.labels import WantedLabels
 from gkm_agent.fabric.objects import survey_name, survey_object
 from gkm_agent.fabric.report import FabricReport
-from gkm_agent.kubernetes.fabric_sink import NODEFABRICS, KubernetesFabricSink
+from gkm_agent.kubernetes.sinks import NODEFABRICS, KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.report.objects import without_conditions
 from msgspec import structs

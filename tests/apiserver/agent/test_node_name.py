@@ -14,8 +14,8 @@ from threading import Event
 import pytest
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.kube.resources import GKMCACHENODES, NODES
+from gkm_agent.kubernetes.sinks import KubernetesStatusSink
 from gkm_agent.kubernetes.source import KubernetesSource
-from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.report.objects import without_conditions
 from gkm_agent.report.publisher import StatusPublisher
 from support.agent.agent_on_api_server import Site, site

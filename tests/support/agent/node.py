@@ -20,7 +20,7 @@ from gkm_agent.gpus import GpuWatch
 from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.reconcile.reconciler import Reconciler
 from gkm_agent.report.publisher import StatusPublisher
-from gkm_agent.store import startup as cleaning
+from gkm_agent.store import node_cleanup as cleaning
 from gkm_agent.store.pointers import PointerStore
 from support.agent.fakes import FakeGpus, FakeImages, FakeSink, FakeSource, digest_of
 from support.agent.machine import Machine, machine_in

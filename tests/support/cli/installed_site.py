@@ -21,7 +21,7 @@ from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.elector import Elector
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES, Json, Resource
-from gkm_agent.kubernetes.status_sink import apply_with_status
+from gkm_agent.kubernetes.sinks import apply_with_status
 from gkm_agent.report.objects import node_object, ready, with_condition
 from gkm_operator.admission import certificates
 from gkm_operator.admission.certificates import publish

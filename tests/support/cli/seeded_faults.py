@@ -11,7 +11,7 @@ import yaml
 from gkm.api.meta import timestamp
 from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
 from gkm.kube.resources import CONFIGMAPS, GKMCACHENODES, NODES, TASKGROUPS, VALIDATING_WEBHOOKS, Json, Resource
-from gkm_agent.kubernetes.status_sink import apply_with_status
+from gkm_agent.kubernetes.sinks import apply_with_status
 from gkm_operator.admission import certificates
 from msgspec import structs
 from support.cli import installed_site as site_of

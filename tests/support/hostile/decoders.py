@@ -14,8 +14,8 @@ from gkm.images.build import factors_file, triton, vllm
 from gkm.templates.rendering import frames, process
 from gkm.topology import lists, nodes, pods
 from gkm.topology.fabrics import lldpd, tree_file, ufm
-from gkm_agent.fabric import lldp, neighbors
-from gkm_agent.standalone.manifests import manifests_in
+from gkm_agent.fabric import lldp, watch
+from gkm_agent.standalone.source import manifests_in
 from gkm_cli import credential_helpers
 from gkm_cli.cache import machines
 from gkm_operator.hypernodes.providers import packed_tree
@@ -30,7 +30,7 @@ def _file(text: bytes) -> Any:  # noqa: ANN401 -- gkm.images.build.contents.Entr
 
 _LLDPCLI = dict[str, list[dict[str, list[dict[str, list[dict[str, list[dict[str, str]]]]]]]]]
 HOSTS = (
-    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), _LLDPCLI, neighbors.MAX_BYTES),
+    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), _LLDPCLI, watch.MAX_BYTES),
     Decoder("lldpcli of several nodes", lldpd.decode_nodes, dict[str, _LLDPCLI], lldpd.MAX_BYTES),
     Decoder("ports of UFM", ufm.decode, list[ufm.PortRow], ufm.MAX_PAGE_BYTES),
     Decoder("reply of a rendering child", process.decode, process.ChildReply, frames.MAX_REPLY_BYTES),

@@ -6,7 +6,7 @@ from typing import Any
 from gkm.api import domain_capacity, domain_readiness, topology_status
 from gkm.kube import client, decoding, discovery, errors, resources, watches
 from gkm.kube.resources import Resource
-from gkm_agent.kubernetes import fabric_sink as kube_fabric
+from gkm_agent.kubernetes import sinks as kube_fabric
 from gkm_agent.kubernetes.source import OWN_NODE
 from gkm_cli.why import explanation
 from gkm_operator.admission import review

@@ -11,11 +11,9 @@ from gkm.api.meta import ObjectMeta
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES, Resource
 from gkm_agent.fabric.objects import healthy
-from gkm_agent.kubernetes.fabric_sink import NODEFABRICS, KubernetesFabricSink
+from gkm_agent.kubernetes.sinks import NODEFABRICS, KubernetesFabricSink, KubernetesStatusSink
 from gkm_agent.kubernetes.source import NodeView
-from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
-from gkm_agent.report.objects import ready
-from gkm_agent.report.size_limit import MAX_BYTES
+from gkm_agent.report.objects import MAX_BYTES, ready
 from gkm_agent.standalone.sinks import FileFabricSink, FileStatusSink
 from msgspec import convert
 from support.agent.fabric_values import DOMAIN, report

@@ -9,7 +9,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import waiting_pods as waiting
 from gkm.hoststate.names import CacheRef
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.pulls.pool import MAX_PULLS
+from gkm_agent.pulls.scheduler import MAX_PULLS
 from support.agent.node import IMAGE, Node
 
 NO_GPU = Inventory()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gkm.api.fabrics import MAX_PORTS, InfiniBandPort
 from gkm_agent.fabric import sysfs
-from gkm_agent.fabric.infiniband import active, decode
+from gkm_agent.fabric.sysfs import active, decode
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert, to_builtins

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gkm.api.fabrics import MAX_PORTS, EthernetLink, LldpNeighbor
 from gkm_agent.fabric.lldp import Links, NotUnderstood, decode
-from gkm_agent.fabric.neighbors import ARGUMENTS, Neighbors
+from gkm_agent.fabric.watch import ARGUMENTS, Neighbors
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert, to_builtins
@@ -185,5 +185,5 @@ def test_a_missing_configured_lldpcli_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_without_lldpd_there_are_no_neighbors_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm_agent.fabric.neighbors.CANDIDATES", ("/nowhere/lldpcli",))
+    monkeypatch.setattr("gkm_agent.fabric.watch.CANDIDATES", ("/nowhere/lldpcli",))
     assert Neighbors().read() == Links()

@@ -3,7 +3,7 @@
 import pytest
 from gkm.api.fabric_settings import SettleThresholds
 from gkm_agent.fabric.nvlink import FabricVerdict, Health
-from gkm_agent.fabric.settling import SettledVerdict, observe
+from gkm_agent.fabric.watch import SettledVerdict, observe
 from hypothesis import given
 from hypothesis import strategies as st
 from support.agent.fabric_values import DOMAIN, OTHER_UUID

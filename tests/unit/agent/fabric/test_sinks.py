@@ -13,7 +13,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, NODES, Json, Resource
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces import NotWritten
-from gkm_agent.kubernetes.fabric_sink import NODEFABRICS, KubernetesFabricSink
+from gkm_agent.kubernetes.sinks import NODEFABRICS, KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.report import publisher as module
 from gkm_agent.report.objects import without_conditions

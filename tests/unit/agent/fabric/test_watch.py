@@ -12,9 +12,9 @@ from gkm.hoststate.names import CacheRef
 from gkm.kube import client
 from gkm.kube.resources import NODES
 from gkm_agent import options
-from gkm_agent.backends import Backend, connect
 from gkm_agent.fabric.watch import FabricWatch
 from gkm_agent.gpus import NOT_READ, GpuWatch
+from gkm_agent.main import Backend, connect
 from support.agent.fabric_fakes import FakeFabricSink
 from support.agent.fabric_values import ATTACHED, DOMAIN, adapter, gpus, interface
 from support.host.waiting import until

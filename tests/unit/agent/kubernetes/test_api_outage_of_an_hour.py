@@ -14,8 +14,8 @@ from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES
+from gkm_agent.kubernetes.sinks import KubernetesStatusSink
 from gkm_agent.kubernetes.source import KubernetesSource
-from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.report import publisher as publishing
 from gkm_agent.report.objects import without_conditions
 from gkm_agent.report.publisher import StatusPublisher

@@ -11,7 +11,7 @@ from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import SECRETS, KubeSecrets
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.standalone.manifests import BadManifest, manifests_in
+from gkm_agent.standalone.source import BadManifest, manifests_in
 from support.agent.node import IMAGE
 from support.kube.fake_api import FakeApi
 

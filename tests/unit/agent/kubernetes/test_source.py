@@ -11,8 +11,8 @@ from gkm.hoststate.pointers import CacheState
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
 from gkm_agent.caches.model import PullHold, WantedCache
 from gkm_agent.interfaces import NotWritten
+from gkm_agent.kubernetes.sinks import KubernetesStatusSink
 from gkm_agent.kubernetes.source import KubernetesSource
-from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from support.agent.fakes import digest_of
 from support.agent.node import Node
 from support.host.waiting import scaled, until

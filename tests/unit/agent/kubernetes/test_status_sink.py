@@ -8,8 +8,8 @@ from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES
 from gkm_agent.interfaces import NotWritten
+from gkm_agent.kubernetes.sinks import FIELD_MANAGER, KubernetesStatusSink
 from gkm_agent.kubernetes.source import KubernetesSource
-from gkm_agent.kubernetes.status_sink import FIELD_MANAGER, KubernetesStatusSink
 from gkm_agent.report.objects import node_label, without_conditions
 from gkm_agent.report.publisher import StatusPublisher
 from msgspec import structs

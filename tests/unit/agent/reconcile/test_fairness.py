@@ -14,7 +14,7 @@ from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.pulling.pull import Progress, PullStage
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.pulls.pool import FAIR_PULL_SECONDS, MAX_PULLS
+from gkm_agent.pulls.scheduler import FAIR_PULL_SECONDS, MAX_PULLS
 from gkm_agent.store.pointers import load_pointer
 from support.agent.fakes import FakeImages, digest_of
 from support.agent.node import Node

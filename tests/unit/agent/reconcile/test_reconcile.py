@@ -10,7 +10,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.images.signatures.verify import Verdict
 from gkm_agent.caches.model import PullHold, WantedCache
-from gkm_agent.pulls.pool import MAX_PULLS
+from gkm_agent.pulls.scheduler import MAX_PULLS
 from gkm_agent.store.pointers import PointerStore
 from msgspec import structs
 from support.agent.fakes import A100, H100, digest_of

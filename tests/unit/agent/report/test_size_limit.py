@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus, NodeStatus, PodUse
-from gkm_agent.report.size_limit import fit_to_limit
+from gkm_agent.report.objects import fit_to_limit
 from hypothesis import given
 from hypothesis import strategies as st
 

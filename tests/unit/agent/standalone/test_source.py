@@ -9,9 +9,8 @@ from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
 from gkm.hoststate.names import CacheRef
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.interfaces import NotWritten
-from gkm_agent.standalone.manifests import BadManifest, manifests_in
 from gkm_agent.standalone.sinks import FileStatusSink
-from gkm_agent.standalone.source import FileSource
+from gkm_agent.standalone.source import BadManifest, FileSource, manifests_in
 
 CACHE = """
 apiVersion: gkm.io/v1alpha1

@@ -11,7 +11,7 @@ from gkm_agent.gpus import GpuWatch
 from gkm_agent.pulls.images import NodeImages
 from gkm_agent.reconcile.reconciler import Reconciler
 from gkm_agent.report.publisher import StatusPublisher
-from gkm_agent.store import startup as cleaning
+from gkm_agent.store import node_cleanup as cleaning
 from gkm_agent.store.pointers import PointerStore
 from support.agent.fakes import H100, FakeGpus, FakeSink, FakeSource
 from support.agent.store_images import files_of, put_image

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gkm.hoststate import locks
 from gkm.images.pulling.entry import remove_tree
-from gkm_agent.store import startup as cleaning
+from gkm_agent.store import node_cleanup as cleaning
 from support.agent.fakes import digest_of
 from support.agent.node import REF, Node
 from support.peers import require
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_removed_stops_no_start(node: Node, monkeypatch: p
             raise OSError(errno.EIO, "Input/output error", str(path))
         remove_tree(path)
 
-    monkeypatch.setattr("gkm_agent.store.startup.trees.remove", remove)
+    monkeypatch.setattr("gkm_agent.store.node_cleanup.trees.remove", remove)
     node.restart()
     assert stuck.exists()
     assert not other.exists()
@@ -187,7 +187,9 @@ def test_an_agent_starts_where_only_the_csi_driver_may_write_below_run(tmp_path:
     require.root()
     for name in ("run", "state"):
         (tmp_path / name).mkdir()
-    prepare = "from gkm_agent.store.startup import prepare, Layout, Path; prepare(Layout(Path('state'), Path('run')))"
+    prepare = (
+        "from gkm_agent.store.node_cleanup import prepare, Layout, Path; prepare(Layout(Path('state'), Path('run')))"
+    )
     script = f"mount -t tmpfs -o ro none {read_only} && exec {sys.executable} -c {shlex.quote(prepare)}"
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
