@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fuzz_mutators import Blind, Mutator
 from gkm.api.targets import GpuTarget
-from gkm.images.build import factors_file
-from gkm.images.build.compiled_targets import CompiledTargets
-from gkm.images.build.contents import scan_directory
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly import factors_file
+from gkm.images.assembly.compiled_targets import CompiledTargets
+from gkm.images.assembly.contents import scan_directory
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import is_valid_target
 from gkm_cli.cache import machines
 from gkm_cli.output import UsageError

@@ -16,13 +16,13 @@ from gkm.gpus import preflight
 from gkm.gpus.targets import normalize_target
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.escaping import escape
-from gkm.images.build import factors_file
-from gkm.images.build.compiled_targets import CompiledTargets
-from gkm.images.build.contents import CacheContents, scan_directory
-from gkm.images.build.selection import CAPTURED
-from gkm.images.build.tree import TreeEntry, walk
-from gkm.images.build.triton import version_in
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly import factors_file
+from gkm.images.assembly.compiled_targets import CompiledTargets
+from gkm.images.assembly.contents import CacheContents, scan_directory
+from gkm.images.assembly.selection import CAPTURED
+from gkm.images.assembly.tree import TreeEntry, walk
+from gkm.images.assembly.triton import version_in
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, PackedFile, content_digest
 from gkm.images.local_image import StreamHasher

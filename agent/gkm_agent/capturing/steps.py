@@ -27,8 +27,8 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
 from gkm.hoststate.names import InvalidName
 from gkm.images.archives import oci_layout
-from gkm.images.build.image import build
-from gkm.images.build.selection import CAPTURED
+from gkm.images.assembly.image import build
+from gkm.images.assembly.selection import CAPTURED
 from gkm.images.captured.content import Hardware, image_tag, repository
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling import entry, file_list

@@ -12,10 +12,10 @@ from gkm.api.grammar import count_of
 from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from gkm.images.archives import docker_archive, oci_layout
-from gkm.images.build import image as images
-from gkm.images.build.contents import CacheContents, scan_cache
-from gkm.images.build.provenance import LOCAL_BUILDER, CacheBuild, statement
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly import image as images
+from gkm.images.assembly.contents import CacheContents, scan_cache
+from gkm.images.assembly.provenance import LOCAL_BUILDER, CacheBuild, statement
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache_entries import entries_in
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference

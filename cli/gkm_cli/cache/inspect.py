@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from gkm.api.grammar import count_of
 from gkm.api.targets import GpuTarget
-from gkm.images.build.versions import stated_versions
+from gkm.images.assembly.versions import stated_versions
 from gkm.images.cache import CacheImage
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry

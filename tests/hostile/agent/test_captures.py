@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 from gkm.api.errors import Reason
-from gkm.images.build import tree
+from gkm.images.assembly import tree
 from gkm_agent.capturing import inspection
 from gkm_agent.capturing.progress import CaptureState
 from gkm_agent.store.captures import CapturesInUse

@@ -11,11 +11,11 @@ from gkm.api.errors import GKMError, Reason
 from gkm.gpus import preflight
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
-from gkm.images.build import contents, tree
-from gkm.images.build.artifact_file import MAX_ARTIFACTS
-from gkm.images.build.image import build
-from gkm.images.build.triton import MAX_METADATA_BYTES
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly import contents, tree
+from gkm.images.assembly.artifact_file import MAX_ARTIFACTS
+from gkm.images.assembly.image import build
+from gkm.images.assembly.triton import MAX_METADATA_BYTES
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache_entries import entries_in
 from gkm.images.pulling import extract, pull
 from gkm.images.registries import push

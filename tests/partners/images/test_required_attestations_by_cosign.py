@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.policies import PredicateRule, RequiredAttestation
-from gkm.images.build.provenance import CacheBuild, statement
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.provenance import CacheBuild, statement
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict, Verifier

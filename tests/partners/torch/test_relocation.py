@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError
 from gkm.api.targets import GpuTarget
-from gkm.images.build.contents import scan_directory
-from gkm.images.build.image import build
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.contents import scan_directory
+from gkm.images.assembly.image import build
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.cache_entries import entries_in
 from gkm.images.pulling.extract import Extraction

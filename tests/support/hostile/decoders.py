@@ -10,7 +10,7 @@ from gkm.api.fabrics import NodeFabric
 from gkm.gpus import inventory
 from gkm.gpus.values import Inventory
 from gkm.hoststate import files
-from gkm.images.build import factors_file, triton, vllm
+from gkm.images.assembly import factors_file, triton, vllm
 from gkm.templates.rendering import frames, process
 from gkm.topology import lists, nodes, pods
 from gkm.topology.fabrics import lldpd, tree_file, ufm
@@ -24,7 +24,7 @@ from support.hostile.image_decoders import IMAGES, SIGNATURES
 from support.hostile.kube_decoders import KUBE
 
 
-def _file(text: bytes) -> Any:  # noqa: ANN401 -- gkm.images.build.contents.Entry, of which no file is needed here
+def _file(text: bytes) -> Any:  # noqa: ANN401 -- gkm.images.assembly.contents.Entry, of which no file is needed here
     return SimpleNamespace(directory=False, name="x.json", size=len(text), read=lambda: text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gkm.images.archives.sources import open_image
-from gkm.images.build.image import build
+from gkm.images.assembly.image import build
 from gkm.images.configuration import OCI_CONFIG, OCI_LAYER
 from gkm.images.local_image import LocalBlob, LocalImage
 from gkm.images.manifest import OCI_MANIFEST

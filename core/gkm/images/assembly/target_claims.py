@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
-from gkm.images.build.compiled_targets import CompiledTargets
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.compiled_targets import CompiledTargets
+from gkm.images.assembly.versions import DependencyVersions
 
 _STATE_HINT: Final = (
     "state it with --gpu cuda:75:32, or with --gpus FILE: `gkm node detect -o json` writes it on the machine that "

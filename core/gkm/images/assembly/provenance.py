@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from gkm.api.targets import GpuTarget
-from gkm.images.build.versions import DependencyVersions, stated_versions
+from gkm.images.assembly.versions import DependencyVersions, stated_versions
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 

@@ -1,6 +1,6 @@
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.versions import DependencyVersions
 
 
 def test_mcvs_own_keys_are_understood_by_both_names() -> None:

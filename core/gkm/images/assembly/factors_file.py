@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gkm.images.build.tree import TreeEntry
+from gkm.images.assembly.tree import TreeEntry
 
 NAME = "cache_key_factors.json"
 MAX_BYTES = 4 << 20

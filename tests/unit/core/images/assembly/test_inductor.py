@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
-from gkm.images.build.contents import CacheContents, scan_directory
-from gkm.images.build.image import build
-from gkm.images.build.versions import DependencyVersions, stated_versions
+from gkm.images.assembly.contents import CacheContents, scan_directory
+from gkm.images.assembly.image import build
+from gkm.images.assembly.versions import DependencyVersions, stated_versions
 from gkm.images.cache import Format
 from gkm.images.cache_entries import CacheEntry, entries_in
 from support.images.inductor import AUTOGRAD, GRAPH, artifact_file, directory, graph, system
@@ -116,7 +116,7 @@ def test_parts_for_two_gpus_are_refused(tmp_path: Path, other: str) -> None:
 
 
 def test_the_version_of_cuda_is_found_across_two_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm.images.build.tree.PIECE_BYTES", 7)
+    monkeypatch.setattr("gkm.images.assembly.tree.PIECE_BYTES", 7)
     assert targets(directory(tmp_path)) == [SM_90]
 
 
@@ -138,7 +138,7 @@ def test_a_damaged_file_of_artifacts_is_refused(tmp_path: Path) -> None:
 
 
 def test_all_files_of_artifacts_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm.images.build.inductor.MAX_ARTIFACTS", 3)
+    monkeypatch.setattr("gkm.images.assembly.inductor.MAX_ARTIFACTS", 3)
     put(tmp_path, "a.artifacts", artifact_file({"inductor": [("fone", graph("90")), ("ftwo", b"")]}))
     put(tmp_path, "b.artifacts", artifact_file({"inductor": [("fone", graph("90"))]}))
     assert len(entries_in(scanned(tmp_path).manifest)) == 3

@@ -4,8 +4,8 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
-from gkm.images.build import artifact_file
-from gkm.images.build.artifact_file import (
+from gkm.images.assembly import artifact_file
+from gkm.images.assembly.artifact_file import (
     MAX_GROUPS,
     MAX_TEXT_BYTES,
     ArtifactKey,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
-from gkm.images.build.contents import CacheContents, scan_cache
-from gkm.images.build.image import pack
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.contents import CacheContents, scan_cache
+from gkm.images.assembly.image import pack
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.cache_entries import entries_in
 from gkm.images.pulling.extract import Extraction

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from gkm.images.archives.sources import open_image
-from gkm.images.build.contents import CacheContents, scan_directory
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.contents import CacheContents, scan_directory
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling.extract import Extraction

@@ -2,10 +2,10 @@
 
 Layouts and rules are those of MCV's detection and of its docs/vllm-binary-cache.md. Manifest and labels equal those of
 images that MCV built of the same caches in the formats "triton" and "binary", byte for byte
-(tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs in three
+(tests/unit/core/images/assembly/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs in three
 points: it lists the kernels of every rank, MCV those of the last `triton_cache` of a hash, which is the same for one
-rank; it removes secrets (gkm.images.build.factors_file); and the artifacts determine the GPU
-(gkm.images.build.vllm_labels).
+rank; it removes secrets (gkm.images.assembly.factors_file); and the artifacts determine the GPU
+(gkm.images.assembly.vllm_labels).
 """
 
 import re
@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gkm.api import json_limits
-from gkm.images.build.compiled_targets import CompiledTargets
-from gkm.images.build.factors_file import is_factors, public
-from gkm.images.build.go_json import as_map
-from gkm.images.build.inductor import graph_at
-from gkm.images.build.tree import TreeEntry
-from gkm.images.build.triton import Kernel, manifest_entry
+from gkm.images.assembly.compiled_targets import CompiledTargets
+from gkm.images.assembly.factors_file import is_factors, public
+from gkm.images.assembly.go_json import as_map
+from gkm.images.assembly.inductor import graph_at
+from gkm.images.assembly.tree import TreeEntry
+from gkm.images.assembly.triton import Kernel, manifest_entry
 from gkm.runtimes.vllm import AOT, ARTIFACT, INDEX, RANK, ROOT
 
 _MARKS = ("inductor_cache", "fxgraph", AOT)

@@ -2,7 +2,7 @@ import json
 import math
 
 import pytest
-from gkm.images.build.go_json import MAX_DEPTH, as_map, marshal, marshal_indent
+from gkm.images.assembly.go_json import MAX_DEPTH, as_map, marshal, marshal_indent
 from hypothesis import given
 from hypothesis import strategies as st
 

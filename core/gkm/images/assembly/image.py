@@ -13,11 +13,11 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.deflate import deflated
-from gkm.images.build.contents import CacheContents, scan_directory
-from gkm.images.build.factors_file import NAME, redact
-from gkm.images.build.selection import EVERYTHING, Selection
-from gkm.images.build.tree import walk
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.contents import CacheContents, scan_directory
+from gkm.images.assembly.factors_file import NAME, redact
+from gkm.images.assembly.selection import EVERYTHING, Selection
+from gkm.images.assembly.tree import walk
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
 from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob

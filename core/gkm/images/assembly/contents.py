@@ -12,19 +12,19 @@ from typing import Any, Final
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
 from gkm.api.targets import GpuTarget
-from gkm.images.build.artifact_file import is_artifact_file
-from gkm.images.build.damage import damaged_kernels
-from gkm.images.build.factors_file import redact
-from gkm.images.build.go_json import marshal, marshal_indent
-from gkm.images.build.inductor import InductorScan, inductor_targets
-from gkm.images.build.recognition import runtime_of
-from gkm.images.build.selection import EVERYTHING, LeftOut, Selection, of_runtime
-from gkm.images.build.target_claims import kernel_targets
-from gkm.images.build.tree import TreeEntry, walk
-from gkm.images.build.triton import Kernel, manifest_entry, parse_kernel
-from gkm.images.build.versions import DependencyVersions
-from gkm.images.build.vllm import VllmScan
-from gkm.images.build.vllm_labels import vllm_labels, vllm_targets
+from gkm.images.assembly.artifact_file import is_artifact_file
+from gkm.images.assembly.damage import damaged_kernels
+from gkm.images.assembly.factors_file import redact
+from gkm.images.assembly.go_json import marshal, marshal_indent
+from gkm.images.assembly.inductor import InductorScan, inductor_targets
+from gkm.images.assembly.recognition import runtime_of
+from gkm.images.assembly.selection import EVERYTHING, LeftOut, Selection, of_runtime
+from gkm.images.assembly.target_claims import kernel_targets
+from gkm.images.assembly.tree import TreeEntry, walk
+from gkm.images.assembly.triton import Kernel, manifest_entry, parse_kernel
+from gkm.images.assembly.versions import DependencyVersions
+from gkm.images.assembly.vllm import VllmScan
+from gkm.images.assembly.vllm_labels import vllm_labels, vllm_targets
 from gkm.images.cache import MAX_TARGETS, Format
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 from gkm.runtimes.foreign import SECRET_BYTES, holds_secret

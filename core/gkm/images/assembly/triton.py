@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gkm.api.targets import GpuTarget
-from gkm.images.build.go_json import marshal
-from gkm.images.build.tree import TreeEntry
+from gkm.images.assembly.go_json import marshal
+from gkm.images.assembly.tree import TreeEntry
 from gkm.images.cache import is_valid_target
 
 MAX_METADATA_BYTES = 4 << 20

@@ -8,7 +8,7 @@ from typing import Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.escaping import escape
-from gkm.images.build.artifact_file import is_artifact_file
+from gkm.images.assembly.artifact_file import is_artifact_file
 from gkm.runtimes import INDUCTOR, RUNTIMES, Runtime
 from gkm.runtimes.layout import Layout
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from gkm.images.build.selection import Selection
-from gkm.images.build.tree import TreeEntry, walk
-from gkm.images.build.triton import MAX_METADATA_BYTES
+from gkm.images.assembly.selection import Selection
+from gkm.images.assembly.tree import TreeEntry, walk
+from gkm.images.assembly.triton import MAX_METADATA_BYTES
 from gkm.runtimes.triton import KEY
 
 _KEY: Final = re.compile(KEY, re.ASCII)

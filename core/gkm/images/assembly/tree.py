@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.member_names import checked_path
-from gkm.images.build.selection import EVERYTHING, Selection
+from gkm.images.assembly.selection import EVERYTHING, Selection
 from gkm.images.local_image import PIECE_BYTES
 from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES, check_directories
 from gkm.runtimes.layout import FileKind

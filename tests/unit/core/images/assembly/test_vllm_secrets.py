@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from gkm.images.build import image as images
-from gkm.images.build.contents import scan_directory
-from gkm.images.build.image import build
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly import image as images
+from gkm.images.assembly.contents import scan_directory
+from gkm.images.assembly.image import build
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.pulling.extract import Extraction
 from support.images.archives import content

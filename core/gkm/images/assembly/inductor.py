@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
-from gkm.images.build.artifact_file import (
+from gkm.images.assembly.artifact_file import (
     MAX_ARTIFACTS,
     DamagedArtifactFile,
     NotAnArtifactFile,
     artifact_keys,
 )
-from gkm.images.build.compiled_targets import CompiledTargets
-from gkm.images.build.target_claims import check_claims, compiled_target, found_or_stated
-from gkm.images.build.tree import TreeEntry
-from gkm.images.build.triton import Kernel, manifest_entry, version_in
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.compiled_targets import CompiledTargets
+from gkm.images.assembly.target_claims import check_claims, compiled_target, found_or_stated
+from gkm.images.assembly.tree import TreeEntry
+from gkm.images.assembly.triton import Kernel, manifest_entry, version_in
+from gkm.images.assembly.versions import DependencyVersions
 
 GRAPHS: Final = "fxgraph"
 AUTOGRAD: Final = "aotautograd"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gkm.api.targets import GpuTarget
-from gkm.images.build.compiled_targets import target_of
-from gkm.images.build.target_claims import check_claims, compiled_target, found_or_stated, kernel_targets
-from gkm.images.build.versions import DependencyVersions
-from gkm.images.build.vllm import CacheKeyFactors, VllmScan
+from gkm.images.assembly.compiled_targets import target_of
+from gkm.images.assembly.target_claims import check_claims, compiled_target, found_or_stated, kernel_targets
+from gkm.images.assembly.versions import DependencyVersions
+from gkm.images.assembly.vllm import CacheKeyFactors, VllmScan
 from gkm.images.cache import Format, is_valid_target
 from gkm.runtimes.vllm import AOT, ROOT
 

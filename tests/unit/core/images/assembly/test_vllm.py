@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
-from gkm.images.build.contents import CacheContents, scan_directory
-from gkm.images.build.image import build
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.contents import CacheContents, scan_directory
+from gkm.images.assembly.image import build
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format, from_labels
 from gkm.images.manifest import Manifest
 from gkm.images.pulling.extract import Extraction

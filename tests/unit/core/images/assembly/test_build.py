@@ -12,9 +12,9 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import member_names
 from gkm.images.archives.inflate import inflated
-from gkm.images.build.image import build
-from gkm.images.build.tree import walk
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.image import build
+from gkm.images.assembly.tree import walk
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling import extract
@@ -250,7 +250,7 @@ def test_a_cache_of_a_hundred_megabytes_is_packed_in_little_memory(cache: Path, 
     for number in range(100):
         (cache / f"{number}.cubin").write_bytes(os.urandom(1 << 20))
     program = (
-        "import sys; from pathlib import Path; from gkm.images.build.image import build;"
+        "import sys; from pathlib import Path; from gkm.images.assembly.image import build;"
         "build(Path(sys.argv[1]), 'x', Path(sys.argv[2]));"
         "print(Path('/proc/self/status').read_text())"
     )

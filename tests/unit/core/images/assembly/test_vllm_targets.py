@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
-from gkm.images.build.compiled_targets import MAX_MARK_BYTES, CompiledTargets
-from gkm.images.build.contents import scan_directory
-from gkm.images.build.versions import DependencyVersions
+from gkm.images.assembly.compiled_targets import MAX_MARK_BYTES, CompiledTargets
+from gkm.images.assembly.contents import scan_directory
+from gkm.images.assembly.versions import DependencyVersions
 from support.images.archives import DATA
 from support.images.vllm import ARTIFACT, CONFIG, HASH, OTHER_HASH, binary, code_object, mega, properties, ptx, put
 
