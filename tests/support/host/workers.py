@@ -7,6 +7,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 ON_THIS_MACHINE = ("tests/e2e/",)
 """The tests of the one node. Namespaces of other tests receive its unmounts (support.csi.namespaces)."""
+TOGETHER = ("tests/apiserver/operator/domains/", "tests/apiserver/operator/group_templates/")
+"""Directories whose modules share an expensive fixture, which ends with the last of them."""
 EACH_ALONE = (
     "tests/partners/images/test_matrix_by_cosign.py",
     "tests/hostile/",
@@ -27,9 +29,11 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def group(nodeid: str) -> str:
-    """Return the name of the tests that one worker runs: the node's, or a module, whose fixtures are expensive."""
+    """Return the name of the tests that one worker runs: the node's, a directory, or a module: they share fixtures."""
     if nodeid.startswith(ON_THIS_MACHINE):
         return "this machine"
+    if shared := next(filter(nodeid.startswith, TOGETHER), ""):
+        return shared
     return nodeid if nodeid.startswith(EACH_ALONE) else nodeid.partition("::")[0]
 
 

@@ -24,6 +24,7 @@ from support.operator.group_templates import (
     POOL_OBJECTS,
     TEMPLATES,
     Json,
+    pool,
     template,
 )
 from support.peers import build as peers
@@ -102,7 +103,7 @@ class Site(AdmissionSite):
         return connect(str(self.cluster.kubeconfig_for(user, groups)))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("admission")
     with domain_cluster(tmp_path_factory.mktemp("cluster")) as place, ExitStack() as stack:
@@ -114,6 +115,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         cluster.apply([called_here(one, made.port) if "webhooks" in one else one for one in found])
         until_policies_hold(cluster)
         made.start()
+        made.create(pool("pool"))  # what a group names unless a test says otherwise
         yield made
 
 

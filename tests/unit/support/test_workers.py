@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.host.workers import EACH_ALONE, ON_THIS_MACHINE, group, rank
+from support.host.workers import EACH_ALONE, ON_THIS_MACHINE, TOGETHER, group, rank
 
 ROOT = Path(__file__).resolve().parents[3]
 NODE = re.compile(r"\bnode_cluster\b|mark\.own_node\b|Cluster\.start\([^)]*node=True")
@@ -12,6 +12,14 @@ NODE = re.compile(r"\bnode_cluster\b|mark\.own_node\b|Cluster\.start\([^)]*node=
 
 def test_one_worker_runs_all_that_mounts_on_this_machine() -> None:
     assert len({group(f"{place}test_x.py::test_{number}") for number, place in enumerate(ON_THIS_MACHINE)}) == 1
+
+
+@pytest.mark.parametrize("place", TOGETHER)
+def test_one_worker_runs_a_directory_that_shares_a_cluster(place: str) -> None:
+    assert group(f"{place}test_x.py::test_y") == group(f"{place}test_z.py::test_y")
+    fixtures = (ROOT / place / "conftest.py").read_text(encoding="utf-8")
+    assert "on_api_server" in "".join(path.name for path in (ROOT / place).glob("test_*.py"))
+    assert "domain_cluster" in fixtures or "template_admission" in fixtures
 
 
 def test_one_worker_runs_a_module() -> None:
@@ -36,7 +44,7 @@ def test_no_fixture_of_a_module_starts_again_for_each_of_its_tests(place: str) -
     assert shared == []
 
 
-@pytest.mark.parametrize("place", [*ON_THIS_MACHINE, *EACH_ALONE])
+@pytest.mark.parametrize("place", [*ON_THIS_MACHINE, *EACH_ALONE, *TOGETHER])
 def test_the_places_are_there(place: str) -> None:
     assert (ROOT / place).exists()
 

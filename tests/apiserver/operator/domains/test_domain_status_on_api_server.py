@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -17,11 +16,10 @@ from support.grove.observed import CLIQUE, clique_json, joined, node_json
 from support.grove.pods import pod
 from support.host import pages
 from support.kube.our_kinds import CONTROLLERS
-from support.operator.domain_cluster import DomainCluster, domain_cluster
+from support.operator.domain_cluster import DomainCluster
 from support.operator.domains import DOMAINS
 from support.operator.nodes import put
 from support.operator.plans import PODS
-from support.peers import require
 
 FIRST, SECOND = "status-n1", "status-n2"
 NUMBERS = count(1)
@@ -97,15 +95,6 @@ class Scene:
 
     def events(self) -> list[str]:
         return [reason for reason, _ in self.place.events(self.team) if reason.startswith("MNNVL")]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainCluster]:
-    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
-        require.peer(command)
-    with domain_cluster(tmp_path_factory.mktemp("domain-status")) as made:
-        made.controllers()
-        yield made
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from gkm.api.task_groups import GROUP_LABEL
 from support.examples import examples
-from support.operator.group_templates import DOMAIN, planned, pool
+from support.operator.group_templates import DOMAIN, planned
 from support.operator.random_pods import Json, PodTries, Tried, random_task_pod
 from support.operator.template_admission import TEAM, Site
 
@@ -22,7 +22,6 @@ UNCALLED = {"name": "not-compared", "expression": f"request.namespace != '{WITHO
 
 @pytest.fixture(scope="module")
 def tries(site: Site) -> PodTries:
-    site.create(pool("pool"))
     site.plan(planned(GROUP, PLANNED_DOMAIN))
     patch = [{"op": "add", "path": "/webhooks/0/matchConditions", "value": [UNCALLED]}]
     site.cluster.kubectl(

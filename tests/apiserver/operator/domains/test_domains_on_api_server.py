@@ -1,7 +1,6 @@
 """ComputeDomains on a real API server, with its garbage collector and the rights and policies that ship."""
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
@@ -14,26 +13,14 @@ from support.kube.our_kinds import CONTROLLERS
 from support.operator import domain_cluster as shapes
 from support.operator.domain_cluster import (
     DomainCluster,
-    domain_cluster,
     job,
     replicated,
     workloads_of_every_kind,
 )
 from support.operator.domains import ENROLLED, OURS
-from support.peers import require
 
 GROVE_ROLE = Network().grove_cluster_role
 UNUSED = {shapes.MARK: "0"}
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainCluster]:
-    """One cluster; its controllers run for as long as the tests."""
-    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
-        require.peer(command)
-    with domain_cluster(tmp_path_factory.mktemp("domains")) as made:
-        made.controllers()
-        yield made
 
 
 NUMBERS = count(1)
@@ -144,7 +131,8 @@ def test_nvidias_controller_cannot_delete_a_used_template(place: DomainCluster, 
     words = ("delete", "resourceclaimtemplate", "my-pcs-0", "--namespace", used, "--wait=false")
     assert "is used by 1 pod" in place.refusal(*words, kubeconfig=place.nvidia)
     place.cluster.kubectl("delete", "pod", "user", "--namespace", used, "--force")
-    place.cluster.until(lambda: not place.refusal(*words, kubeconfig=place.nvidia), "the mark to fall")
+    place.cluster.until(lambda: place.mark("resourceclaimtemplate", "my-pcs-0", used) == "0", "the mark to fall")
+    assert place.refusal(*words, kubeconfig=place.nvidia) == ""
 
 
 @pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])

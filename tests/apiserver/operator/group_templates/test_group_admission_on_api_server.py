@@ -57,7 +57,6 @@ def named(pod: Json, name: str) -> Json:
 
 
 def test_the_real_api_server_accepts_a_pod_with_the_injected_claim(site: Site) -> None:
-    site.create(pool("pool"))
     site.plan(planned("train", PLANNED_DOMAIN))
     made = site.create(named(task_pod("train"), "worker"))
     claim = {"name": "compute-domain-channel", "resourceClaimTemplateName": "osmo-1"}

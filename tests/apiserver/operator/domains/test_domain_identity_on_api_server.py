@@ -4,7 +4,6 @@ A domain with another replica, set or owner is excess: GKM or the garbage collec
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from support.cluster.gkm_objects import namespace
 from support.grove.objects import compute_domain, pod_clique_set
-from support.operator.domain_cluster import UID_LABEL, DomainCluster, Json, domain_cluster, job
+from support.operator.domain_cluster import UID_LABEL, DomainCluster, Json, job
 from support.operator.domains import DOMAINS, ENROLLED, TEMPLATES
-from support.peers import require
 
 TEAM = "identity"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000000"}
@@ -32,18 +30,14 @@ RELABELED: dict[str, Json] = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainCluster]:
-    """A cluster with a domain of a set, used by a pod, and one of a label."""
-    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
-        require.peer(command)
-    with domain_cluster(tmp_path_factory.mktemp("identity")) as made:
-        made.controllers()
-        made.cluster.apply(namespace(TEAM))
-        made.cluster.apply([pod_clique_set("my-pcs", annotations=ENROLLED, namespace=TEAM), job("one", "train", TEAM)])
-        made.until_names(TEAM, "my-pcs-0", "train")
-        made.make_template("my-pcs-0", TEAM)
-        made.use("my-pcs-0", TEAM)
-        yield made
+def place(place: DomainCluster) -> DomainCluster:
+    """The cluster with a domain of a set, used by a pod, and one of a label."""
+    place.cluster.apply(namespace(TEAM))
+    place.cluster.apply([pod_clique_set("my-pcs", annotations=ENROLLED, namespace=TEAM), job("one", "train", TEAM)])
+    place.until_names(TEAM, "my-pcs-0", "train")
+    place.make_template("my-pcs-0", TEAM)
+    place.use("my-pcs-0", TEAM)
+    return place
 
 
 def refusal(account: Path, resource: Resource[Json], name: str, metadata: Json) -> str:
