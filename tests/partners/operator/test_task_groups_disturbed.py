@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from support.cluster.rights import until_rights_hold
 from support.operator.deployment import SHORT_LEASE, component
 from support.operator.group_cluster import (
     CONFIG,
@@ -15,7 +16,6 @@ from support.operator.group_cluster import (
     POD_GROUPS,
     PROXY,
     SERVICE,
-    SYSTEM,
     TEAM,
     UID_LABEL,
     GroupCluster,
@@ -185,12 +185,11 @@ def test_the_process_ends_at_its_start_without_the_component(place: GroupCluster
     name = "gkm-controllers-task-groups"
     bindings = [each for each in component("task-groups") if each["metadata"]["name"] == name]
     place.cluster.kubectl("delete", "clusterrolebinding", name)
-    may = ("auth", "can-i", "--list", f"--as=system:serviceaccount:{SYSTEM}:gkm-controllers")
-    place.cluster.until(lambda: "taskgroups.gkm.io" not in place.cluster.kubectl(*may), "the rights to go")
+    until_rights_hold(place.cluster)
     try:
         with pytest.raises(Exception, match="ended with code 1") as caught:
             place.controllers()
     finally:
         place.cluster.apply(bindings)
-        place.cluster.until(lambda: "taskgroups.gkm.io" in place.cluster.kubectl(*may), "the rights to come")
+        until_rights_hold(place.cluster)
     assert '"error": "TaskGroupsBlocked"' in str(caught.value)

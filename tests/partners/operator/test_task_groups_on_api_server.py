@@ -189,3 +189,16 @@ def test_a_namespace_that_is_deleted_takes_its_groups_with_it(place: GroupCluste
     with pytest.raises(ApiError) as caught:
         api.get(GROUPS, "g", "passing")
     assert caught.value.not_found
+
+
+def test_nothing_that_a_failed_test_leaves_reaches_the_next_one(place: GroupCluster) -> None:
+    """What the fixture `place` does after each test, with a finalizer that holds an object."""
+    place.controllers()
+    place.pool("failed", *FIVE)
+    place.groups("failed", pool="failed")
+    place.until_phase("Running", "failed")
+    place.cluster.objects.merge("service", "failed", {"metadata": {"finalizers": ["a.test/b"]}}, TEAM)
+    assert {"services/failed", "deployments/failed"} <= set(place.left())
+    place.end_processes()
+    place.clear()
+    assert (place.phases(), place.left()) == ({}, [])

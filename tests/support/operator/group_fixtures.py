@@ -20,9 +20,7 @@ def group_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gr
 def place(group_control_plane: GroupCluster) -> Iterator[GroupCluster]:
     """The cluster; no controllers of a test run after it, and what it left is gone."""
     yield group_control_plane
-    for process in group_control_plane.processes:
-        process.kill()
-    group_control_plane.processes.clear()
+    group_control_plane.end_processes()
     group_control_plane.clear()
 
 
