@@ -42,6 +42,11 @@ class ObjectMeta(Struct, frozen=True, rename="camel", omit_defaults=True):
     deletion_timestamp: str | None = None
 
 
+_NO_TEXTS: dict[str, str] = {}
+_NO_OWNERS: list[OwnerReference] = []
+_NO_FINALIZERS: list[str] = []
+
+
 class Condition(Struct, frozen=True, rename="camel"):
     """A condition as Kubernetes' API conventions define it; lengths are those of metav1.Condition."""
 
@@ -116,11 +121,14 @@ def timestamp(moment: datetime | None = None) -> str:
 
 
 def thin_metadata(found: ObjectMeta, labels: Collection[str] = (), annotations: Collection[str] = ()) -> ObjectMeta:
-    """Return metadata with these labels and annotations only, without owners and finalizers."""
+    """Return metadata with these labels and annotations only, without owners and finalizers.
+
+    What is empty is shared with all other thin metadata, which thousands of objects have: change no part of it.
+    """
     return replace(
         found,
-        labels={key: found.labels[key] for key in labels if key in found.labels},
-        annotations={key: found.annotations[key] for key in annotations if key in found.annotations},
-        owner_references=[],
-        finalizers=[],
+        labels={key: found.labels[key] for key in labels if key in found.labels} or _NO_TEXTS,
+        annotations={key: found.annotations[key] for key in annotations if key in found.annotations} or _NO_TEXTS,
+        owner_references=_NO_OWNERS,
+        finalizers=_NO_FINALIZERS,
     )

@@ -1,10 +1,16 @@
-"""GKMCache and ClusterGKMCache as they are watched: every process holds all of them, so no user decides their size."""
+"""GKMCache and ClusterGKMCache as they are watched: every process holds all of them, so no user decides their size.
+
+A process may hold 20,000 of them. So they share what most of them have: no status before the controllers wrote one, the
+default policy of updates, and no labels. A reader changes no part of a watched object.
+"""
 
 from msgspec import structs
 
-from gkm.api.caches import Cache, CacheSpec, ClusterGKMCache, GKMCache
+from gkm.api.caches import Cache, CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, UpdatePolicy
 from gkm.api.captured_metadata import READ_ANNOTATIONS, READ_LABELS
 from gkm.api.meta import thin_metadata
+
+_NO_STATUS, _DEFAULT_POLICY = CacheStatus(), UpdatePolicy()
 
 
 class WatchedCache(GKMCache, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):
@@ -13,7 +19,7 @@ class WatchedCache(GKMCache, frozen=True, rename="camel", tag_field="kind", tag=
     oversized: str = ""
 
     def __post_init__(self) -> None:
-        structs.force_setattr(self, "metadata", thin_metadata(self.metadata, READ_LABELS, READ_ANNOTATIONS))
+        _reduce(self)
 
     def outline(self, why: str) -> "WatchedCache":
         """See gkm.kube.memory.HasOutline."""
@@ -27,12 +33,20 @@ class WatchedClusterCache(ClusterGKMCache, frozen=True, rename="camel", tag_fiel
     oversized: str = ""
 
     def __post_init__(self) -> None:
-        structs.force_setattr(self, "metadata", thin_metadata(self.metadata, READ_LABELS, READ_ANNOTATIONS))
+        _reduce(self)
 
     def outline(self, why: str) -> "WatchedClusterCache":
         """See gkm.kube.memory.HasOutline."""
         metadata, spec = thin_metadata(self.metadata), CacheSpec(self.spec.image)
         return WatchedClusterCache(metadata, spec, self.status, oversized=why)
+
+
+def _reduce(cache: WatchedCache | WatchedClusterCache) -> None:
+    structs.force_setattr(cache, "metadata", thin_metadata(cache.metadata, READ_LABELS, READ_ANNOTATIONS))
+    if cache.status == _NO_STATUS:
+        structs.force_setattr(cache, "status", _NO_STATUS)
+    if cache.spec.update_policy == _DEFAULT_POLICY:
+        structs.force_setattr(cache.spec, "update_policy", _DEFAULT_POLICY)
 
 
 def oversized(cache: Cache) -> str:

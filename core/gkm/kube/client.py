@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -39,9 +40,9 @@ The watch of a kind that has not changed since the server started is silent all 
 
 MAX_BODY_BYTES = 64 << 20
 """An eighth of the memory of a process (deploy/base); etcd takes no object above 1.5 MB."""
-MAX_PAGE_BYTES = 8 << 20
-"""Of a page of several objects: a process has a dozen lists at once. 250 objects of GKM have 1 MB. The client requests
-a larger page again in smaller ones."""
+MAX_PAGE_BYTES = 4 << 20
+"""Of a page of several objects: a process has a dozen lists at once, and a user may fill the objects of each. 250
+objects of GKM have 1 MB. The client requests a larger page again in smaller ones."""
 
 BODY_SECONDS = 120.0
 """The longest time for one body: MAX_BODY_BYTES at half a megabyte a second."""
@@ -281,17 +282,17 @@ def _read(response: BaseHTTPResponse, limit: int) -> bytes:
     Raises:
         HTTPError: the body broke off, or took more than BODY_SECONDS: the timeout of a socket is that of one read.
     """
-    parts: list[bytes] = []
+    data = BytesIO()
     remaining, deadline = limit + 1, time.monotonic() + BODY_SECONDS
     while remaining and (part := response.read1(min(remaining, _READ_BYTES))):
-        parts.append(part)
+        data.write(part)
         remaining -= len(part)
         if time.monotonic() > deadline:
             response.close()
             raise HTTPError(f"it takes more than {BODY_SECONDS:g} seconds")
-    data = b"".join(parts)
-    if len(data) > limit:
+    if data.tell() > limit:
         response.close()
     else:
         response.release_conn()
-    return data
+    # It hands over its bytes without a copy.
+    return data.getvalue()

@@ -1,7 +1,9 @@
 """The real client against a scripted server: the bounds of responses, and the errors it raises."""
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
+from io import BytesIO
 
 import pytest
 from gkm.kube import client
@@ -9,6 +11,7 @@ from gkm.kube.client import HttpApi
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES, Json
 from support.kube.raw_server import Answer, RawServer, query_of, response
+from urllib3 import HTTPResponse
 
 Answering = Callable[[dict[str, str]], tuple[int, bytes]]
 
@@ -64,6 +67,19 @@ def test_a_page_that_is_too_large_is_requested_in_smaller_ones(server: Server, m
         ("4", None),
         ("4", "4"),
     ]
+
+
+def test_a_page_is_in_memory_once_while_it_is_read() -> None:
+    page = b"x" * client.MAX_PAGE_BYTES
+    answered = HTTPResponse(BytesIO(page), preload_content=False)
+    tracemalloc.start()
+    try:
+        body = client._read(answered, client.MAX_PAGE_BYTES)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert body == page
+    assert peak <= 1.25 * len(page)
 
 
 def test_one_object_that_is_too_large_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
