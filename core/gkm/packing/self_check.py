@@ -38,13 +38,18 @@ def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -
     taken: Counter[str] = Counter()
     scopes: Counter[str] = Counter()
     for group in groups:
-        for name, gpus in group.shares:
+        given = 0
+        for name, gpus in group.nodes:
             taken[name] += gpus
-            scopes[group.scope] += gpus
-        if (given := sum(gpus for _, gpus in group.nodes)) != group.gpus:
+            given += gpus
+        if given != group.gpus:
             yield f"group {group.index} has {count_of(group.gpus, 'GPU')} and its nodes give {given}"
         if len(group.spares) > request.spares:
             yield f"group {group.index} has {count_of(len(group.spares), 'spare')} instead of {request.spares}"
+        for spare in group.spares:
+            taken[spare.node] += spare.gpus
+            given += spare.gpus
+        scopes[group.scope] += given
     yield from _exceeded(inventory, request, taken, scopes)
     yield from _elsewhere(inventory, request, groups)
     yield from _areas(request, groups)
@@ -79,8 +84,9 @@ def _exceeded(inventory: Inventory, request: Request, taken: Counter[str], scope
 
 def _elsewhere(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Iterator[str]:
     """Yield what lies in another place or scope than the plan says. All nodes exist."""
+    names = set(request.scope_names)
     for group in groups:
-        if group.scope not in request.scope_names:
+        if group.scope not in names:
             yield f"group {group.index} lies in scope {group.scope!r}, which the run does not have"
         for name, gpus in group.nodes:
             node = inventory.nodes[inventory.numbers[name]]
