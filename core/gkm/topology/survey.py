@@ -43,11 +43,15 @@ def locations(tree: Tree, claims: Mapping[str, Claims], settings: Topology) -> L
         tree = _completed(tree, names, claims, settings)
         names, quarantined = _names(tree, Topology()), tree.quarantined
     domains, blocks, clusters, regions = (names[level] for level in PLANNED_LEVELS)
-    found = {
-        node: _location(node, Location(region, cluster, block, domain), settings.defaults)
-        for node, region, cluster, block, domain in zip(tree.nodes, regions, clusters, blocks, domains, strict=True)
-        if node in claims
-    }
+    places = zip(tree.nodes, zip(regions, clusters, blocks, domains, strict=True), strict=True)
+    of_places: dict[tuple[str, ...], Location] = {}
+    found: dict[str, Location] = {}
+    for node, place in places:
+        if node in claims:
+            location = of_places.get(place) or _location(node, Location(*place), settings.defaults)
+            found[node] = location
+            if place[-1]:
+                of_places[place] = location
     return Locations(found, quarantined)
 
 
@@ -130,7 +134,7 @@ def survey_nodes(
     `unread` are nodes that cannot be decoded. Whoever makes a tree of the same sources quarantines the same nodes.
     """
     listed, unreadable = list(nodes), list(unread)
-    names = Counter(node.name for node in listed)
+    names = Counter([node.metadata.name for node in listed])
     names.update({entry.node for entry in unreadable})
     bare: list[str] = []
     quarantined: list[Quarantined] = unreadable
@@ -155,7 +159,8 @@ def survey_nodes(
     placed = locations(merge.tree, {name: claims for name, (_, claims, _) in found.items()}, settings)
     quarantined += [entry for entry in (*merge.quarantined, *placed.quarantined) if entry.node in found]
     aside = {entry.node for entry in quarantined}
-    named = ((node.name, named_flavor(node.labels, settings.labels.flavor)) for node in listed)
+    set_aside = (node for node in listed if node.metadata.name in aside)
+    named = ((node.name, named_flavor(node.labels, settings.labels.flavor)) for node in set_aside)
     return TopologySurvey(
         tuple(
             [
@@ -167,7 +172,7 @@ def survey_nodes(
         tuple(sorted(bare)),
         tuple(sorted(quarantined)),
         # Sorted: nodes of one name may name several flavors.
-        dict(sorted((name, flavor) for name, flavor in named if flavor and name in aside)),
+        dict(sorted((name, flavor) for name, flavor in named if flavor)),
         uncounted=uncounted_flavors(listed, settings.labels.flavor),
     )
 
