@@ -1,29 +1,47 @@
-"""One pass over the captures of a namespace: register, report, end."""
+"""One pass over the captures of a namespace: register, report, end. One thread at a time for a namespace.
+
+A proof may take two minutes, and whoever has the token of a node can announce many captures that prove nothing. So the
+nodes take turns, and a node whose captures failed often waits, with all that it announces and in all namespaces.
+
+Before a cache ends, the decision is compared with it anew, and a failure delays no other cache.
+"""
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
-from gkm.hoststate.pacing import Backoff, Clock
+from gkm.hoststate.lru import LRUCache
+from gkm.hoststate.pacing import Backoff, Clock, TokenBucket
+from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, merged
-from gkm_operator.captures.attempts import AttemptKey, Attempts, key_of
-from gkm_operator.captures.ending import CaptureEnder
 from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.observed import ObservedCaptures
-from gkm_operator.captures.retention import Retention, RetentionPlan
+from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionVerdict
 from gkm_operator.captures.writer import CaptureWriter
 
+FAILURES_AT_ONCE: Final = 16
+FAILURE_SECONDS: Final = 600.0
+"""A node may cause so many failed proofs at once, and another one after each of these seconds."""
+STABLE_SECONDS: Final = 3600.0
+"""A registered capture that is announced without its object sooner than this after its pause is tried less often."""
+_NODES: Final = 16_384
+_NEVER: Final = float("-inf")
+
 _LOG = logging.getLogger(__name__)
+
+ENDS_PER_PASS: Final = 8
+"""Caches that one pass ends."""
+_NEXT_PASS_SECONDS: Final = 1.0
 
 PER_PASS: Final = 8
 """Images that one pass proves. The namespaces take turns."""
@@ -33,6 +51,183 @@ BACKOFF: Final = Backoff(30.0, 3600.0)
 """Between two attempts at one announcement."""
 REGISTER_SECONDS: Final = 60.0
 """After this time a pass begins no further proof."""
+
+
+class AttemptKey(NamedTuple):
+    """What one attempt is about: a claim, or the faulty announcements of a node, with its name."""
+
+    name: str
+    claim: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The last attempt of several; `reason` is that of its failure, "" after a success."""
+
+    count: int
+    time: float
+    next_try: float
+    reason: str
+
+
+class _Node:
+    def __init__(self, clock: Clock) -> None:
+        self.last_attempt = _NEVER
+        self.next_try = _NEVER
+        # The last failure of a burst takes a token that is to come.
+        self.failures = TokenBucket(FAILURES_AT_ONCE - 1, FAILURE_SECONDS, clock)
+
+
+class Attempts:
+    """The attempts at what nodes announce now, by namespace."""
+
+    def __init__(self, clock: Clock, backoff: Backoff) -> None:
+        self._clock = clock
+        self._backoff = backoff
+        self._attempts: dict[str, dict[AttemptKey, _Attempt]] = {}
+        self._nodes: LRUCache[str, _Node] = LRUCache(_NODES)
+
+    def retain_only(self, namespace: str, keys: Collection[AttemptKey]) -> None:
+        """Forget all other attempts of a namespace."""
+        known = self._attempts.pop(namespace, {})
+        if found := {key: known[key] for key in known.keys() & set(keys)}:
+            self._attempts[namespace] = found
+
+    def due(self, announced: Iterable[Announcement]) -> list[tuple[str, Announcement]]:
+        """Return what may be tried now, each with the node on whose account, in the order of the attempts.
+
+        The first of each node come before the second ones, and the node that waits longest comes first. Of one node,
+        what was never tried comes first, the newest at first, then what waits longest.
+        """
+        found: dict[str, list[Announcement]] = {}
+        for each in sorted(announced, key=lambda each: (self._last(each), -each.time.timestamp(), each.name)):
+            if self.wait(each) <= 0:
+                nodes = [node for node in each.nodes if not self.is_paused(node)]
+                found.setdefault(min(nodes, key=self._waits), []).append(each)
+        ranked = [(rank, node, each) for node, listed in found.items() for rank, each in enumerate(listed)]
+        ranked.sort(key=lambda each: (each[0], self._waits(each[1])))
+        return [(node, each) for _, node, each in ranked]
+
+    def is_paused(self, node: str) -> bool:
+        """Return whether too many proofs of a node failed."""
+        return self._node(node).next_try > self._clock()
+
+    def next_try(self, namespace: str, key: AttemptKey) -> float:
+        """Return the time before which something is not tried again; minus infinity if it never was tried."""
+        known = self._attempts.get(namespace, {}).get(key)
+        return _NEVER if known is None else known.next_try
+
+    def wait(self, announced: Announcement) -> float:
+        """Return the seconds until a capture may be tried; 0 or less: now."""
+        nodes = min((self._node(node).next_try for node in announced.nodes), default=_NEVER)
+        return max(nodes, self.next_try(announced.namespace, key_of(announced))) - self._clock()
+
+    def begin(self, node: str) -> None:
+        """Record that an attempt begins on account of a node."""
+        self._node(node).last_attempt = self._clock()
+
+    def succeeded(self, namespace: str, key: AttemptKey) -> None:
+        """Record a success: whoever deletes the object again and again gets it back later and later."""
+        before, now = self._attempts.get(namespace, {}).get(key), self._clock()
+        repeated = before is not None and not before.reason and now - before.next_try <= STABLE_SECONDS
+        self._record(namespace, key, before.count + 1 if before is not None and repeated else 1, "")
+
+    def failed(self, namespace: str, key: AttemptKey, error: GKMError) -> bool:
+        """Record a failure; return whether its reason is another one than before."""
+        before = self._attempts.get(namespace, {}).get(key)
+        reason = error.reason.value
+        self._record(namespace, key, before.count + 1 if before is not None and before.reason else 1, reason)
+        return before is None or before.reason != reason
+
+    def charge(self, node: str) -> None:
+        """Count a failed proof of a node; it waits if there were too many."""
+        known = self._node(node)
+        known.next_try = self._clock() + known.failures.reserve()
+
+    def _record(self, namespace: str, key: AttemptKey, count: int, reason: str) -> None:
+        now = self._clock()
+        made = _Attempt(count, now, now + self._backoff.pause(count), reason)
+        self._attempts.setdefault(namespace, {})[key] = made
+
+    def _last(self, announced: Announcement) -> float:
+        known = self._attempts.get(announced.namespace, {}).get(key_of(announced))
+        return _NEVER if known is None else known.time
+
+    def _waits(self, node: str) -> tuple[float, str]:
+        return self._node(node).last_attempt, node
+
+    def _node(self, name: str) -> _Node:
+        return self._nodes.get_or_create(name, lambda: _Node(self._clock))
+
+
+def key_of(announced: Announcement) -> AttemptKey:
+    """Return the key of the attempts at a capture: another time, or another node, is the same claim."""
+    return AttemptKey(announced.name, (announced.image, announced.hardware))
+
+
+@dataclass(frozen=True, slots=True)
+class _EndAttempt:
+    count: int
+    next_try: float
+
+
+class EndedCaptures(NamedTuple):
+    """The result of one pass: `changed` says which cache has changed since the decision, "" without one.
+
+    `pause` is the number of seconds until the next one is due, infinite without one.
+    """
+
+    changed: str
+    pause: float
+
+
+class CaptureEnder:
+    """Ends caches. One thread at a time."""
+
+    def __init__(self, observed: ObservedCaptures, writer: CaptureWriter, *, clock: Clock, backoff: Backoff) -> None:
+        self._observed = observed
+        self._writer = writer
+        self._clock = clock
+        self._backoff = backoff
+        self._attempts: dict[str, dict[str, _EndAttempt]] = {}
+        """By namespace and uid, of the caches that are to end now."""
+
+    def end(self, namespace: str, ended: Sequence[RetentionVerdict]) -> EndedCaptures:
+        """End caches of a namespace. Those that were tried before come last.
+
+        Each attempt begins a pause, also one that succeeded: an object with finalizers stays.
+        """
+        uids = {verdict.cache.uid for verdict in ended}
+        attempts = {uid: each for uid, each in self._attempts.pop(namespace, {}).items() if uid in uids}
+        if uids:
+            self._attempts[namespace] = attempts
+        now = self._clock()
+        next_try = {uid: each.next_try for uid, each in attempts.items()}
+        due = [verdict for verdict in ended if next_try.get(verdict.cache.uid, now) <= now]
+        due.sort(key=lambda verdict: next_try.get(verdict.cache.uid, float("-inf")))
+        unchanged = [verdict for verdict in due if self._observed.is_unchanged(verdict.cache)]
+        changed = [verdict for verdict in due if verdict not in unchanged]
+        for verdict in unchanged[:ENDS_PER_PASS]:
+            self._end(verdict)
+            uid = verdict.cache.uid
+            count = attempts[uid].count + 1 if uid in attempts else 1
+            attempts[uid] = _EndAttempt(count, self._clock() + self._backoff.pause(count))
+        pauses = [each.next_try - self._clock() for each in attempts.values()]
+        if len(unchanged) > ENDS_PER_PASS:
+            pauses.append(0.0)
+        return EndedCaptures(
+            f"{changed[0].cache.key} has changed since" if changed else "",
+            max(_NEXT_PASS_SECONDS, min(pauses, default=float("inf"))),
+        )
+
+    def _end(self, verdict: RetentionVerdict) -> None:
+        logged = fields(cache=str(verdict.cache.key), reason=verdict.reason.value)
+        try:
+            self._writer.end(verdict)
+        except ApiError as error:
+            _LOG.warning("captured cache not ended", extra=logged | fields(why=str(error)))
+            return
+        _LOG.info("captured cache ended", extra=logged)
 
 
 class CapturesReconciler:

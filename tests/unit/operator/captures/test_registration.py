@@ -10,8 +10,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import CapturedImage
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
-from gkm_operator.captures.attempts import STABLE_SECONDS
-from gkm_operator.captures.reconciler import PER_PASS
+from gkm_operator.captures.reconciler import PER_PASS, STABLE_SECONDS
 from support.operator.captures import (
     NAMESPACE,
     NOW,
