@@ -75,8 +75,8 @@ def make_server(
 
 def _bind(server: grpc.Server, sockets: Sequence[Path]) -> None:
     """Bind every socket under a temporary name, then rename all; a failure leaves existing sockets in place."""
-    temporary_path = {path: temporary_path(path, number) for number, path in enumerate(sockets)}
-    for path, bound in temporary_path.items():
+    temporary = {path: temporary_path(path, number) for number, path in enumerate(sockets)}
+    for path, bound in temporary.items():
         if max(len(os.fsencode(path)), len(os.fsencode(bound))) > MAX_SOCKET_PATH:
             raise ListenError(f"{path}: longer than {MAX_SOCKET_PATH} bytes, the limit for a socket")
     # Only root may write to the socket: a process that can write to it mounts into pods.
@@ -88,9 +88,9 @@ def _bind(server: grpc.Server, sockets: Sequence[Path]) -> None:
             remove_leftovers(path.parent)
             check_socket_path(path)
         for path in sockets:
-            server.add_insecure_port(f"unix:{temporary_path[path]}")
+            server.add_insecure_port(f"unix:{temporary[path]}")
         for path in sockets:
-            temporary_path[path].rename(path)
+            temporary[path].rename(path)
     except (OSError, RuntimeError) as error:
         raise ListenError(
             f"{path}: cannot listen there; check that the directory is writable and that no file is in the way"
