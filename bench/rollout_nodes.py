@@ -1,6 +1,6 @@
 """Virtual agents that pull one image, in virtual time, with the agent's own pauses, jitter and paces.
 
-Real code decides every time: gkm.images.registries.responses (pauses between requests), gkm_agent.caches.decisions
+Real code decides every time: gkm.images.registries.transport (pauses between requests), gkm_agent.caches.decisions
 (pauses between pulls), gkm_agent.report.publisher (pace of status writes), gkm_operator.caches.rollout (open ranks).
 """
 
@@ -15,8 +15,7 @@ from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
 from gkm.api.meta import ObjectMeta
 from gkm.api.rollouts import RolloutPolicy, is_open
 from gkm.hoststate.names import CacheRef
-from gkm.images.registries.responses import MAX_DELAY_SECONDS, retry_delay
-from gkm.images.registries.transport import MAX_ATTEMPTS
+from gkm.images.registries.transport import MAX_ATTEMPTS, MAX_DELAY_SECONDS, retry_delay
 from gkm_agent.caches.decisions import next_attempt
 from gkm_agent.caches.model import Attempt, WantedCache
 from gkm_agent.report.publisher import PACE

@@ -21,7 +21,7 @@ from gkm.hoststate import locks
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import configure as configure_logs
 from gkm.hoststate.logs import fields
-from gkm.images.registries.pull_secrets import PullSecrets, Secrets
+from gkm.images.registries.credentials import PullSecrets, Secrets
 
 from gkm_agent.caches.approvals import policy_of
 from gkm_agent.capturing.destination import Destination, RegistryDestination

@@ -16,7 +16,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import files, locks
 from gkm.hoststate.locks import LockBusy
 from gkm.images.signatures.sigstore_services import SigstoreService
-from gkm.images.signatures.trusted_root import MAX_ROOT_BYTES
+from gkm.images.signatures.trust_material import MAX_ROOT_BYTES
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.api.metadata import Metadata, Targets, Timestamp
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig

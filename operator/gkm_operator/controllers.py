@@ -5,7 +5,7 @@ from threading import Event
 
 from gkm.api import msgspec_warmup
 from gkm.api.config import Config
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.credentials import PullSecrets
 from gkm.kube.client import connect
 from gkm.kube.controller import Controller, close_watches, stop_all
 from gkm.kube.elector import Elector

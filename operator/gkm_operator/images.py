@@ -9,7 +9,7 @@ from gkm.api.config import Config
 from gkm.api.signers import Signer
 from gkm.images import cache
 from gkm.images.reference import Reference
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.credentials import PullSecrets
 from gkm.images.registries.registry import Registry
 from gkm.images.registries.transport import TransportLimits
 from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages

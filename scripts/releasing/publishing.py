@@ -13,7 +13,7 @@ from gkm.images.manifest import OCI_INDEX, Descriptor
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry
-from gkm.images.signing import attest, sign
+from gkm.images.signing import sign
 from gkm.images.signing.forms import ImageSigner
 
 from releasing import files, layout, provenance, sbom
@@ -40,11 +40,11 @@ def publish(
         for image in layout.images(path):
             pinned = ref.pinned(image.digest)
             document = json.loads((directory / files.sbom_file(path.name, image.platform)).read_bytes())
-            attest.attest(registry, pinned, sbom.PREDICATE, document, made)
-            attest.attest(registry, pinned, provenance.PREDICATE, statement["predicate"], made)
+            sign.attest(registry, pinned, sbom.PREDICATE, document, made)
+            sign.attest(registry, pinned, provenance.PREDICATE, statement["predicate"], made)
             sign.sign(registry, pinned, made)
         pinned = ref.pinned(layout.index_of(path)["digest"])
-        attest.attest(registry, pinned, provenance.PREDICATE, statement["predicate"], made)
+        sign.attest(registry, pinned, provenance.PREDICATE, statement["predicate"], made)
         signed = sign.sign(registry, pinned, made)
         push.manifest(registry, ref, _index(path), OCI_INDEX)
         yield f"{ref}@{signed.digest} signed ({signed.form})"

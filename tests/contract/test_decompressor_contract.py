@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from gkm.images.archives import inflate
+from gkm.images.archives import compression
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -23,8 +23,8 @@ def pack(request: pytest.FixtureRequest) -> Pack:
     return packed
 
 
-def decompressor(packed: bytes) -> inflate._Decompressor:
-    make = inflate._decompressor_factory(packed)
+def decompressor(packed: bytes) -> compression._Decompressor:
+    make = compression._decompressor_factory(packed)
     assert make is not None
     return make()
 
@@ -61,10 +61,10 @@ def test_the_bytes_behind_the_end_are_returned_untouched(pack: Pack) -> None:
 def test_damaged_data_raises_an_error_that_is_caught(pack: Pack) -> None:
     damaged = pack(TEXT)[:10] + b"\xff" * 64
     source = decompressor(damaged)
-    with pytest.raises(inflate._DECODE_ERRORS, match=r"Invalid deflate block|Data corruption detected"):
+    with pytest.raises(compression._DECODE_ERRORS, match=r"Invalid deflate block|Data corruption detected"):
         source.decompress(damaged, STEP)
 
 
 def test_bytes_of_neither_form_have_no_decompressor() -> None:
-    assert inflate._decompressor_factory(TEXT) is None
-    assert inflate._decompressor_factory(b"") is None
+    assert compression._decompressor_factory(TEXT) is None
+    assert compression._decompressor_factory(b"") is None

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.registries.pull_secrets import Secrets
+from gkm.images.registries.credentials import Secrets
 from gkm.kube.secrets import SECRETS, KubeSecrets
 from gkm_agent.standalone.source import FileSource
 from support.kube.fake_api import FakeApi

@@ -26,8 +26,8 @@ from fuzz_mutators import (
 from gkm.api import config
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
-from gkm.images.archives.inflate import inflated
-from gkm.images.signatures import entry_body, keyless, transparency, trust_material, trusted_root
+from gkm.images.archives.compression import inflated
+from gkm.images.signatures import entry_body, keyless, transparency, trust_material
 from gkm.images.signatures.bundles import Checkpoint, InclusionProof, KindVersion, LogEntry, LogId
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
@@ -61,7 +61,7 @@ def _checkpoint(data: bytes) -> None:
 
 
 def _trusted_root(data: bytes) -> None:
-    trusted_root.parse(data, "trusted root")
+    trust_material.parse(data, "trusted root")
 
 
 def _layer(data: bytes) -> None:

@@ -23,7 +23,7 @@ PERMANENT_BACKOFF = Backoff(60.0, 1800.0)
 SPREAD = 0.5
 """The part of a pause by which the pauses of nodes differ: a new cache makes every node start within a second."""
 LONGEST_PAUSE_SECONDS = PERMANENT_BACKOFF.cap * (1.0 + SPREAD)
-"""Longer than what a registry may request (gkm.images.registries.responses), spread included."""
+"""Longer than what a registry may request (gkm.images.registries.transport), spread included."""
 MAX_MESSAGE = 1024
 
 

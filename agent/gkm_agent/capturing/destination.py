@@ -19,13 +19,13 @@ from gkm.images.captured.statement import CaptureClaim
 from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.credentials import PullSecrets
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, SigstoreService
 from gkm.images.signing import ambient, keyless, keys, sign
-from gkm.images.signing.attest import attest
 from gkm.images.signing.forms import ImageSigner
+from gkm.images.signing.sign import attest
 from msgspec import structs
 
 _SPARE_SECONDS: Final = 300.0

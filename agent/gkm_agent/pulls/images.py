@@ -15,9 +15,8 @@ from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.pulling.pull import Progress, PullStage
 from gkm.images.reference import Reference
-from gkm.images.registries.blobs import BlobDownload
-from gkm.images.registries.pull_secrets import PullSecrets
-from gkm.images.registries.registry import Registry
+from gkm.images.registries.credentials import PullSecrets
+from gkm.images.registries.registry import BlobDownload, Registry
 from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import Verdict, Verifier
 

@@ -12,7 +12,7 @@ from gkm.images.reference import Reference
 from gkm.images.signatures.attestations import MAX_REQUIRED_BYTES
 from gkm.images.signatures.signature_formats import STATEMENT_TYPES
 from gkm.images.signing import forms
-from gkm.images.signing.attest import attest as attach
+from gkm.images.signing.sign import attest as attach
 from msgspec import Struct, field
 
 from gkm_cli.inputs import files

@@ -45,7 +45,7 @@ class Outcome:
     """The program that wrote the cache; "" while unknown."""
     retry_after: float = 0.0
     """The pause in seconds that the registry requested of a result that is not settled, at most
-    MAX_RETRY_AFTER_SECONDS of gkm.images.registries.responses."""
+    MAX_RETRY_AFTER_SECONDS of gkm.images.registries.transport."""
 
 
 @dataclass(frozen=True, slots=True)

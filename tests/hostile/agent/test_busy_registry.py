@@ -18,8 +18,7 @@ from gkm.hoststate.pointers import CacheState
 from gkm.images.reference import Reference
 from gkm.images.registries import push, transport
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.responses import MAX_RETRY_AFTER_SECONDS
-from gkm.images.registries.transport import MAX_ATTEMPTS
+from gkm.images.registries.transport import MAX_ATTEMPTS, MAX_RETRY_AFTER_SECONDS
 from gkm_agent.caches.decisions import SPREAD, TRANSIENT_BACKOFF
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.pulls.images import NodeImages

@@ -6,9 +6,9 @@ import time
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import Policy, PredicateRule, RequiredAttestation, Verification
-from gkm.images.signatures import rules_process
+from gkm.images.signatures import required_attestations
 from gkm.images.signatures.attestations import MAX_REQUIRED_BYTES
-from gkm.images.signatures.rules_process import violation
+from gkm.images.signatures.required_attestations import violation
 from gkm.images.signatures.verify import Verifier
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ NUMBERS = [10**15 + number for number in range(9000)]
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the limits of the child end it, however busy the machine is."""
-    monkeypatch.setattr(rules_process, "RUN_SECONDS", 300.0)
+    monkeypatch.setattr(required_attestations, "RUN_SECONDS", 300.0)
 
 
 def reason(expression: str, predicate: object) -> str:
@@ -76,8 +76,8 @@ def test_a_text_that_looks_like_the_escape_of_a_nul_is_a_text_like_others(text: 
 
 @given(st.text(st.sampled_from("\\u0n\0a"), max_size=12))
 def test_a_predicate_holds_a_nul_exactly_if_its_values_do(text: str) -> None:
-    assert rules_process.has_nul(json.dumps({"a": text}).encode()) == ("\0" in text)
-    assert rules_process.has_nul(json.dumps({text: 1}).encode()) == ("\0" in text)
+    assert required_attestations.has_nul(json.dumps({"a": text}).encode()) == ("\0" in text)
+    assert required_attestations.has_nul(json.dumps({text: 1}).encode()) == ("\0" in text)
 
 
 @pytest.mark.parametrize(

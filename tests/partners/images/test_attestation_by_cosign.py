@@ -7,8 +7,8 @@ from gkm.api.config import Policy, Verification
 from gkm.images.reference import Reference
 from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.verify import Verifier
-from gkm.images.signing import attest
 from gkm.images.signing import keys as signing_keys
+from gkm.images.signing import sign
 from gkm.images.signing.forms import ImageSigner
 from releasing import signing
 from support.registry.clients import plain_client
@@ -24,9 +24,9 @@ def verified(cosign: Cosign, ref: Reference, kind: str) -> str:
 
 def test_a_statement_is_attached_once_and_verified_by_its_type(ref: Reference, cosign: Cosign, tmp_path: Path) -> None:
     signer = ImageSigner.by_key(signing_keys.read(str(cosign.private_key), b""))
-    first = attest.attest(plain_client(ref.registry), ref, KIND, {"a": 1}, signer)
-    assert attest.attest(plain_client(ref.registry), ref, KIND, {"a": 1}, signer) == first
-    assert attest.attest(plain_client(ref.registry), ref, KIND, {"a": 2}, signer) != first
+    first = sign.attest(plain_client(ref.registry), ref, KIND, {"a": 1}, signer)
+    assert sign.attest(plain_client(ref.registry), ref, KIND, {"a": 1}, signer) == first
+    assert sign.attest(plain_client(ref.registry), ref, KIND, {"a": 2}, signer) != first
     assert len(attestations(plain_client(ref.registry), ref, KIND)) == 2
     assert '"payload"' in verified(cosign, ref, KIND)
     with pytest.raises(CosignFailed, match="none of the attestations matched the predicate type"):
@@ -38,7 +38,7 @@ def test_a_statement_is_attached_once_and_verified_by_its_type(ref: Reference, c
 
 def test_a_statement_is_no_signature(ref: Reference, cosign: Cosign) -> None:
     signer = ImageSigner.by_key(signing_keys.read(str(cosign.private_key), b""))
-    attest.attest(plain_client(ref.registry), ref, KIND, {"b": 1}, signer)
+    sign.attest(plain_client(ref.registry), ref, KIND, {"b": 1}, signer)
     policy = Policy([cosign.public_key.read_text()])
     assert not Verifier(Verification(policies=[policy])).verify(plain_client(ref.registry), ref, "team").verified
 

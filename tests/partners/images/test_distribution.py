@@ -13,8 +13,7 @@ from gkm.images.pulling import pull
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.auth import Credentials
-from gkm.images.registries.blobs import BlobDownload
-from gkm.images.registries.registry import Registry
+from gkm.images.registries.registry import BlobDownload, Registry
 from support.images.private_registry import keyring
 from support.peers import require
 from support.registry.auth import Auth

@@ -12,8 +12,8 @@ from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict, Verifier
-from gkm.images.signing import attest
 from gkm.images.signing import keys as signing_keys
+from gkm.images.signing import sign
 from gkm.images.signing.forms import ImageSigner
 from support.registry.clients import plain_client
 from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
@@ -82,7 +82,7 @@ def test_a_provenance_of_ours_is_verified_by_cosign_with_its_rules(
     )
     made = json.loads(statement(ref, image, build))
     signer = ImageSigner.by_key(signing_keys.read(str(cosign.private_key), b""))
-    attest.attest(plain_client(ref.registry), ref, made["predicateType"], made["predicate"], signer)
+    sign.attest(plain_client(ref.registry), ref, made["predicateType"], made["predicate"], signer)
     rego = tmp_path / "policy.rego"
     rego.write_text(
         "package signature\nimport rego.v1\ndefault allow := false\n"

@@ -14,9 +14,9 @@ from gkm.images.manifest import OCI_INDEX
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verify import Verifier
-from gkm.images.signing.attest import attest
 from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PrivateKey
+from gkm.images.signing.sign import attest
 from gkm_agent.capturing.progress import load_files
 from msgspec import to_builtins
 from support.agent.capturing import CaptureNode, write_key

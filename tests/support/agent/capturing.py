@@ -12,7 +12,7 @@ from gkm.api.nodes import CapturedImage
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.pacing import Backoff
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.credentials import PullSecrets
 from gkm.images.signing.keys import PrivateKey, encrypted
 from gkm_agent.capturing import progress
 from gkm_agent.capturing.destination import RegistryDestination

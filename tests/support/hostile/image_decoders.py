@@ -11,7 +11,7 @@ from gkm.images.configuration import MAX_CONFIG_BYTES
 from gkm.images.manifest import MAX_MANIFEST_BYTES, Manifest
 from gkm.images.pulling import extract
 from gkm.images.registries import auth, credentials, registry
-from gkm.images.signatures import bundles, entry_body, log_entries, trusted_root
+from gkm.images.signatures import bundles, entry_body, log_entries, trust_material
 from gkm.images.signatures import discovery as found
 from gkm.images.signatures import signature_formats as parsing
 from gkm.images.signatures.attestations import MAX_ATTESTATION_BYTES, MAX_REQUIRED_BYTES
@@ -76,7 +76,9 @@ SIGNATURES = (
         _image_decoder(f"log entry {kind.__name__}", kind, found.MAX_PAYLOAD_BYTES)
         for kind in (entry_body._Body, entry_body._Hashed, entry_body._DSSE, entry_body._Spec2)
     ),
-    Decoder("trusted root", partial(trusted_root.parse, what="x"), trusted_root._Root, trusted_root.MAX_ROOT_BYTES),
+    Decoder(
+        "trusted root", partial(trust_material.parse, what="x"), trust_material._Root, trust_material.MAX_ROOT_BYTES
+    ),
     _image_decoder("answer of Fulcio", keyless._CertificateResponse, MIB),
     _image_decoder("answer of GitHub", ambient._GitHubToken, MIB),
     _image_decoder("encrypted key", keys._Encrypted, MIB),

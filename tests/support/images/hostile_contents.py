@@ -80,7 +80,7 @@ SIZES = (
         layer(made.pieces(200)),
         UNSAFE,
         "empty or tiny",
-        bounds={"archives.inflate.MAX_MEMBERS": 100},
+        bounds={"archives.compression.MAX_MEMBERS": 100},
         effect="unpacked half a megabyte a second, for 40 hours",
     ),
     Row("a zstd window of 1 GiB", 4, layer(made.wide_zstd()), DAMAGED, "more memory than decoders must have"),

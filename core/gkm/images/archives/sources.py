@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import docker_archive, oci_layout
-from gkm.images.archives.inflate import GZIP_MAGIC
+from gkm.images.archives.compression import GZIP_MAGIC
 from gkm.images.local_image import LocalImage
 
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257

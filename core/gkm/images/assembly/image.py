@@ -12,7 +12,7 @@ from pathlib import Path
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.archives.archive import BLOCK
-from gkm.images.archives.deflate import deflated
+from gkm.images.archives.compression import deflated
 from gkm.images.assembly.contents import CacheContents, scan_directory
 from gkm.images.assembly.factors_file import NAME, redact
 from gkm.images.assembly.selection import EVERYTHING, Selection

@@ -19,8 +19,15 @@ from urllib3 import BaseHTTPResponse
 from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.lru import LRUCache
 from gkm.images.manifest import decode
-from gkm.images.registries.responses import read_body, requested_pause
-from gkm.images.registries.transport import FORBIDDEN, OK, UNAUTHORIZED, RegistryRequest, Transport
+from gkm.images.registries.transport import (
+    FORBIDDEN,
+    OK,
+    UNAUTHORIZED,
+    RegistryRequest,
+    Transport,
+    read_body,
+    requested_pause,
+)
 
 MAX_TOKEN_BYTES = 64 << 10
 MAX_LOGINS = 8

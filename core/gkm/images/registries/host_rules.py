@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gkm.api.config import Registries
-from gkm.images.registries import address_ranges, addresses
-from gkm.images.registries.address_ranges import NetworkKind
+from gkm.images.registries import addresses
+from gkm.images.registries.addresses import NetworkKind
 
 _Endpoint = tuple[str, int]
 _HUB = "docker.io"
@@ -55,11 +55,11 @@ class HostRules:
 
     def permit(self, host: str, port: int, address: str) -> bool:
         """Return whether a connection for host and port may go to one of the host's resolved addresses."""
-        return self._permit(host, port, address_ranges.kind(address))
+        return self._permit(host, port, addresses.kind(address))
 
     def permit_host(self, host: str, port: int) -> bool:
         """Return whether host and port are permitted, as far as the name tells before it is resolved."""
-        return self._permit(host, port, address_ranges.kind_of_host(host))
+        return self._permit(host, port, addresses.kind_of_host(host))
 
     def permit_registry(self, registry: str) -> bool:
         """Return whether a registry is permitted, as far as its name tells before it is resolved."""

@@ -16,7 +16,6 @@ from gkm.images.registries.auth import Authorizer, Credentials
 from gkm.images.registries.connections import not_public
 from gkm.images.registries.credentials import Keyring
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.responses import requested_pause
 from gkm.images.registries.transport import (
     FORBIDDEN,
     NOT_FOUND,
@@ -26,6 +25,7 @@ from gkm.images.registries.transport import (
     RegistryRequest,
     Transport,
     TransportLimits,
+    requested_pause,
 )
 
 MAX_HOSTS = 64

@@ -10,8 +10,16 @@ from gkm.images.manifest import Descriptor, Manifest
 from gkm.images.reference import Reference
 from gkm.images.registries.hosts import failure
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.responses import MAX_DELAY_SECONDS, read_body, retry_delay
-from gkm.images.registries.transport import MAX_ATTEMPTS, NOT_FOUND, OK, RETRYABLE_STATUSES, RegistryRequest
+from gkm.images.registries.transport import (
+    MAX_ATTEMPTS,
+    MAX_DELAY_SECONDS,
+    NOT_FOUND,
+    OK,
+    RETRYABLE_STATUSES,
+    RegistryRequest,
+    read_body,
+    retry_delay,
+)
 
 MAX_RESPONSE_BYTES = 64 << 10
 """The response is unused; reading it makes the connection reusable."""

@@ -1,17 +1,28 @@
-"""Read from registries by the OCI distribution specification 1.1; verify every byte before handing it out."""
+"""Read from registries by the OCI distribution specification 1.1; verify every byte before handing it out.
+
+A blob download: counts and hashes the received bytes, and resumes after an interruption.
+
+Requests to mirrors, by the protocol of containerd. Pure.
+
+A mirror may serve many registries. It learns the one that is meant from the query parameter `ns`, which containerd adds
+to every request for another host than the registry itself (containerd, docs/hosts.md, "Registry Host Namespace"; core/
+remotes/docker, addNamespace). So Spegel, Dragonfly and pull-through registries serve GKM as they serve containerd.
+"""
 
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
+from urllib.parse import urlencode
 
 from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
-from gkm.images.local_image import wrong_blob
+from gkm.images.local_image import StreamHasher, check_blob, wrong_blob
 from gkm.images.manifest import (
     ACCEPTED_MEDIA_TYPES,
     MAX_MANIFEST_BYTES,
@@ -21,18 +32,13 @@ from gkm.images.manifest import (
     parse_referrers,
 )
 from gkm.images.reference import Reference
-from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.hosts import RegistryHosts, failure
-from gkm.images.registries.mirrors import path_at
-from gkm.images.registries.responses import read_body, read_chunks
-from gkm.images.registries.transport import NOT_FOUND, OK, RegistryRequest
+from gkm.images.registries.transport import NOT_FOUND, OK, RegistryRequest, read_body, read_chunks
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-
 MAX_RESUMES = 5
 """The number of resumes of a broken blob download; an attempt that received bytes is not a failure."""
-
 _PARTIAL = 206
 MAX_REFERRER_PAGES = 8
 MAX_REFERRER_BYTES = 1 << 20
@@ -55,6 +61,44 @@ _FAULTS_OF_A_SOURCE = frozenset(
 """What a source can be at fault for; a full disk, for example, is no reason to read the image from another source."""
 _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
+NAMESPACE = "ns"
+_HUB, _HUB_REGISTRY = "docker.io", "registry-1.docker.io"
+
+
+@dataclass(slots=True)
+class BlobDownload:
+    """The received part of a blob; the written bytes are valid only after `verify`."""
+
+    descriptor: Descriptor
+    write: Callable[[bytes], object]
+    _hasher: StreamHasher = field(default_factory=StreamHasher)
+
+    def resume(self, parts: Iterable[bytes]) -> None:
+        """Add the bytes that an earlier download wrote; they are hashed like new ones."""
+        self._hasher.read(parts)
+
+    def receive(self, part: bytes) -> None:
+        """Hash and write the next bytes."""
+        self._hasher.add(part)
+        self.write(part)
+
+    @property
+    def received(self) -> int:
+        """Return the number of bytes that were received so far."""
+        return self._hasher.size
+
+    @property
+    def missing(self) -> int:
+        """Return the number of bytes still to receive."""
+        return self.descriptor.size - self.received
+
+    def verify(self, name: str) -> None:
+        """Check the size and the digest of the blob.
+
+        Raises:
+            GKMError: DIGEST_MISMATCH.
+        """
+        check_blob(self._hasher.descriptor(), self.descriptor, name)
 
 
 class Registry(RegistryHosts):
@@ -274,3 +318,20 @@ def _too_many_referrers(ref: Reference) -> GKMError:
         f"or {MAX_REFERRERS} artifacts that are read",
         "delete artifacts that are attached to the image and not needed",
     )
+
+
+def is_mirror(host: str, registry: str) -> bool:
+    """Return whether a request to `host` for an image of `registry` goes to a mirror."""
+    return host != registry and (registry, host) != (_HUB, _HUB_REGISTRY)
+
+
+def path_at(host: str, registry: str, path: str) -> str:
+    """Return the path, with its query, of a request to `host` for an object of `registry`.
+
+    A mirror may repeat `ns` in the address of the next page: it gets the parameter once, from us.
+    """
+    if not is_mirror(host, registry):
+        return path
+    bare, _, query = path.partition("?")
+    parameters = [part for part in query.split("&") if part and part.partition("=")[0] != NAMESPACE]
+    return f"{bare}?{'&'.join([*parameters, urlencode({NAMESPACE: registry})])}"

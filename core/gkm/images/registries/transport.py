@@ -2,6 +2,8 @@
 
 Every failure to reach a host has the same message, so that a user who names hosts does not learn which of their ports
 are open or what listens there. The cause is in the log, and in the error's `detail` for the command line.
+
+Responses within bounds: the size and time of a body, whatever the headers claim, and the delay before a retry.
 """
 
 import logging
@@ -9,31 +11,33 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
-from urllib3 import BaseHTTPResponse, PoolManager, Timeout
-from urllib3.exceptions import HTTPError
+from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
+from urllib3.exceptions import HTTPError, InvalidHeader
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
+from gkm.hoststate.pacing import Backoff
 from gkm.images.registries import addresses
-from gkm.images.registries.address_ranges import NetworkKind, kind_of_host
+from gkm.images.registries.addresses import NetworkKind, kind_of_host
 from gkm.images.registries.connections import (
     TIMED_OUT,
     Exchange,
+    InvalidProxy,
+    Proxy,
     describe_error,
     make_pools,
     not_public,
     open_exchange,
+    proxy_for,
 )
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.proxies import InvalidProxy, Proxy, proxy_for
-from gkm.images.registries.responses import FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS, requested_pause, retry_delay
 
 _LOG = logging.getLogger(__name__)
-
 OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 429
 MAX_ATTEMPTS = 3
 MAX_REDIRECTS = 3
@@ -43,6 +47,13 @@ RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_WITH_BODY = frozenset({307, 308})
 """The other redirects turn a write into a GET, which no registry can intend."""
+CHUNK_BYTES = 256 << 10
+MAX_DELAY_SECONDS = 5.0
+"""The longest pause, before its spread, that a worker waits for; a registry that requests more is retried later."""
+MAX_RETRY_AFTER_SECONDS = 1200.0
+"""A registry that requests more, by mistake or in bad faith, is retried after this time and its spread."""
+FIRST_DELAY_SECONDS = 0.4
+"""The pause before the first retry, before its spread; each further one is twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +274,62 @@ def unreachable(registry: str, detail: str = "", hint: str = "") -> GKMError:
     return GKMError(
         Reason.REGISTRY_UNAVAILABLE, message, "the log of GKM says why", registry, detail=detail, detail_hint=hint
     )
+
+
+def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[bytes]:
+    """Yield at most `limit` bytes of the body before `deadline` (time.monotonic()).
+
+    Raises:
+        GKMError: REGISTRY_UNAVAILABLE for a body that breaks off or is too slow; TOO_LARGE for a longer one;
+            UNSAFE_CONTENT for a Content-Encoding.
+    """
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        # We requested identity; an inflating body would hide its size (48 kB became 50 MB in a test).
+        raise GKMError(Reason.UNSAFE_CONTENT, "the registry answers with a Content-Encoding that was not asked for")
+    received = 0
+    try:
+        # read1, because read fills its buffer and so could wait past every deadline on a drip.
+        more = True
+        while more:
+            chunk = response.read1(min(CHUNK_BYTES, limit + 1 - received))
+            # The timer shuts the connection down at the deadline, which looks like the end of a body without a stated
+            # length.
+            if time.monotonic() >= deadline:
+                raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
+            received += len(chunk)
+            if received > limit:
+                raise GKMError(Reason.TOO_LARGE, f"the registry sends more than the {limit} bytes that are allowed")
+            if more := bool(chunk):
+                yield chunk
+    except (HTTPError, OSError) as error:
+        if time.monotonic() >= deadline:
+            raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly") from error
+        raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry broke off in the middle of an answer") from error
+
+
+def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
+    """Return the whole body, as `read_chunks` does; joining a list of chunks would hold it twice."""
+    body = BytesIO()
+    for chunk in read_chunks(response, limit, deadline):
+        body.write(chunk)
+    return body.getvalue()
+
+
+def requested_pause(retry_after: str) -> float:
+    """Return the seconds until a retry that the header Retry-After requests, at most MAX_RETRY_AFTER_SECONDS.
+
+    The header is a number or a date (RFC 9110, section 10.2.3); anything else counts as 0.
+    """
+    try:
+        requested = Retry().parse_retry_after(retry_after[:64])
+    except (InvalidHeader, ValueError, OverflowError):
+        return 0.0
+    return min(max(requested, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+def retry_delay(attempt: int, requested: float = 0.0, first: float = FIRST_DELAY_SECONDS) -> float:
+    """Return the seconds to wait before the attempt with this number, which is at least 2; `first` is that of 2.
+
+    Every client of a registry gets the same answer, so each waits for another time.
+    """
+    return Backoff(first, MAX_DELAY_SECONDS).pause(attempt - 1, min(requested, MAX_DELAY_SECONDS))

@@ -16,9 +16,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
 from gkm.api.signers import MAX_NAME, Signer
-from gkm.images.signatures import keys, trusted_root
+from gkm.images.signatures import keys, trust_material
 from gkm.images.signatures.keys import MALFORMED
-from gkm.images.signatures.trusted_root import TrustedRoot
+from gkm.images.signatures.trust_material import TrustedRoot
 
 _ISSUER_V1 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 _ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
@@ -118,7 +118,7 @@ def _check_sct(certificate: x509.Certificate, issuer: x509.Certificate, root: Tr
     if len(stamps) != 1:
         raise Untrusted("was made with a certificate that does not hold exactly one timestamp of a certificate log")
     stamp = stamps[0]
-    log = trusted_root.find_log(root.certificate_logs, stamp.log_id)
+    log = trust_material.find_log(root.certificate_logs, stamp.log_id)
     issuer_key = keys.der(issuer.public_key())
     signed = _sct_signed_data(stamp, certificate.tbs_precertificate_bytes, hashlib.sha256(issuer_key).digest())
     at = stamp.timestamp.replace(tzinfo=UTC)

@@ -15,7 +15,7 @@ from gkm.images.signatures import certificates, transparency
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.signature_formats import Signature
-from gkm.images.signatures.trusted_root import TrustedAuthority, TrustedRoot
+from gkm.images.signatures.trust_material import TrustedAuthority, TrustedRoot
 
 MIN_CHAIN = 2
 """Certificates of an authority: at least the signing certificate and a root."""

@@ -12,8 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.registries.responses import read_body
-from gkm.images.registries.transport import RegistryRequest, Transport, TransportLimits
+from gkm.images.registries.transport import RegistryRequest, Transport, TransportLimits, read_body
 
 MAX_RESPONSE_BYTES = 1 << 20
 PUBLIC_FULCIO = "https://fulcio.sigstore.dev"

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 import rfc8785
 
-from gkm.images.signatures import trusted_root
+from gkm.images.signatures import trust_material
 from gkm.images.signatures.bundles import InclusionProof, LogEntry
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.trusted_root import TrustedLog, TrustedRoot
+from gkm.images.signatures.trust_material import TrustedLog, TrustedRoot
 
 _NOT_THEN = "has a log entry from a time for which the log is not trusted"
 MAX_HASHES = 64
@@ -32,7 +32,7 @@ def check(entry: LogEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()) 
     Raises:
         Untrusted: no trusted log has the entry.
     """
-    log = trusted_root.find_log(root.logs, entry.log_id.key_id)
+    log = trust_material.find_log(root.logs, entry.log_id.key_id)
     if log is None:
         raise Untrusted("is logged in a transparency log that is not trusted")
     if not entry.promise and not entry.inclusion_proof:

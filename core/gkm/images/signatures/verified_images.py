@@ -6,7 +6,7 @@ from typing import Protocol, Self
 
 from gkm.api.signers import Signer
 from gkm.images.reference import Reference
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.credentials import PullSecrets
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verify import Verdict, Verifier
 

@@ -3,6 +3,12 @@
 `discovery` finds the signatures, `evaluation` decides which of them count under each policy that covers the image, and
 the verdict states the reason in words that a person understands. An image with the required signatures also needs the
 attestations that the policies require (`required_attestations`).
+
+Lookup of missing log entries: for a legacy signature without an entry, query the logs of the trusted root.
+
+A policy must enable the lookup (`tlogLookup`), because the verdict then depends on a service besides the registry. GKM
+verifies a log's response like an entry that came with the signature, so a log cannot make a signature count that it did
+not record.
 """
 
 import time
@@ -11,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 
+from cryptography.hazmat.primitives import serialization
 from msgspec.structs import astuple
 
 from gkm.api.config import Policy, Verification
@@ -18,12 +25,16 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
-from gkm.images.signatures import required_attestations
+from gkm.images.signatures import certificates, keyless, required_attestations
+from gkm.images.signatures.bundles import LogEntry
+from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.discovery import find_signatures, is_transient
 from gkm.images.signatures.evaluation import SignatureFinding, TrustPolicy
-from gkm.images.signatures.log_lookup import LogLookups
+from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.required_attestations import AttestationFinding
-from gkm.images.signatures.trust_material import stamp
+from gkm.images.signatures.signature_formats import Signature, SignatureForm
+from gkm.images.signatures.sigstore_services import SigstoreService
+from gkm.images.signatures.trust_material import TrustedRoot, stamp
 
 MAX_LISTED = 4
 """Signers, or findings, in a message, so that the message fits on a line."""
@@ -32,6 +43,8 @@ MAX_GLOB = 60
 """Globs in a message that identify a policy, and characters of each glob."""
 VERIFY_SECONDS = 60.0
 """Time to fetch all signatures of one image; each response has its own limit too."""
+MAX_LOOKUPS = 8
+"""Lookups for one image: it can have dozens of signatures, and each lookup is a request to another service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +203,45 @@ def _evaluated(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy]
     return replace(_refused(Reason.ATTESTATION_MISSING, message, verdict.findings), attestations=findings)
 
 
+class LogLookups:
+    """The log lookups for one image; every lookup ends before `until` (time.monotonic()).
+
+    `read_error` is the first error of a log; then an entry may exist that the lookup did not find.
+    """
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self._cached: dict[tuple[str, bytes, bytes], LogEntry | None] = {}
+        self.read_error: GKMError | None = None
+
+    def with_log_entry(self, signature: Signature, trust: TrustPolicy) -> Signature:
+        """Return the signature with its log entry: look a missing entry up if the policy allows it."""
+        if not (trust.policy.tlog_lookup and trust.root) or signature.problem or signature.entry:
+            return signature
+        verifier = _verifier(signature, trust, trust.root.trusted)
+        if not verifier:
+            return signature
+        lookup = trust.root.path, signature.signature, verifier
+        if lookup not in self._cached:
+            if len(self._cached) >= MAX_LOOKUPS:
+                return signature
+            self._cached[lookup] = self._query_logs(signature, verifier, trust.root.trusted)
+        return replace(signature, entry=self._cached[lookup])
+
+    def _query_logs(self, signature: Signature, verifier: bytes, root: TrustedRoot) -> LogEntry | None:
+        for log in root.logs:
+            if not log.url:
+                continue
+            try:
+                rekor = Rekor(SigstoreService("the transparency log", log.url, until=self._until))
+                if entry := rekor.find_entry(signature.signed, signature.signature, verifier):
+                    return entry
+            except GKMError as error:
+                # An error of a log proves nothing about the image.
+                self.read_error = self.read_error or GKMError(Reason.REGISTRY_UNAVAILABLE, error.message)
+        return None
+
+
 def _signed(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], lookups: LogLookups) -> Verdict:
     """Return the verdict of the policies on the signatures alone."""
     found = find_signatures(registry, ref)
@@ -273,3 +325,18 @@ def _undetermined(error: GKMError, findings: tuple[SignatureFinding, ...] = ()) 
 
 def _refused(reason: Reason, message: str, findings: tuple[SignatureFinding, ...] = ()) -> Verdict:
     return Verdict(verified=False, allowed=False, reason=reason, message=message, findings=findings)
+
+
+def _verifier(signature: Signature, trust: TrustPolicy, root: TrustedRoot) -> bytes:
+    """Return the certificate (PEM) of a legacy signature that only lacks an entry to count; b"" for any other."""
+    if signature.form is not SignatureForm.LEGACY or not signature.certificate:
+        return b""
+    try:
+        with certificates.readable():
+            certificate = keyless.signing_certificate(signature)
+            # Only the entry proves the time of use. A check at the time of issue excludes certificates of strangers.
+            certificates.check(certificate, root, certificate.not_valid_before_utc)
+            named = trust.trusts(certificates.holder(certificate))
+    except Untrusted:
+        return b""
+    return certificate.public_bytes(serialization.Encoding.PEM) if named else b""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.connections import TIMED_OUT, describe_error, make_pools, open_exchange
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.responses import read_body
+from gkm.images.registries.transport import read_body
 from gkm.topology.providers import ProviderFailed
 from urllib3 import Timeout
 from urllib3.exceptions import HTTPError

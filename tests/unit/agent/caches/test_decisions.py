@@ -15,7 +15,7 @@ from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm.images.registries.responses import MAX_RETRY_AFTER_SECONDS
+from gkm.images.registries.transport import MAX_RETRY_AFTER_SECONDS
 from gkm.images.signatures.trust_material import fingerprint
 from gkm_agent.caches import approvals as checks
 from gkm_agent.caches import decisions

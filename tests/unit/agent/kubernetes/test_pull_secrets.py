@@ -7,7 +7,7 @@ import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.names import CacheRef
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.credentials import PullSecrets
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import SECRETS, KubeSecrets
 from gkm_agent.caches.model import WantedCache

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
-from gkm.images.registries.responses import MAX_RETRY_AFTER_SECONDS
+from gkm.images.registries.transport import MAX_RETRY_AFTER_SECONDS
 from gkm.images.signatures.verify import Verifier
 from gkm.kube.workqueue import Retry
 from gkm_operator.caches.outcome import CurrentImage, check_image

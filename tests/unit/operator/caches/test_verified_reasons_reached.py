@@ -8,7 +8,7 @@ import yaml
 from gkm.api.caches import CacheSpec, GKMCache, LocalObjectReference
 from gkm.api.config import Config, parse
 from gkm.api.meta import Condition, ObjectMeta
-from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.credentials import PullSecrets
 from gkm.images.registries.transport import TransportLimits
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import KubeSecrets

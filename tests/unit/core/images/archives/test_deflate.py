@@ -4,9 +4,8 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from gkm.images.archives import deflate
-from gkm.images.archives.deflate import BLOCK_BYTES, deflated
-from gkm.images.archives.inflate import inflated
+from gkm.images.archives import compression
+from gkm.images.archives.compression import BLOCK_BYTES, deflated, inflated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
@@ -59,7 +58,7 @@ def test_the_compressor_reads_content_only_as_fast_as_it_packs() -> None:
     for _ in range(3):
         next(parts)
     parts.close()  # type: ignore[attr-defined]
-    assert taken <= deflate.MAX_THREADS + 4
+    assert taken <= compression.MAX_THREADS + 4
 
 
 def test_an_error_of_the_source_reaches_the_consumer() -> None:

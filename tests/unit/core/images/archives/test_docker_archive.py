@@ -9,8 +9,8 @@ import pytest
 from backports import zstd
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import docker_archive
-from gkm.images.archives.archive_index import MAX_MEMBERS
-from gkm.images.archives.inflate import inflated
+from gkm.images.archives.compression import inflated
+from gkm.images.archives.docker_archive import MAX_MEMBERS
 from gkm.images.cache import Format
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling.extract import Extraction

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives import inflate
-from gkm.images.archives.inflate import JOINED_BYTES, STEP_BYTES, inflated
+from gkm.images.archives import compression
+from gkm.images.archives.compression import JOINED_BYTES, STEP_BYTES, inflated
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -102,10 +102,10 @@ def test_a_layer_of_empty_frames_is_refused(empty: bytes) -> None:
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
 def test_a_layer_of_tiny_pieces_is_refused(pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflate, "MAX_MEMBERS", 100)
+    monkeypatch.setattr(compression, "MAX_MEMBERS", 100)
     assert b"".join(inflated(parts(pack(b"x") * 100))) == b"x" * 100
-    large = pack(bytes(inflate.MEMBER_BYTES))
-    assert sum(map(len, inflated(parts((pack(b"x") + large) * 80)))) == 80 * (1 + inflate.MEMBER_BYTES)
+    large = pack(bytes(compression.MEMBER_BYTES))
+    assert sum(map(len, inflated(parts((pack(b"x") + large) * 80)))) == 80 * (1 + compression.MEMBER_BYTES)
     with pytest.raises(GKMError, match="empty or tiny compressed pieces") as caught:
         list(inflated(parts(pack(b"x") * 102)))
     assert caught.value.reason is Reason.UNSAFE_CONTENT

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import member_names
-from gkm.images.archives.inflate import inflated
+from gkm.images.archives.compression import inflated
 from gkm.images.assembly.image import build
 from gkm.images.assembly.tree import walk
 from gkm.images.assembly.versions import DependencyVersions

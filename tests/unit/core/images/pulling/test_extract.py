@@ -8,8 +8,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.member_names import MAX_DEPTH, checked_path
 from gkm.images.cache import Format
 from gkm.images.pulling import extract
-from gkm.images.pulling.extract import Extraction
-from gkm.images.pulling.time_budget import GRACE_SECONDS, MIN_BYTES_PER_SECOND, check_duration
+from gkm.images.pulling.extract import GRACE_SECONDS, MIN_BYTES_PER_SECOND, Extraction, check_duration
 from hypothesis import given
 from hypothesis import strategies as st
 from support.images.archives import file, tree

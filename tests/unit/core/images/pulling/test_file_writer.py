@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import write_all
-from gkm.images.pulling import file_writer
+from gkm.images.pulling import extract
+from gkm.images.pulling.extract import BATCH_BYTES, MAX_BATCH, MAX_WAITING, FileWriter, NewFile
 from gkm.images.pulling.file_list import ListedFile
-from gkm.images.pulling.file_writer import BATCH_BYTES, MAX_BATCH, MAX_WAITING, FileWriter, NewFile
 from hypothesis import given
 from hypothesis import strategies as st
 from support.host.waiting import scaled
@@ -44,7 +44,7 @@ def written(target: Path, files: list[NewFile]) -> list[ListedFile]:
 def test_every_file_is_written_and_listed_in_order(contents: list[bytes], batch: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         target = Path(name)
-        patch.setattr(file_writer, "MAX_BATCH", batch)
+        patch.setattr(extract, "MAX_BATCH", batch)
         listed = written(target, [new(f"f{number}", content) for number, content in enumerate(contents)])
         assert [(target / file.path).read_bytes() for file in listed] == contents
     assert listed == [
@@ -130,7 +130,7 @@ def test_batches_that_wait_are_not_written_after_an_exception(target: Path, monk
         go.wait(scaled(30))
         write_all(descriptor, part)
 
-    monkeypatch.setattr(file_writer, "write_all", slow)
+    monkeypatch.setattr(extract, "write_all", slow)
 
     def write() -> None:
         with FileWriter.open(str(target), print) as writer:
@@ -142,7 +142,7 @@ def test_batches_that_wait_are_not_written_after_an_exception(target: Path, monk
 
     with pytest.raises(ZeroDivisionError):
         write()
-    assert len(list(target.iterdir())) <= file_writer.WRITERS
+    assert len(list(target.iterdir())) <= extract.WRITERS
 
 
 def test_a_mode_that_cannot_be_set_leaves_no_descriptor_open(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_batches_that_wait_keep_little_memory_alive(target: Path, monkeypatch: p
         go.wait(scaled(30))
         write_all(descriptor, part)
 
-    monkeypatch.setattr(file_writer, "write_all", slow)
+    monkeypatch.setattr(extract, "write_all", slow)
 
     def add_all() -> None:
         with FileWriter.open(str(target), lambda _: None) as writer:

@@ -2,8 +2,8 @@
 
 import pytest
 from gkm.api.config import Registries, RegistryHost
-from gkm.images.registries import address_ranges
-from gkm.images.registries.address_ranges import NetworkKind
+from gkm.images.registries import addresses
+from gkm.images.registries.addresses import NetworkKind
 from gkm.images.registries.host_rules import HostRules
 
 LOCAL = [
@@ -89,14 +89,14 @@ PUBLIC = [
     + [(a, NetworkKind.PUBLIC) for a in PUBLIC],
 )
 def test_an_address_is_of_one_kind(address: str, kind: NetworkKind) -> None:
-    assert address_ranges.kind(address) is kind
-    assert address_ranges.kind_of_host(address) is kind
-    assert address_ranges.kind_of_host(f"[{address}]") is kind
+    assert addresses.kind(address) is kind
+    assert addresses.kind_of_host(address) is kind
+    assert addresses.kind_of_host(f"[{address}]") is kind
 
 
 @pytest.mark.parametrize("text", ["", "registry.example", "300.1.1.1.1", "::g", "1.2.3.4.5"])
 def test_an_invalid_address_counts_as_local(text: str) -> None:
-    assert address_ranges.kind(text) is NetworkKind.LOCAL
+    assert addresses.kind(text) is NetworkKind.LOCAL
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_an_invalid_address_counts_as_local(text: str) -> None:
     ],
 )
 def test_the_kind_of_a_host_before_its_name_is_resolved(host: str, kind: NetworkKind) -> None:
-    assert address_ranges.kind_of_host(host) is kind
+    assert addresses.kind_of_host(host) is kind
 
 
 CONFIGURED = Registries(

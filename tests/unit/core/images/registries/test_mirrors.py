@@ -11,9 +11,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.blobs import BlobDownload
-from gkm.images.registries.mirrors import is_mirror, path_at
-from gkm.images.registries.registry import MAX_REFERRER_PAGES, Registry
+from gkm.images.registries.registry import MAX_REFERRER_PAGES, BlobDownload, Registry, is_mirror, path_at
 from gkm.images.registries.transport import TransportLimits
 from support.images.archives import blob_of
 from support.images.cache_registry import PATIENT, Site, client_of

@@ -11,8 +11,7 @@ from gkm.images.manifest import Descriptor
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.auth import Login
-from gkm.images.registries.blobs import BlobDownload
-from gkm.images.registries.registry import MAX_REFERRER_BYTES, MAX_REFERRER_PAGES, MAX_REFERRERS, Registry
+from gkm.images.registries.registry import MAX_REFERRER_BYTES, MAX_REFERRER_PAGES, MAX_REFERRERS, BlobDownload, Registry
 from support.images.archives import blob_of
 from support.images.cache_registry import LIMITS, Site, client_of
 from support.images.unreached import unreached

@@ -10,7 +10,7 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries import addresses
-from gkm.images.registries.proxies import is_excluded, proxy_for
+from gkm.images.registries.connections import is_excluded, proxy_for
 from gkm.images.registries.registry import Registry as Client
 from gkm.images.registries.transport import RegistryRequest, Transport
 from support.cluster.certificates import Authority

@@ -11,13 +11,15 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.responses import (
+from gkm.images.registries.transport import (
     MAX_DELAY_SECONDS,
     MAX_RETRY_AFTER_SECONDS,
+    RegistryRequest,
+    Transport,
+    TransportLimits,
     requested_pause,
     retry_delay,
 )
-from gkm.images.registries.transport import RegistryRequest, Transport, TransportLimits
 from support.images.private_registry import as_user, client, image_of, private
 from support.images.unreached import unreached
 from support.registry import faults

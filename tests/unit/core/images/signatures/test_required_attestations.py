@@ -7,11 +7,11 @@ import pytest
 from gkm.api.errors import Reason
 from gkm.api.policies import Policy, PredicateRule, RequiredAttestation, Verification
 from gkm.images.signatures import attestations as reading
-from gkm.images.signatures import rules_process
+from gkm.images.signatures import required_attestations
 from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import sign
-from gkm.images.signing.attest import attest as attest_image
 from gkm.images.signing.forms import ImageSigner
+from gkm.images.signing.sign import attest as attest_image
 from support.images.cache_registry import Site
 from support.images.signers import private_key
 from support.registry import faults
@@ -180,7 +180,7 @@ def test_an_attestation_counts_although_other_places_cannot_be_read(site: Site, 
 
 def test_a_machine_that_cannot_run_rules_leaves_the_verdict_open(signed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     attach(target(signed), signed.ref.target, statement(signed.ref.target, OURS), KEY)
-    monkeypatch.setattr(rules_process, "_PROGRAM", ("/does/not/exist",))
+    monkeypatch.setattr(required_attestations, "_PROGRAM", ("/does/not/exist",))
     found = verdict(signed, required(RULE))
     assert (found.verified, found.allowed, found.reason) == (None, False, Reason.NODE_ERROR)
 
@@ -233,13 +233,13 @@ def test_a_bill_of_materials_is_attached_once(site: Site) -> None:
 def rules_run(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return a list that grows with each predicate that rules run on."""
     seen: list[bytes] = []
-    real = rules_process.violation
+    real = required_attestations.violation
 
     def violation(rules: Sequence[PredicateRule], payload: bytes, until: float) -> str:
         seen.append(payload)
         return real(rules, payload, until)
 
-    monkeypatch.setattr(rules_process, "violation", violation)
+    monkeypatch.setattr(required_attestations, "violation", violation)
     return seen
 
 

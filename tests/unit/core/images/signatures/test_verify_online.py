@@ -8,10 +8,9 @@ import msgspec
 import pytest
 from gkm.api.config import Policy
 from gkm.api.errors import Reason
-from gkm.images.signatures.log_lookup import MAX_LOOKUPS
 from gkm.images.signatures.rekor import RETRIEVE, Rekor, hashedrekord_entry
 from gkm.images.signatures.sigstore_services import SigstoreService as HTTPService
-from gkm.images.signatures.verify import Verdict
+from gkm.images.signatures.verify import MAX_LOOKUPS, Verdict
 from support.images.signers import private_key
 from support.sigstore.http_services import SigstoreServer
 from support.sigstore.key_signatures import SIMPLE_SIGNING, payload_of, push_legacy

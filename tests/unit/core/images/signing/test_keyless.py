@@ -20,7 +20,7 @@ from gkm.images.signatures.rekor import ENTRIES, Rekor
 from gkm.images.signatures.signature_formats import SignatureForm
 from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signatures.verify import Verdict, Verifier
-from gkm.images.signing import attest, keyless, sign
+from gkm.images.signing import keyless, sign
 from gkm.images.signing.forms import ImageSigner
 from msgspec.structs import replace as replace_struct
 from support.images.cache_registry import client_of
@@ -220,7 +220,7 @@ def test_a_statement_of_the_same_identity_is_attached_once_though_each_signer_ha
     kind = "https://statement.test/v1"
 
     def attested(person: Person) -> str:
-        return attest.attest(place.client, place.ref, kind, {"a": 1}, place.signer(person))
+        return sign.attest(place.client, place.ref, kind, {"a": 1}, place.signer(person))
 
     assert attested(ALICE) == attested(ALICE) != attested(BOB)
     assert len(attestations(place.client, place.ref, kind)) == 2
@@ -233,11 +233,11 @@ def test_an_attestation_counts_by_an_identity_that_the_policy_names(place: Place
     policy = Policy(
         identities=[Identity(ALICE.issuer, ALICE.subject)], trusted_root=place.root, attestations=[required]
     )
-    attest.attest(place.client, place.ref, kind, {"a": 1}, place.signer(BOB))
+    sign.attest(place.client, place.ref, kind, {"a": 1}, place.signer(BOB))
     refused = place.verdict(policy)
     assert refused.reason is Reason.ATTESTATION_MISSING
     assert f"it was made by {BOB.subject} of {BOB.issuer}, whom the policy does not name" in refused.message
-    attest.attest(place.client, place.ref, kind, {"a": 1}, place.signer())
+    sign.attest(place.client, place.ref, kind, {"a": 1}, place.signer())
     found = place.verdict(policy)
     assert [(each.ok, each.signer.identity) for each in found.attestations] == [(True, ALICE.subject)]
     assert found.verified
@@ -248,7 +248,7 @@ def test_an_attestation_by_key_needs_a_log_entry_if_the_policy_requires_one(plac
     logged = ImageSigner.by_key(key, place.log, place.root)
     sign.sign(place.client, place.ref, logged)
     policy = replace_struct(logged.policy, attestations=[RequiredAttestation(kind)])
-    attest.attest(place.client, place.ref, kind, {"a": 1}, ImageSigner.by_key(key))
+    sign.attest(place.client, place.ref, kind, {"a": 1}, ImageSigner.by_key(key))
     assert "it has no log entry, and the policy requires one" in place.verdict(policy).message
-    attest.attest(place.client, place.ref, kind, {"a": 1}, logged)
+    sign.attest(place.client, place.ref, kind, {"a": 1}, logged)
     assert place.verdict(policy).verified
