@@ -23,7 +23,18 @@ from gkm.topology.locations import is_world_unique
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Place, Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction, reason_of
-from gkm.topology.trees.nesting import Claim, Nesting, NestingConflict, Overruled, Row, Rows, escaped, nest
+from gkm.topology.trees.nesting import (
+    Claim,
+    Elsewhere,
+    Nesting,
+    NestingConflict,
+    Overruled,
+    Path,
+    Row,
+    Rows,
+    escaped,
+    nest,
+)
 from gkm.topology.trees.tree import Contradiction, Tree, arrange
 
 Named = Sequence[tuple[str, Placements]]
@@ -37,12 +48,12 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Merge:
-    """Nodes by their rows of claims, or quarantined whatever other nodes claim; and which claims count."""
+    """Nodes by their paths, or quarantined whatever other nodes claim; and which claims count."""
 
     settings: Topology
     reader: Rows
     by_provider: Named = ()
-    rows: Mapping[str, Row] = field(default_factory=dict)
+    paths: Mapping[str, Path] = field(default_factory=dict)
     faults: Mapping[str, Quarantined] = field(default_factory=dict)
     groups: Mapping[Row, Sequence[str]] = field(default_factory=dict)
     nesting: Nesting = field(default_factory=lambda: nest({}, {}))
@@ -58,21 +69,21 @@ class Merge:
                 changed |= {entry.node for entry in {*before.quarantined} ^ {*placed.quarantined}}
         located = list(self._located(sorted(changed), by_provider, role))
         self.reader.forget(len(self.groups))
-        if all((self.rows.get(name) or self.faults.get(name)) == found for name, found in located):
+        if all((self.paths.get(name) or self.faults.get(name)) == found for name, found in located):
             same = replace(self, by_provider=by_provider)
-            vars(same)["tree"] = self.tree  # no row changes, so the cached tree is that of both
+            vars(same)["tree"] = self.tree  # no path changes, so the cached tree is that of both
             return same
-        rows, faults, groups = dict(self.rows), dict(self.faults), dict(self.groups)
+        paths, faults, groups = dict(self.paths), dict(self.faults), dict(self.groups)
         members: dict[Row, set[str]] = {}
         for name, found in located:
             faults.pop(name, None)
-            if (row := rows.pop(name, None)) is not None:
-                _members(row, groups, members).discard(name)
+            if (path := paths.pop(name, None)) is not None:
+                _members(path.row, groups, members).discard(name)
             if isinstance(found, Quarantined):
                 faults[name] = found
             elif found is not None:
-                rows[name] = found
-                _members(found, groups, members).add(name)
+                paths[name] = found
+                _members(found.row, groups, members).add(name)
         for row, nodes in members.items():
             groups[row] = sorted(nodes)
             if not nodes:
@@ -81,7 +92,7 @@ class Merge:
         is_same = groups.keys() == self.groups.keys() and not self._votes_changed(sizes)
         levels = [level.name for level in self.settings.levels]
         nesting = self.nesting if is_same else nest(separated(groups, levels), sizes)
-        return Merge(self.settings, self.reader, by_provider, rows, faults, groups, nesting)
+        return Merge(self.settings, self.reader, by_provider, paths, faults, groups, nesting)
 
     def _votes_changed(self, sizes: Mapping[Row, int]) -> bool:
         return self.nesting.by_number and any(len(nodes) != sizes[row] for row, nodes in self.groups.items())
@@ -108,14 +119,32 @@ class Merge:
             ((claims, self.groups[row]) for row, claims in self.nesting.places.items()),
             self.quarantined,
             (
-                *_elsewhere([(row, self.groups[row]) for row in self.nesting.places], levels, self.by_provider),
+                *self._elsewhere(levels),
                 *(_contradiction(entry, levels, self.by_provider) for entry in sorted(self.nesting.overruled)),
             ),
         )
 
+    def _elsewhere(self, levels: Sequence[str]) -> Iterator[Contradiction]:
+        """Yield where a source names another domain for nodes than the one that counts.
+
+        It is one sentence for a level and two sources. Names of domains are left out: a source that changes what does
+        not count makes no new tree.
+        """
+        found: dict[Elsewhere, list[str]] = {}
+        several = self.by_provider[1:]
+        for name, path in self.paths.items() if several else ():
+            for entry in path.elsewhere if path.row in self.nesting.places else ():
+                found.setdefault(entry, []).append(name)
+        for entry, nodes in sorted(found.items()):
+            level, count = levels[entry.level], len(nodes)
+            rest = f"{count_of(count, 'node')} {agree(count, 'lies', 'lie')} in another {level} by"
+            why = "whose domain NVML measured" if entry.is_measured else "which comes first"
+            other, chosen = self.by_provider[entry.other][0], self.by_provider[entry.rank][0]
+            yield Contradiction(level, other, f"{rest} {chosen}, {why}: {listed(sorted(nodes), _MAX_NAMED)}")
+
     def _located(
         self, names: Iterable[str], by_provider: Named, role: Role
-    ) -> Iterator[tuple[str, Row | Quarantined | None]]:
+    ) -> Iterator[tuple[str, Path | Quarantined | None]]:
         places = [placed.places for _, placed in by_provider]
         faults = [{entry.node: entry for entry in placed.quarantined} for _, placed in by_provider]
         for name in names:
@@ -128,18 +157,18 @@ class Merge:
 
     def _locate(
         self, name: str, places: Sequence[Place | None], faults: Sequence[Quarantined | None]
-    ) -> Row | Quarantined:
-        """Return the row of a node with these places and faults by each provider, or why it is quarantined.
+    ) -> Path | Quarantined:
+        """Return the path of a node with these places and faults by each provider, or why it is quarantined.
 
         The fault of a provider does not matter if more trusted ones place the node at every level.
         """
         for rank, fault in enumerate(faults):
             if fault is not None and not all(self.reader.row(places[:rank])):
                 return fault
-        row = self.reader.row(places)
-        if self.settings.missing_fabric == "quarantine" and row[0] is None:
+        path = self.reader.path(places)
+        if self.settings.missing_fabric == "quarantine" and path.row[0] is None:
             return Quarantined(name, QuarantineReason.NO_FABRIC_DOMAIN, "it has no domain at the closest level")
-        return row
+        return path
 
 
 @dataclass(frozen=True)
@@ -231,27 +260,6 @@ def _message(conflict: NestingConflict, groups: Mapping[Row, Sequence[str]], lev
     level, above = levels[conflict.level], levels[conflict.above]
     others = f"{above}s" if above in PLANNED_LEVELS[1:] else f"domains of level {above}"
     return contradiction("domain" if level == CLIQUE_LEVEL else level, others, conflict.name, nodes)
-
-
-def _elsewhere(
-    rows: Iterable[tuple[Row, Sequence[str]]], levels: Sequence[str], by_provider: Named
-) -> Iterator[Contradiction]:
-    """Yield where a source names another domain for nodes than the one that counts, once for both sources and a level.
-
-    The names of domains are left out: a source that changes what does not count makes no new tree.
-    """
-    found: dict[tuple[int, int, int, bool], list[str]] = {}
-    for row, nodes in rows:
-        for level, claim in enumerate(row):
-            if claim is not None:
-                for other in claim.others:
-                    found.setdefault((level, other, claim.rank, claim.rank > other), []).extend(nodes)
-    for (level, other, rank, is_measured), nodes in sorted(found.items()):
-        count = len(nodes)
-        why = "whose domain NVML measured" if is_measured else "which comes first"
-        text = f"{count_of(count, 'node')} {agree(count, 'lies', 'lie')} in another {levels[level]} by"
-        shown = listed(sorted(nodes), _MAX_NAMED)
-        yield Contradiction(levels[level], by_provider[other][0], f"{text} {by_provider[rank][0]}, {why}: {shown}")
 
 
 def _contradiction(entry: Overruled, levels: Sequence[str], by_provider: Named) -> Contradiction:

@@ -33,14 +33,11 @@ class Claim(NamedTuple):
     """A domain of a level for a node. `rank` is the place of its source in their order: 0 is the first one.
 
     `identity` differs between all domains of a level; it is "" while the parent that makes the name unique is unknown.
-    `others` are the ranks of sources that name another domain.
     """
 
     identity: str
     name: str
     rank: int
-    is_measured: bool = False
-    others: tuple[int, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -52,9 +49,34 @@ class Claim(NamedTuple):
         """Return the domain for a person."""
         return self.identity or self.name
 
+    @property
+    def is_measured(self) -> bool:
+        """Return whether NVML measured the domain: its name is a UUID."""
+        return is_world_unique(self.name)
+
 
 Row = tuple[Claim | None, ...]
 """The path of a node, from the closest level to the widest. Thousands of nodes have a few hundred rows."""
+
+
+class Elsewhere(NamedTuple):
+    """The source `other` names another domain of a level for a node than the source `rank`, which counts."""
+
+    level: int
+    other: int
+    rank: int
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether a later source counts, since NVML measured its domain."""
+        return self.rank > self.other
+
+
+class Path(NamedTuple):
+    """The row of a node, and where its sources differ."""
+
+    row: Row
+    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 class Rows:
@@ -67,45 +89,50 @@ class Rows:
             is_of_cliques(level.name, keys, settings)
             for level, keys in zip(settings.levels, level_keys(settings), strict=True)
         ]
-        self._rows: dict[tuple[Place | None, ...], Row] = {}
+        self._paths: dict[tuple[Place | None, ...], Path] = {}
         self._unique: dict[Row, Row] = {}
 
     def row(self, places: Sequence[Place | None]) -> Row:
         """Return the row of a node with a place, or none, by each source."""
+        return self.path(places).row
+
+    def path(self, places: Sequence[Place | None]) -> Path:
+        """Return the row of a node with a place, or none, by each source, and what does not count."""
         key = tuple(places)
-        row = self._rows.get(key)
-        if row is None:
-            decided = self._decide(key)
-            row = self._rows[key] = self._unique.setdefault(decided, decided)
-        return row
+        path = self._paths.get(key)
+        if path is None:
+            row, elsewhere = self._decide(key)
+            path = self._paths[key] = Path(self._unique.setdefault(row, row), elsewhere)
+        return path
 
     def forget(self, used: int) -> None:
         """Forget rows if there are many more than the `used` ones: an agent can name another domain all the time."""
-        if len(self._rows) > 2 * used + _SPARE_ROWS:
-            self._rows, self._unique = {}, {}
+        if len(self._paths) > 2 * used + _SPARE_ROWS:
+            self._paths, self._unique = {}, {}
 
-    def _decide(self, places: Sequence[Place | None]) -> Row:
+    def _decide(self, places: Sequence[Place | None]) -> Path:
         told = [self._claims(rank, place) for rank, place in enumerate(places) if place]
-        levels: Iterable[tuple[Claim | None, ...]] = zip(*told, strict=True) if told else [()] * len(self._scoped)
-        return tuple([_first(list(filter(None, level))) for level in levels])
+        row: list[Claim | None] = []
+        elsewhere: list[Elsewhere] = []
+        for level, is_clique in enumerate(self._cliques):
+            claims = [claim for source in told if (claim := source[level])]
+            measured = (claim for claim in claims if is_clique and claim.is_measured)
+            chosen = next(measured, claims[0] if claims else None)
+            row.append(chosen)
+            if chosen is not None:
+                others = (claim.rank for claim in claims if claim.name != chosen.name)
+                elsewhere += [Elsewhere(level, other, chosen.rank) for other in others]
+        return Path(tuple(row), tuple(elsewhere))
 
     def _claims(self, rank: int, place: Place) -> list[Claim | None]:
         """Return the claims of one source. It names a domain within its own parent, if it names that."""
         claims: list[Claim | None] = []
         above = ""
-        for name, is_scoped, is_clique in zip(place[::-1], self._scoped[::-1], self._cliques[::-1], strict=True):
+        for name, is_scoped in zip(place[::-1], self._scoped[::-1], strict=True):
             own = escaped(name)
             above = own if not is_scoped else f"{above}/{own}" if own and above else ""
-            claims.append(Claim(above, name, rank, is_clique and is_world_unique(name)) if name else None)
+            claims.append(Claim(above, name, rank) if name else None)
         return claims[::-1]
-
-
-def _first(told: Sequence[Claim]) -> Claim | None:
-    """Return the claim that counts of those of several sources about a level, in their order."""
-    chosen = next((claim for claim in told if claim.is_measured), told[0] if told else None)
-    if chosen is None:
-        return None
-    return chosen._replace(others=tuple([claim.rank for claim in told if claim.name != chosen.name]))
 
 
 def escaped(name: str) -> str:

@@ -122,7 +122,7 @@ def test_rows_that_no_node_has_any_more_are_forgotten() -> None:
     found = snapshot([node("n", labels())])
     for number in range(5_000):
         found = snapshot([node("n", labels(f"d{number}"))], before=found)
-    assert len(found.merge.reader._rows) < 2_000
+    assert len(found.merge.reader._paths) < 2_000
 
 
 def test_placements_of_other_providers_count_by_trust() -> None:
