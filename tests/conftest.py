@@ -1,14 +1,16 @@
 """What every test may ask for by name. Nothing is started before the first test that asks."""
 
 import gc
+import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from support.cluster.cluster import Cluster
 from support.examples import load_profile
 from support.host import workers
+from support.host.compiling import by_one_at_first
 from support.host.waiting import scaled
 from support.operator.fixtures import gkm_cluster
 from support.peers import require, tiers
@@ -40,6 +42,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     marker = tiers.MARKERS.get(item.path.relative_to(TESTS).parts[0])
     if marker and not any(map(item.get_closest_marker, set(tiers.MARKERS.values()))):
         item.add_marker(marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let one worker of xdist compile the tests of a fresh clone."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    chosen = hashlib.sha256("\n".join(session.config.args).encode()).hexdigest()[:16]
+    with by_one_at_first(TESTS.parent / "build" / f"compiled-{chosen}"):
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)
