@@ -39,8 +39,18 @@ def events(place: Accounts, name: str) -> list[list[str]]:
     return [[words[0], words[1], " ".join(words[4:])] for words in map(str.split, lines) if words]
 
 
+def until_told(place: Accounts, name: str, *reasons: str, space: str = TEAM) -> None:
+    """Wait until there are events with these reasons about an object; kubectl takes too long to be asked again."""
+
+    def are_told() -> bool:
+        found = place.cluster.objects.every("events", space, fieldSelector=f"involvedObject.name={name}")
+        return set(reasons) <= {event["reason"] for event in found}
+
+    place.cluster.until(are_told, f"the events {reasons} of {name}")
+
+
 def test_a_cache_is_signed_and_then_ready(place: Accounts) -> None:
-    place.cluster.until(lambda: len(events(place, "llama")) > 1, "both events")
+    until_told(place, "llama", "CosignSuccess", "AllNodesReady")
     # kubectl sorts by a field that events.k8s.io/v1 forbids, so those of the same second are in any order.
     ready, signed = sorted(events(place, "llama"))
     assert signed[:2] == ["Normal", "CosignSuccess"]
@@ -50,22 +60,21 @@ def test_a_cache_is_signed_and_then_ready(place: Accounts) -> None:
 
 
 def test_a_cache_without_an_image_says_what_to_check(place: Accounts) -> None:
-    place.cluster.until(lambda: events(place, "absent"), "the event")
+    until_told(place, "absent", "NotFound")
     ((kind, reason, message),) = events(place, "absent")
     assert (kind, reason) == ("Warning", "NotFound")
     assert message.endswith("does not exist in its registry; check repository, tag and digest")
 
 
 def test_a_node_names_the_cache_that_it_waits_for(place: Accounts) -> None:
-    def condition() -> str:
-        found = place.cluster.kubectl("describe", "gkmcachenode", NODE, "--namespace", TEAM)
-        return "1 Ready, 1 Pending; absent (NotFound)" if "1 Ready, 1 Pending; absent (NotFound)" in found else ""
-
-    place.cluster.until(condition, "the condition to name it")
+    said = "1 Ready, 1 Pending; absent (NotFound)"
+    place.cluster.until(lambda: said in str(place.seen.node_object(TEAM)), "the condition to name it")
+    assert said in place.cluster.kubectl("describe", "gkmcachenode", NODE, "--namespace", TEAM)
 
 
 def test_a_missing_part_of_the_installation_is_an_event_of_the_configuration(place: Accounts) -> None:
     # The chart's daemons are not in this cluster.
+    until_told(place, "gkm-config", "InstallationIncomplete", space=SYSTEM)
     described = place.cluster.kubectl("describe", "configmap", "gkm-config", "--namespace", SYSTEM)
     (line,) = (line for line in described.splitlines() if "InstallationIncomplete" in line)
     assert line.split()[0] == "Warning"

@@ -1,6 +1,5 @@
 """Whoever labels a Node with a value that a scheduler would misread gets a warning from a real API server."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 from gkm.api.cliques import PLACEHOLDERS
 from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
+from support.host.waiting import scaled
 from support.peers.build import binary
 
 LABELER = Path(__file__).resolve().parents[3] / "hack" / "labeler.sh"
@@ -36,12 +36,12 @@ def warned(cluster: Cluster, /, **labels: str) -> str:
     """Return the warnings for a new Node, which the API server accepts without storing it."""
     named = {key.replace("__", "."): value for key, value in labels.items()}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "hygiene-new", "labels": named}}
-    return kubectl(cluster, "create", "--dry-run=server", "--filename", "-", text=json.dumps(node))
+    return "\n".join(cluster.objects.warnings(node))
 
 
-def kubectl(cluster: Cluster, *arguments: str, text: str = "") -> str:
+def kubectl(cluster: Cluster, *arguments: str) -> str:
     command = [str(binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=scaled(60), check=True)
     return done.stderr
 
 
