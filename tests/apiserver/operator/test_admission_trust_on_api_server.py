@@ -195,13 +195,15 @@ def outage(gkm_cluster: Cluster) -> Iterator[Cluster]:
         gkm_cluster.apply(cache(name, "registry.test/team/cache:1", NAMESPACE, finalizers=["test.gkm.io/x"]))
     found = shipped()
     found["webhooks"][0]["matchConditions"].append(called("out-"))
+    new = cache("out-new", "registry.test/team/cache:1", NAMESPACE)
     try:
         gkm_cluster.apply(found)
-        new = cache("out-new", "registry.test/team/cache:1", NAMESPACE)
         gkm_cluster.until(lambda: refusal(gkm_cluster, new), "the configuration to be in force")
         yield gkm_cluster
     finally:
         gkm_cluster.kubectl("delete", "validatingwebhookconfiguration", NAME, "--ignore-not-found")
+        # The next test creates such caches.
+        gkm_cluster.until(lambda: not refusal(gkm_cluster, new), "the configuration to be gone")
         for name in ("out-old", "out-going"):
             if gkm_cluster.exists("gkmcache", name, NAMESPACE):
                 _patch(gkm_cluster, name, '{"metadata":{"finalizers":null}}')

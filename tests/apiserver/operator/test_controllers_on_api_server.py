@@ -63,7 +63,7 @@ def condition(status: Json, kind: str) -> tuple[str, str]:
     return next(((c["status"], c["reason"]) for c in status.get("conditions", []) if c["type"] == kind), ("", ""))
 
 
-def counts(status: Json) -> tuple[int, int, int]:
+def node_counts(status: Json) -> tuple[int, int, int]:
     """Return how many nodes there are, how many are ready, and how many failed."""
     total, ready, failed = (status.get(f"{name}Nodes", 0) for name in ("total", "ready", "failed"))
     return total, ready, failed
@@ -137,7 +137,7 @@ def test_reports_of_nodes_are_summed(running: Controlled) -> None:
         failed = {"state": "Failed", "digest": digest, "reason": "DiskFull"}
         running.report("node-b", {"summed": failed}, namespace)
         # Until the watch of Nodes shows them, nodes with a report count as silent.
-        status = running.until("summed", lambda status: counts(status) == (2, 1, 1), namespace)
+        status = running.until("summed", lambda status: node_counts(status) == (2, 1, 1), namespace)
         expected = {
             "totalNodes": 2,
             "readyNodes": 1,
@@ -164,7 +164,7 @@ def test_a_mixed_cluster_has_the_cache_ready_where_it_fits(running: Controlled) 
     running.report("node-cuda", {"mixed": {"state": "Ready", "digest": digest}})
     misfit = {"state": "Incompatible", "digest": digest, "reason": "ArchitectureMismatch"}
     running.report("node-hip", {"mixed": misfit})
-    status = running.until("mixed", lambda status: counts(status) == (2, 1, 0))
+    status = running.until("mixed", lambda status: node_counts(status) == (2, 1, 0))
     counts = {"readyNodes": 1, "failedNodes": 0, "incompatibleNodes": 1, "ready": "1/1"}
     assert counts.items() <= status.items()
     assert status["incompatibleNodeConditions"] == {"ArchitectureMismatch": ["node-hip"]}

@@ -12,8 +12,10 @@ from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
 from support.agent.api_gate import Gate
 from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
+from support.cluster.rights import until_rights_hold
 from support.host import pages, ports
 from support.host.processes import Process
+from support.host.waiting import scaled
 from support.kube import our_kinds
 from support.operator.deployment import deployed, operator
 from support.operator.upstream import upstream
@@ -39,7 +41,7 @@ class Bare:
         """Run the controllers to their end, which is a failure; return the last line of their log."""
         words = (*controllers(kubeconfig, f"127.0.0.1:{ports.free()}"), *more)
         with operator(self.directory / str(next(self.numbers)), *words) as process:
-            assert process.popen.wait(60) == 1
+            assert process.popen.wait(scaled(120)) == 1
             told: Json = json.loads(log_text(process).splitlines()[-1])
         assert (told["level"], told["event"], told["command"]) == ("critical", "ended", "controllers")
         return told
@@ -89,6 +91,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
     )
 
     bare.cluster.kubectl("delete", "rolebinding", "gkm-controllers-lease", "--namespace", "gkm-system")
+    until_rights_hold(bare.cluster)
     told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
     assert 'cannot get resource "leases"' in told["why"]
 
@@ -100,7 +103,7 @@ def test_controllers_report_the_missing_kinds(cluster: Cluster, tmp_path: Path) 
     elsewhere = tmp_path / "kubeconfig"
     elsewhere.write_text(json.dumps(kubeconfig), encoding="utf-8")
     with operator(tmp_path, *controllers(elsewhere, "127.0.0.1:0")) as process:
-        assert process.popen.wait(60) == 1
+        assert process.popen.wait(scaled(120)) == 1
         assert "no gkmcaches: apply crds/" in json.loads(log_text(process).splitlines()[-1])["why"]
 
 

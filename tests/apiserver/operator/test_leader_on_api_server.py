@@ -15,6 +15,7 @@ from support.cluster.cluster import Cluster
 from support.cluster.rights import until_rights_hold
 from support.host import listening, pages
 from support.host.processes import Process
+from support.host.waiting import scaled
 from support.operator.deployment import Shelf, cache, operator
 
 NAMESPACE = "led"
@@ -159,5 +160,5 @@ def test_a_process_that_lost_its_lease_ends(replicas: Replicas) -> None:
     replicas.cluster.until(lambda: replicas.holder() == "first", "the first to lead")
     taken = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}}
     replicas.api.merge(LEASES, replicas.lease, taken, "gkm-system")
-    assert first.popen.wait(60) == 1
+    assert first.popen.wait(scaled(120)) == 1
     assert "the lease was not renewed in time" in log_text(first, "ended")[0]["why"]

@@ -136,7 +136,7 @@ def test_processes_do_not_outlive_an_owner_that_is_killed(tmp_path: Path) -> Non
         pids = [int(pid) for pid in owner.stdout.readline().split()]
         owner.send_signal(signal.SIGKILL)
     assert len(pids) == 3
-    until(lambda: not any(alive(pid) for pid in pids), "the partners to end", 10)
+    until(lambda: not any(alive(pid) for pid in pids), "the partners to end")
 
 
 def alive(pid: int) -> bool:

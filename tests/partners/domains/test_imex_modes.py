@@ -47,12 +47,14 @@ class Site:
     def readiness(self, name: str, team: str) -> MNNVLReadiness | None:
         return parse_readiness(self.dra.domain(name, team)["metadata"].get("annotations", {}).get(MNNVL_READY))
 
-    def until_reason(self, name: str, team: str, reason: str, pods: int = 1) -> MNNVLReadiness:
-        """Wait for a reason that counts all pods: that of fewer is there first, and a number alone is written late."""
+    def until_reason(self, name: str, team: str, reason: str, pods: int = 0) -> MNNVLReadiness:
+        """Wait for a reason, of `pods` if given: that of fewer comes first, and a number alone is written late."""
 
         def probe() -> MNNVLReadiness | None:
             found = self.readiness(name, team)
-            return found if found is not None and (found.reason, found.expected) == (reason, pods) else None
+            if found is None or found.reason != reason:
+                return None
+            return found if pods in (0, found.expected) else None
 
         return self.dra.cluster.until(probe, f"the reason {reason} of {name} for {pods} pods")
 

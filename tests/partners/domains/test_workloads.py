@@ -61,7 +61,7 @@ def test_a_scaling_group_joins_the_domain_of_its_replica(workloads: Workloads, t
 def test_the_readiness_counts_nodes_that_joined(workloads: Workloads, team: str) -> None:
     create(workloads, team)
     workloads.until_running(team, 3)
-    workloads.until_condition("train-0", team, "NodesNotReady", 2)
+    workloads.until_condition("train-0", team, "NodesNotReady")
     nodes = workloads.dra.join(uid_of(workloads, "train-0", team), team)
     found = workloads.until_condition("train-0", team, "AllNodesReady", 2)
     assert (found["status"], found["expected"], found["ready"]) == ("True", 2, len(nodes))
@@ -120,7 +120,7 @@ def test_a_domain_that_was_deleted_in_spite_serves_its_pods_and_is_made_again(wo
     uid = uid_of(workloads, "train-0", team)
     nodes = workloads.dra.join(uid, team)
     workloads.delete("computedomain", "train-0", team, f"--as={COLLECTOR}")
-    workloads.until_condition("train-0", team, "DomainTerminating", 2)
+    workloads.until_condition("train-0", team, "DomainTerminating")
     assert sorted(workloads.dra.daemons(uid)) == nodes
     # Pods that are replaced join the domain that is there; only without any pod another one can be made.
     scale = ("scale", "podclique", "train-0-worker", "--namespace", team)

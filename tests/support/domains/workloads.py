@@ -78,12 +78,12 @@ class Workloads:
             f"the mark {count} on {name}",
         )
 
-    def until_condition(self, name: str, namespace: str, reason: str, pods: int) -> Json:
-        """Wait until the condition MNNVLReady of a domain has a reason and counts so many pods; return it."""
+    def until_condition(self, name: str, namespace: str, reason: str, pods: int = 0) -> Json:
+        """Wait until the condition MNNVLReady of a domain has a reason, and counts `pods` if given; return it."""
 
         def probe() -> Json | None:
             found: Json = json.loads(_annotation(self.dra.domain(name, namespace), MNNVL_READY) or "{}")
-            return found if (found.get("reason"), found.get("expected")) == (reason, pods) else None
+            return found if found.get("reason") == reason and pods in (0, found.get("expected")) else None
 
         return self.dra.cluster.until(probe, f"MNNVLReady of {name} to be {reason} for {pods} pods")
 
