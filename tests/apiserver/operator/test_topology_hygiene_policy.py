@@ -101,7 +101,7 @@ def test_the_labeler_corrects_labels_on_the_server(place: Cluster, tmp_path: Pat
     # Without a home, kubectl writes its cache into the working directory.
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(place.kubeconfig)}
     command = [str(LABELER), "--nodes", str(nodes), "--apply"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=scaled(240), check=False, env=environment)
     assert done.returncode == 3, done.stderr
     assert f"kubectl label nodes {NODE} block-" in done.stdout
     labels = place.get("node", NODE)["metadata"]["labels"]
