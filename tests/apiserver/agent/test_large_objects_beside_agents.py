@@ -7,37 +7,45 @@ from support.agent.machine import REPOSITORY, Machine
 from support.cluster.cluster import Cluster
 from support.fakes.nvml_library import H100
 from support.host.processes import Process
-from support.kube.large_objects import FULL, HEAVY, MANY, create, filled_namespace, peak_mib
+from support.kube.large_objects import FULL, HEAVY, MANY, Crowd, create, crowded, peak_mib
 from support.kube.our_kinds import install, install_agents_rights
 
 LIMIT_MIB = 128
-MORE = 16
 NODE, OTHER = "crowded-node", "beside-crowded-agent"
 
 
-@pytest.mark.parametrize("amount", [FULL, pytest.param(MANY, marks=HEAVY)], ids=["full", "many"])
-def test_an_agent_serves_others_beside_the_objects_of_a_tenant(
-    cluster: Cluster, machine: Machine, amount: tuple[int, int]
-) -> None:
+def prepare(cluster: Cluster) -> None:
     install(cluster)
     install_agents_rights(cluster)
-    (count, size), image = amount, f"{machine.registry.host}/{REPOSITORY}:1"
+
+
+@pytest.mark.parametrize("crowd", [FULL, pytest.param(MANY, marks=HEAVY)], ids=["full", "many"])
+def test_an_agent_serves_others_beside_the_objects_of_a_tenant(
+    cluster: Cluster, machine: Machine, crowd: Crowd
+) -> None:
+    prepare(cluster)
+    with crowded(cluster, crowd, machine.root / "cluster", prepare) as filled:
+        serves(filled, machine, crowd)
+
+
+def serves(cluster: Cluster, machine: Machine, crowd: Crowd) -> None:
+    """Run an agent: it reports caches of others, and stays below its limit."""
+    image = f"{machine.registry.host}/{REPOSITORY}:1"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}})
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
     machine.gpus(H100)
     kubeconfig = cluster.kubeconfig_for("system:serviceaccount:gkm-system:gkm-agent", node=NODE)
     places = ["--state", machine.layout.state, "--run", machine.layout.run, "--config", machine.root / "config.yaml"]
     command = [sys.executable, "-m", "gkm_agent.main", "--kubeconfig", kubeconfig, "--node", NODE, *places]
-    with filled_namespace(cluster, count, size):
-        process = Process.start("agent", [str(part) for part in command], machine.root / "log", machine.variables)
-        try:
-            wanted(cluster, "first", image)
-            create(cluster, range(count, count + MORE), size)
-            wanted(cluster, "last", image)  # the watch shows it after all others
-            assert peak_mib(process.popen.pid) <= LIMIT_MIB
-        finally:
-            process.stop()
-            cluster.kubectl("delete", "node", NODE)
+    process = Process.start("agent", [str(part) for part in command], machine.root / "log", machine.variables)
+    try:
+        wanted(cluster, "first", image)
+        create(cluster, crowd.more, crowd.size)
+        wanted(cluster, "last", image)  # the watch shows it after all others
+        assert peak_mib(process.popen.pid) <= LIMIT_MIB
+    finally:
+        process.stop()
+        cluster.kubectl("delete", "node", NODE)
 
 
 def wanted(cluster: Cluster, name: str, image: str) -> None:
@@ -50,4 +58,4 @@ def wanted(cluster: Cluster, name: str, image: str) -> None:
             return False
         return name in cluster.get("gkmcachenode", NODE, OTHER).get("status", {}).get("caches", {})
 
-    cluster.until(reported, f"the agent reports {name}", 300)
+    cluster.until(reported, f"the agent reports {name}", 900)

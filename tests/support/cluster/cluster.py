@@ -49,11 +49,14 @@ class Cluster:
 
     @classmethod
     @contextmanager
-    def start(cls, directory: Path, *, node: bool = False, scheduler: bool = False) -> Iterator["Cluster"]:
+    def start(
+        cls, directory: Path, *, node: bool = False, scheduler: bool = False, large: bool = False
+    ) -> Iterator["Cluster"]:
         """Start a cluster below `directory`, which may exist and be empty.
 
         `node` adds a real node (root, Linux, a path of at most 40 characters) and a scheduler; one at a time on a
-        machine, so a second one waits. `scheduler` adds only the scheduler, for nodes of others' making.
+        machine, so a second one waits. `scheduler` adds only the scheduler, for nodes of others' making. `large` is
+        for gigabytes of objects.
 
         Raises:
             Missing: something is not on this machine; the message says what.
@@ -61,7 +64,7 @@ class Cluster:
         """
         directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            options = Options(scheduler=scheduler or node)
+            options = Options(scheduler=scheduler or node, large=large)
             if node:
                 check_node(directory / "node")
                 options = node_config.CONTROL_PLANE

@@ -1,9 +1,12 @@
 """Caches that a tenant fills up to a limit of the API server, and the memory of the processes that watch them."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from gkm.kube.api import ListSelector
@@ -16,21 +19,72 @@ from support.cluster.rights import until_rights_hold
 NAMESPACE = "crowded"
 TENANT = "mallory"
 ANNOTATION_BYTES = 240 << 10
-FULL, MANY = (200, ANNOTATION_BYTES), (20_000, 8 << 10)
-"""Number of objects, and bytes of the annotations of each. 20,000 full ones exceed the 2 GiB of etcd."""
 HEAVY = (pytest.mark.heavy, pytest.mark.timeout(1800))
 _CLIENTS = 8
+_TRANSACTION_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A number of objects, and the bytes of the annotations of each."""
+
+    count: int
+    size: int
+    large: bool = False
+    """Whether they need a cluster for gigabytes: the shared one holds each object several times in memory."""
+
+    @property
+    def more(self) -> range:
+        """Return the numbers of objects that come while processes run."""
+        return range(self.count, self.count + 16)
+
+
+FULL, MANY = Crowd(200, ANNOTATION_BYTES), Crowd(20_000, 32 << 10, large=True)
+"""20,000 full ones exceed the 2 GiB of etcd, and a list of 2 GB takes longer than etcd keeps its revision."""
 
 
 @contextmanager
-def filled_namespace(cluster: Cluster, count: int, size: int) -> Iterator[None]:
-    """Fill a namespace with caches as a user who may edit it; empty it in the end."""
+def crowded(shared: Cluster, crowd: Crowd, directory: Path, prepare: Callable[[Cluster], None]) -> Iterator[Cluster]:
+    """Yield a cluster with a namespace that a user who may edit it has filled with caches.
+
+    It is the shared one, which is emptied in the end, or one in `directory` that `prepare` has prepared.
+    """
+    if not crowd.large:
+        with _filled_namespace(shared, crowd):
+            yield shared
+        return
+    with Cluster.start(directory, large=True) as cluster:
+        prepare(cluster)
+        _give_namespace(cluster)
+        create(cluster, range(1), crowd.size)
+        _copy(cluster, crowd)
+        yield cluster
+
+
+@contextmanager
+def _filled_namespace(cluster: Cluster, crowd: Crowd) -> Iterator[None]:
     _give_namespace(cluster)
     try:
-        create(cluster, range(count), size)
+        create(cluster, range(crowd.count), crowd.size)
         yield
     finally:
         _empty(cluster)
+
+
+def _copy(cluster: Cluster, crowd: Crowd) -> None:
+    """Store the first cache under the names of all others, as the API server stores it: requests take an hour."""
+    path = f"/registry/gkm.io/gkmcaches/{NAMESPACE}/cache-"
+    stored: Json = json.loads(cluster.control_plane.stored(f"{path}0"))
+    at_once = max(1, _TRANSACTION_BYTES // crowd.size)
+    for first in range(1, crowd.count, at_once):
+        numbers = range(first, min(first + at_once, crowd.count))
+        cluster.control_plane.store({f"{path}{number}": _named(stored, number, crowd.size) for number in numbers})
+
+
+def _named(stored: Json, number: int, size: int) -> bytes:
+    own = large_cache(number, size)["metadata"]
+    metadata = {**stored["metadata"], "name": own["name"], "annotations": own["annotations"], "uid": str(uuid4())}
+    return json.dumps({**stored, "metadata": metadata}).encode()
 
 
 def create(cluster: Cluster, numbers: range, size: int) -> None:
