@@ -27,7 +27,7 @@ def test_controllers_serve_others_beside_the_objects_of_a_tenant(
         account = cluster.kubeconfig_for("system:serviceaccount:gkm-system:gkm-controllers")
         arguments = (f"--config={config}", "--health=127.0.0.1:0", f"--kubeconfig={account}")
         with operator(tmp_path, "controllers", *arguments) as process:
-            pages.wait_until_ready(process)
+            pages.wait_until_ready(process, seconds=900)
             create(cluster, crowd.more, crowd.size)
             # The watch shows it after all others.
             connect(str(cluster.kubeconfig)).create(GKMCACHES, cache("last", image, OTHER))

@@ -10,14 +10,14 @@ from support.host.waiting import scaled
 _OK = 200
 
 
-def wait_until_ready(process: Process, *, besides: int = 0) -> None:
+def wait_until_ready(process: Process, *, besides: int = 0, seconds: float = 60.0) -> None:
     """Wait until /readyz of a process of ours answers that it is ready; it may listen on the port `besides` as well.
 
     Raises:
         ProcessFailed: it ended, or is not ready.
     """
     address = listening.address(process, besides=besides)
-    process.ready(lambda: is_ready(address), "it is ready")
+    process.ready(lambda: is_ready(address), "it is ready", seconds)
 
 
 def leads(address: str) -> bool:
