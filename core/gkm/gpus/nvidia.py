@@ -1,6 +1,15 @@
-"""Read NVIDIA GPUs with NVML. Runs in the probe's process only: it loads the driver's library until it ends."""
+"""Read NVIDIA GPUs with NVML. Runs in the probe's process only: it loads the driver's library until it ends.
+
+The library of the NVIDIA driver, where no container runtime brings it in. Runs in the probe's process only.
+
+The node's directory in which the driver is installed is mounted into the container (chart value agent.driverRoot). Its
+libraries are not searched as a whole: the node's libc beside them must not take the place of the container's.
+"""
 
 import ctypes
+import errno
+import os
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -8,14 +17,13 @@ from pathlib import Path
 import pynvml
 
 from gkm.api.targets import CUDA
-from gkm.gpus import driver_root, fabric, pci
+from gkm.gpus import fabric, pci
 from gkm.gpus.driver_calls import DriverCalls
 from gkm.gpus.values import MAX_GPUS, MAX_MIG_DEVICES, Gpu, GpuFabricInfo, Inventory, MigDevice, printable
 
 DRIVER = "nvidia"
 WARP_SIZE = 32
 """Of every NVIDIA GPU so far (CUDA C++ Programming Guide, "Compute Capabilities"); NVML does not report it."""
-
 _MAX_MODEL = 96
 _CODES = {
     number: name.removeprefix("NVML_ERROR_")
@@ -24,7 +32,6 @@ _CODES = {
 }
 # Answers of older drivers and of GPUs without the feature: not a fault.
 ABSENT = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT"})
-
 FABRIC_STRUCTURES = (
     (pynvml.c_nvmlGpuFabricInfo_v4_t, pynvml.nvmlDeviceGetGpuFabricInfo_v4),
     (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
@@ -32,11 +39,15 @@ FABRIC_STRUCTURES = (
     (pynvml.c_nvmlGpuFabricInfo_t, pynvml.nvmlDeviceGetGpuFabricInfo),
 )
 """The newest first: the first one that the driver fills is read."""
+VARIABLE = "GKM_DRIVER_ROOT"
+LIBRARY = "libnvidia-ml.so.1"
+_MAX_STEPS = 256
+"""Names to follow; Linux follows 40 links."""
 
 
 def read(devices: Path) -> Inventory:
     """Return the GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
-    driver_root.load()
+    load()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -56,7 +67,7 @@ def _nvml_unavailable(error: pynvml.NVMLError, devices: Path) -> Inventory:
         if DRIVER not in drivers:
             return Inventory()
         problem = "the NVIDIA driver holds GPUs here, but its library libnvidia-ml.so.1 is not visible to this process"
-        return Inventory(errors=(f"nvmlInit: {problem}; {driver_root.action()}",))
+        return Inventory(errors=(f"nvmlInit: {problem}; {action()}",))
     if code == "DRIVER_NOT_LOADED" and not any(driver in ("", DRIVER) for driver in drivers):
         # The library alone (an image for all nodes), or GPUs that belong to virtual machines.
         return Inventory()
@@ -184,3 +195,55 @@ def text_of(error: pynvml.NVMLError) -> str:
 def cuda_version(number: int) -> str:
     """Return 1000 * major + 10 * minor (nvml.h, nvmlSystemGetCudaDriverVersion) as `major.minor`."""
     return f"{number // 1000}.{number % 1000 // 10}" if number > 0 else ""
+
+
+# Of RHEL and SUSE, of Debian, and of others; a library for another architecture is not loadable.
+_DIRECTORIES = (
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "usr/lib",
+)
+
+
+def load() -> None:
+    """Load the library, if the variable is set; later the linker finds it by its name, as it does every loaded one."""
+    root = os.environ.get(VARIABLE)
+    for directory in _DIRECTORIES if root else ():
+        with suppress(OSError):
+            ctypes.CDLL(str(_beneath(Path(str(root)), Path(directory, LIBRARY))), mode=ctypes.RTLD_GLOBAL)
+            return
+
+
+def action() -> str:
+    """Return what to do where the library is not visible."""
+    if not os.environ.get(VARIABLE):
+        return "run the container with runtimeClassName nvidia, or set agent.driverRoot"
+    return "agent.driverRoot is set: name the directory with the usr/lib or usr/lib64 of the driver"
+
+
+def _beneath(root: Path, path: Path) -> Path:
+    """Resolve links as a process does whose root directory is `root`: absolute ones start there, too.
+
+    Raises:
+        OSError: there are too many links.
+    """
+    resolved, parts = root, deque(path.parts)
+    for _ in range(_MAX_STEPS):
+        if not parts:
+            return resolved
+        match parts.popleft():
+            case "/":
+                resolved = root
+            case "..":
+                resolved = resolved if resolved == root else resolved.parent
+            case part:
+                step = resolved / part
+                if step.is_symlink():
+                    parts.extendleft(reversed(step.readlink().parts))
+                else:
+                    resolved = step
+    raise OSError(errno.ELOOP, "too many links", str(root / path))

@@ -1,19 +1,26 @@
 """Check whether a cache fits the GPUs of this machine: its build targets against the GPUs. Pure.
 
 The rule is that of upstream's check of the summary label (MCV preflightcheck): a GPU fits if any target has its
-backend, its architecture and its warp size; and its driver must be able to run the binaries (gkm.gpus.cuda_drivers). In
-doubt a cache fits: a useless cache costs one compilation, a wrong refusal costs one on every pod.
-docs/design/preflight.md has the rule as a table.
+backend, its architecture and its warp size; and its driver must be able to run the binaries. In doubt a cache fits: a
+useless cache costs one compilation, a wrong refusal costs one on every pod. docs/design/preflight.md has the rule as a
+table.
+
+A table has the CUDA versions that a driver can run. A cache holds cubins. A cubin runs on every driver of its CUDA's
+major version and on every later one (CUDA Compatibility, "Minor Version Compatibility"). Pods may bring a newer
+user-mode driver ("Forward Compatibility": the nvidia/cuda images do), so even a driver of an older major version may
+run them. This module refuses only a driver that no supported way covers: one older than the oldest branch that NVIDIA's
+image of the first release of that CUDA admits (its NVIDIA_REQUIRE_CUDA: "cuda>=12.0 brand=tesla,driver>=450,driver<451
+...", "cuda>=13.0 brand=unknown,driver>=535,driver<536 ..."). A CUDA version without a line here is accepted.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from gkm.api.errors import Reason
 from gkm.api.nodes import CompatibleGPUs, IncompatibleGPUs
-from gkm.api.targets import GpuTarget, format_arch
-from gkm.gpus import cuda_drivers
+from gkm.api.targets import CUDA, GpuTarget, format_arch
 from gkm.gpus.targets import NormalizedTarget, normalize_target
 from gkm.gpus.values import Gpu, printable
 
@@ -22,6 +29,26 @@ _CACHED_VERDICTS = 512
 """Verdicts: an agent checks the same caches every few seconds."""
 _MAX_LISTED_TARGETS = 6
 _MAX_LISTED_CHARACTERS = 24
+# Of several reasons the message leads with the nearest miss.
+_REASON_PRIORITY = (
+    Reason.GPU_LOST,
+    Reason.DRIVER_TOO_OLD,
+    Reason.PTX_TOO_NEW,
+    Reason.WARP_SIZE_MISMATCH,
+    Reason.ARCHITECTURE_MISMATCH,
+    Reason.BACKEND_MISMATCH,
+    Reason.METADATA_INVALID,
+    Reason.METADATA_MISSING,
+)
+OLDEST_DRIVER = {12: 450, 13: 535}
+"""{major version of CUDA: branch of the oldest driver that runs it}."""
+CUDA_OF_PTX = {7: 11, 8: 12, 9: 13}
+"""{major version of PTX: major version of the CUDA that introduced it}: PTX ISA, "Release Notes", table of releases."""
+_MAX_PTX = 199
+"""Larger numbers are no version of PTX: MCV writes the major version of the builder's driver into the same field (590),
+which demands nothing, because drivers do not compile the files that Triton and vLLM store."""
+_CUDA_VERSION = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3}){0,2}", re.ASCII)
+_DRIVER_VERSION = re.compile(r"([0-9]{3,4})\.[0-9.]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +102,6 @@ def _checked(targets: tuple[NormalizedTarget, ...], gpus: tuple[Gpu, ...]) -> Pr
     return Preflight((), incompatible, reason, printable("; ".join(sentences), MAX_MESSAGE))
 
 
-# Of several reasons the message leads with the nearest miss.
-_REASON_PRIORITY = (
-    Reason.GPU_LOST,
-    Reason.DRIVER_TOO_OLD,
-    Reason.PTX_TOO_NEW,
-    Reason.WARP_SIZE_MISMATCH,
-    Reason.ARCHITECTURE_MISMATCH,
-    Reason.BACKEND_MISMATCH,
-    Reason.METADATA_INVALID,
-    Reason.METADATA_MISSING,
-)
-
-
 def _mismatch(targets: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:
     """Return why a GPU does not fit, by the closest target; None where it fits."""
     if fault := _unusable(gpu):
@@ -119,7 +133,7 @@ def _target_mismatch(possible: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Re
     if not same_warps:
         sizes = _listed(str(target.warp_size) for target in same_arch)
         return Reason.WARP_SIZE_MISMATCH, f"built for a warp size of {sizes}, this GPU has {gpu.warp_size}"
-    refusals = [cuda_drivers.incompatibility(target, gpu) for target in same_warps]
+    refusals = [incompatibility(target, gpu) for target in same_warps]
     return None if None in refusals else refusals[0]
 
 
@@ -148,3 +162,23 @@ def _gpus(ids: Sequence[int]) -> str:
             ranges.append((index, index))
     text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
     return f"GPU {text}" if len(ids) == 1 else f"GPUs {text}"
+
+
+def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | None:
+    """Return why a driver cannot run the binaries of a target; None where it can, or where that is unknown."""
+    driver = _DRIVER_VERSION.fullmatch(gpu.driver_version)
+    if gpu.backend != CUDA or driver is None:
+        return None
+    if stated := _CUDA_VERSION.fullmatch(target.cuda_version):
+        cuda, reason, built = int(stated[1]), Reason.DRIVER_TOO_OLD, f"CUDA {target.cuda_version}"
+    elif 0 < target.ptx_version <= _MAX_PTX:
+        major, minor = divmod(target.ptx_version, 10)
+        cuda = CUDA_OF_PTX.get(major, 0)
+        reason, built = Reason.PTX_TOO_NEW, f"PTX {major}.{minor} of CUDA {cuda}"
+    else:
+        return None
+    oldest = OLDEST_DRIVER.get(cuda, 0)
+    if int(driver[1]) >= oldest:
+        return None
+    driver_text = printable(f"{gpu.driver_version} (CUDA {gpu.cuda_driver_version or 'unknown'})", 80)
+    return reason, f"built with {built}, which runs on drivers from {oldest} on, this GPU has driver {driver_text}"

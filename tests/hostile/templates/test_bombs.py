@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gkm.templates.groups import SAMPLE_GROUP, variables
 from gkm.templates.pools import merged
-from gkm.templates.rendering import child_process
+from gkm.templates.rendering import process
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable, TemplateInvalid
 from support.templates.fixtures import renderer
@@ -79,7 +79,7 @@ def test_a_nested_template_is_refused_and_not_recursed_into(renderer: RenderingP
 
 def test_many_values_are_refused(renderer: RenderingProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine must not end the requests before a limit does.
-    monkeypatch.setattr(child_process, "REQUEST_SECONDS", float(DEADLINE_SECONDS))
+    monkeypatch.setattr(process, "REQUEST_SECONDS", float(DEADLINE_SECONDS))
     with pytest.raises(RenderingFailed, match=r"have [0-9]+ bytes as JSON; the limit is 4194304"):
         renderer.render([config_map(value=[[]] * 1_500_000)], SAMPLE)
     with pytest.raises(RenderingFailed, match="need more than 80 MiB of memory"):

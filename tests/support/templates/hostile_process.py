@@ -12,7 +12,7 @@ import time
 from itertools import islice
 
 from gkm.templates.groups import SAMPLE_GROUP, variables
-from gkm.templates.rendering import child_process
+from gkm.templates.rendering import process
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.values import RenderingFailed, RenderingUnavailable
 from support.templates.hostile import BOMBS
@@ -21,10 +21,10 @@ from support.templates.objects import config_map
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("deadline", nargs="?", type=float, default=child_process.REQUEST_SECONDS)
+    parser.add_argument("deadline", nargs="?", type=float, default=process.REQUEST_SECONDS)
     parser.add_argument("--first", type=int, default=len(BOMBS))
     options = parser.parse_args()
-    child_process.REQUEST_SECONDS = options.deadline
+    process.REQUEST_SECONDS = options.deadline
     values = variables(SAMPLE_GROUP)
     for name, text in islice(BOMBS.items(), options.first):
         renderer = RenderingProcess()

@@ -12,7 +12,7 @@ from gkm.api.task_group_settings import TaskGroups
 from gkm.templates import values
 from gkm.templates.groups import SAMPLE_GROUP
 from gkm.templates.rendering import frames, sandbox
-from gkm.templates.rendering.child_process import REQUEST_SECONDS
+from gkm.templates.rendering.process import REQUEST_SECONDS
 from gkm_cli.template.importing import SPELLINGS
 from support.cli.command import gkm
 from support.cli.template_files import SAMPLES, TemplateWorkspace, group_template, render_sample, rendered, task_group

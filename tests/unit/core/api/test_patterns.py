@@ -1,8 +1,8 @@
 """Regular expressions of policies: RE2's language, the whole subject, and bounds on memory and size."""
 
 import pytest
-from gkm.api import patterns
-from gkm.api.patterns import MAX_PATTERN, MAX_SUBJECT
+from gkm.api import policies
+from gkm.api.policies import MAX_PATTERN, MAX_SUBJECT
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from gkm.api.patterns import MAX_PATTERN, MAX_SUBJECT
 def test_a_pattern_matches_the_whole_subject_in_the_language_of_re2(
     pattern: str, subject: str, *, expected: bool
 ) -> None:
-    assert patterns.full_match(pattern)(subject) is expected
+    assert policies.full_match(pattern)(subject) is expected
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_a_pattern_matches_the_whole_subject_in_the_language_of_re2(
 def test_a_pattern_that_needs_too_much_memory_or_is_invalid_is_refused(pattern: str) -> None:
     assert len(pattern) <= MAX_PATTERN
     with pytest.raises(ValueError, match="RE2"):
-        patterns.full_match(pattern)
+        policies.full_match(pattern)
 
 
 def test_a_pattern_as_long_as_allowed_compiles() -> None:
-    assert patterns.full_match("a" * MAX_PATTERN)("a" * MAX_PATTERN)
+    assert policies.full_match("a" * MAX_PATTERN)("a" * MAX_PATTERN)
     with pytest.raises(ValueError, match="513 characters"):
-        patterns.full_match("a" * (MAX_PATTERN + 1))
+        policies.full_match("a" * (MAX_PATTERN + 1))

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gkm.gpus import driver_root
+from gkm.gpus import nvidia
 from gkm.gpus.inventory import InventoryReader
 from support.fakes import nvml_library, pci_devices
 from support.fakes.nvml_library import H100
@@ -23,15 +23,15 @@ def test_the_library_is_found_where_distributions_have_it(
 ) -> None:
     root = tmp_path / "driver"
     (root / directory).mkdir(parents=True)
-    (root / directory / "libnvidia-ml.so.570.1").write_bytes((nvml / driver_root.LIBRARY).read_bytes())
-    (root / directory / driver_root.LIBRARY).symlink_to("libnvidia-ml.so.570.1")
+    (root / directory / "libnvidia-ml.so.570.1").write_bytes((nvml / nvidia.LIBRARY).read_bytes())
+    (root / directory / nvidia.LIBRARY).symlink_to("libnvidia-ml.so.570.1")
     # One for another architecture, and a libc that would break every process that loads it.
     if directory != "usr/lib64":
         (root / "usr/lib64").mkdir(parents=True, exist_ok=True)
-        (root / "usr/lib64" / driver_root.LIBRARY).write_bytes(b"\x7fELF no library")
+        (root / "usr/lib64" / nvidia.LIBRARY).write_bytes(b"\x7fELF no library")
     (root / directory / "libc.so.6").write_bytes(b"no library")
 
-    found = InventoryReader(variables | {driver_root.VARIABLE: str(root)}).read()
+    found = InventoryReader(variables | {nvidia.VARIABLE: str(root)}).read()
     assert [gpu.model for gpu in found.gpus] == [H100["name"]]
     assert found.errors == ()
 
@@ -45,18 +45,18 @@ def test_links_are_those_of_the_node_and_not_of_the_container(
     root = tmp_path / "driver"
     for directory in ("usr/lib/x86_64-linux-gnu", "etc/alternatives", "opt"):
         (root / directory).mkdir(parents=True)
-    (root / "opt/libnvidia-ml.so").write_bytes((nvml / driver_root.LIBRARY).read_bytes())
+    (root / "opt/libnvidia-ml.so").write_bytes((nvml / nvidia.LIBRARY).read_bytes())
     (root / "etc/alternatives/nvml").symlink_to("/opt/libnvidia-ml.so")
-    (root / "usr/lib/x86_64-linux-gnu" / driver_root.LIBRARY).symlink_to(target)
-    found = InventoryReader(variables | {driver_root.VARIABLE: str(root)}).read()
+    (root / "usr/lib/x86_64-linux-gnu" / nvidia.LIBRARY).symlink_to(target)
+    found = InventoryReader(variables | {nvidia.VARIABLE: str(root)}).read()
     assert [gpu.model for gpu in found.gpus] == [H100["name"]]
 
 
 def test_a_link_to_itself_is_no_library(tmp_path: Path, variables: dict[str, str]) -> None:
     root = tmp_path / "driver"
     (root / "usr/lib64").mkdir(parents=True)
-    (root / "usr/lib64" / driver_root.LIBRARY).symlink_to(f"/usr/lib64/{driver_root.LIBRARY}")
-    assert InventoryReader(variables | {driver_root.VARIABLE: str(root)}).read().gpus == ()
+    (root / "usr/lib64" / nvidia.LIBRARY).symlink_to(f"/usr/lib64/{nvidia.LIBRARY}")
+    assert InventoryReader(variables | {nvidia.VARIABLE: str(root)}).read().gpus == ()
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_without_the_library_a_driver_that_holds_gpus_is_an_error_that_names_the
 ) -> None:
     devices = tmp_path / "pci"
     pci_devices.plug(devices, pci_devices.NVIDIA, driver="nvidia")
-    (error,) = InventoryReader(variables | {driver_root.VARIABLE: root}, devices=devices).read().errors
+    (error,) = InventoryReader(variables | {nvidia.VARIABLE: root}, devices=devices).read().errors
     assert action in error

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from gkm.hoststate.frames import frame
 from gkm.templates.groups import SAMPLE_GROUP, variables
-from gkm.templates.rendering import child_process, frames, process
-from gkm.templates.rendering.child_process import RenderingChild
-from gkm.templates.rendering.process import RenderingProcess
+from gkm.templates.rendering import frames, process
+from gkm.templates.rendering.process import RenderingChild, RenderingProcess
 from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable
 from support.host.memory import memory_of
 from support.host.waiting import until
@@ -143,7 +142,7 @@ def test_the_end_of_a_child_is_reported_by_its_cause(
     monkeypatch: pytest.MonkeyPatch, end: str, error: type[Exception], message: str
 ) -> None:
     program = f"import os, signal, sys, time; os.write(0, bytes(4)); os.read(0, 4); {end}; time.sleep(60)"
-    monkeypatch.setattr(child_process, "_PROGRAM", (sys.executable, "-I", "-c", program))
+    monkeypatch.setattr(process, "_PROGRAM", (sys.executable, "-I", "-c", program))
     child = RenderingChild()
     with pytest.raises(error, match=message):
         child.exchange(b"{}")
@@ -182,7 +181,7 @@ def test_an_answer_without_a_request_replaces_the_child(monkeypatch: pytest.Monk
     answer = b'{"error": "of another request"}'
     twice = f"os.write(0, {frame(answer) * 2!r})"
     program = f"import os, time; os.write(0, bytes(4)); os.read(0, 9); {twice}; time.sleep(60)"
-    monkeypatch.setattr(child_process, "_PROGRAM", (sys.executable, "-I", "-c", program))
+    monkeypatch.setattr(process, "_PROGRAM", (sys.executable, "-I", "-c", program))
     child = RenderingChild()
     assert child.exchange(b"{}") == answer
     assert child._running
@@ -194,7 +193,7 @@ def test_an_answer_without_a_request_replaces_the_child(monkeypatch: pytest.Monk
 
 def test_a_program_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for program in ((str(tmp_path / "absent"),), (sys.executable, "-c", "raise SystemExit(7)")):
-        monkeypatch.setattr(child_process, "_PROGRAM", program)
+        monkeypatch.setattr(process, "_PROGRAM", program)
         with pytest.raises(RenderingUnavailable, match=r"does not start|status 7"):
             RenderingChild().exchange(b"{}")
 
