@@ -91,7 +91,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
     )
     report = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
-    groups = TaskGroupsController(leader, config, instance=arguments.identity, namespace=own_namespace())
+    groups = TaskGroupsController(
+        leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
+    )
     captures.refresh = caches.refresh
     # First the topology: from its start on it knows that requests of an earlier leader may arrive.
     leading: tuple[Controller, ...] = (topology, caches, captures, plans, domains, groups, report)

@@ -43,9 +43,10 @@ from gkm.kube.resources import (
 )
 
 from gkm_operator import metrics
-from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS, agent_set
+from gkm_operator.caches.nodes.liveness import AGENT_SETS, agent_set
 from gkm_operator.computedomains import presence
 from gkm_operator.nodes import NODES
+from gkm_operator.pods import PODS
 
 _LOG = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ def check(api: Api, lease: tuple[str, str]) -> None:
                 raise
         next(iter(api.list_pages(NODES, limit=1)))
         # The first Run lists Pods of all namespaces; a missing right must be reported before that.
-        next(iter(api.list_pages(AGENTS, limit=1)))
+        next(iter(api.list_pages(PODS, limit=1)))
         next(iter(api.list_pages(AGENT_SETS, agent_set(lease[0]), limit=1)))
         _read(api, lease)
     except ApiError as error:

@@ -15,12 +15,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Event, Thread
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.reflector import Reflector
 from gkm.kube.workqueue import Retry, WorkQueue
 
 T = TypeVar("T")
@@ -33,13 +32,27 @@ WATCHES_SECONDS = 2.0
 POLL_SECONDS = 0.05
 
 
+class StartedWatch(Protocol):
+    """A watch as a controller starts it: a Reflector, or the Selection of one of its readers."""
+
+    @property
+    def synced(self) -> Event:
+        """Return the event that is set after the first complete list."""
+
+    def start(self) -> None:
+        """Start it, unless it has started."""
+
+    def close(self, seconds: float = 5.0) -> None:
+        """End it, and wait at most so long."""
+
+
 class WatchSet:
     """The watches of a controller that have started. For one thread, but `synced`."""
 
     def __init__(self) -> None:
-        self._started: list[Reflector[Any]] = []
+        self._started: list[StartedWatch] = []
 
-    def __contains__(self, reflector: Reflector[Any]) -> bool:
+    def __contains__(self, reflector: StartedWatch) -> bool:
         """Return whether a watch has started."""
         return reflector in self._started
 
@@ -48,7 +61,7 @@ class WatchSet:
         """Return whether every started watch has listed once; False before the first start."""
         return bool(self._started) and all(reflector.synced.is_set() for reflector in self._started)
 
-    def start(self, *reflectors: Reflector[Any]) -> None:
+    def start(self, *reflectors: StartedWatch) -> None:
         """Start the watches that have not started."""
         for reflector in reflectors:
             if reflector not in self._started:
@@ -60,7 +73,7 @@ class WatchSet:
         end(self._started, seconds)
 
 
-def end(reflectors: Iterable[Reflector[Any]], seconds: float) -> None:
+def end(reflectors: Iterable[StartedWatch], seconds: float) -> None:
     """End watches side by side, within this time in all."""
     deadline, ending = time.monotonic() + seconds, list(reflectors)
     for reflector in ending:
@@ -97,7 +110,7 @@ class Controller:
         """Return functions that count what waits in each queue, by its name."""
         return {queue.name: queue.__len__ for queue in self.queues}
 
-    def reflectors(self) -> Sequence[Reflector[Any]]:
+    def reflectors(self) -> Sequence[StartedWatch]:
         """Return the watches that `run` starts, in this order."""
         return ()
 

@@ -64,6 +64,10 @@ class Reflector(Generic[T]):
         self._api = api
         self._readers: list[OnChange[T]] = [] if on_change is None else [on_change]
         self._selector = selector
+        self._asked = 0
+        """The number of calls of `select`, and of them those that a complete list has followed."""
+        self._answered = 0
+        self._awaited: list[Event] = []
         self._retain = retain
         self._on_refused = on_refused
         self._backoff = backoff
@@ -92,6 +96,18 @@ class Reflector(Generic[T]):
             for entry in self._entries.values():
                 self._call(on_change, None, entry.value)
             self._readers.append(on_change)
+
+    def select(self, selector: ListSelector, listed: Event) -> None:
+        """List again, with this selector from now on, and set `listed` after that list; what is held stays until then.
+
+        Any thread may call it, before `start` or after it.
+        """
+        with self._lock:
+            self._selector = selector
+            self._asked += 1
+            self._awaited.append(listed)
+            if self._watch:
+                self._watch.close()
 
     def start(self) -> None:
         """Start a thread that calls `run`, unless it has started: several readers may share this."""
@@ -133,15 +149,15 @@ class Reflector(Generic[T]):
 
     def _list_and_watch(self) -> bool:
         """List if necessary, then watch until the watch ends; return whether the watch made progress."""
-        if not self._version:
+        if not self._version or self._is_outdated:
             self._list()
-        if self._stopped.is_set():
-            return False
+        if self._stopped.is_set() or self._is_outdated:
+            return self._is_outdated
         watch = self._api.watch(self.resource, self._version, self._selector)
         started = time.monotonic()
         with self._lock:
             self._watch = watch
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self._is_outdated:
                 watch.close()
         progressed = False
         try:
@@ -152,30 +168,43 @@ class Reflector(Generic[T]):
             watch.close()
             with self._lock:
                 self._watch = None
-            progressed = progressed or time.monotonic() - started >= _SHORT_WATCH_SECONDS
+            progressed = progressed or self._is_outdated or time.monotonic() - started >= _SHORT_WATCH_SECONDS
             if progressed:
                 # Also after a broken watch: a network that cuts connections every few minutes is no failing server.
                 self._failures = 0
         return progressed
 
+    @property
+    def _is_outdated(self) -> bool:
+        """Return whether `select` was called after the list began that was complete last."""
+        return self._answered != self._asked
+
     def _list(self) -> None:
+        """List everything; return early if this ends, or another selector counts by then."""
         seen: set[Key] = set()
         unreadable: set[Key] = set()
         version = ""
-        for page in self._api.list_pages(self.resource, self._selector, self.resource.page_limit or PAGE_LIMIT):
+        with self._lock:
+            selector, asked = self._selector, self._asked
+        for page in self._api.list_pages(self.resource, selector, self.resource.page_limit or PAGE_LIMIT):
             version = page.resource_version
             for entry in page.entries:
                 seen.add(entry.key)
                 if not self._upsert(entry):
                     unreadable.add(entry.key)
             unreadable.update(page.unreadable)
-            if self._stopped.is_set():
+            if self._stopped.is_set() or asked != self._asked:
                 return
         self.unreadable = frozenset(unreadable)
         for key in self._entries.keys() - seen - unreadable:
             self._delete(key)
         self._version = version
-        self.synced.set()
+        with self._lock:
+            if asked != self._asked:
+                return
+            self._answered, awaited, self._awaited = asked, self._awaited, []
+        for listed in (self.synced, *awaited):
+            listed.set()
 
     def _apply(self, event: WatchEvent[T]) -> None:
         key = event.entry.key if event.entry else event.unreadable

@@ -17,11 +17,10 @@ from gkm.api.rollouts import LAST_RANK, RolloutStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
-from gkm.kube.controller import Controller
+from gkm.kube.controller import Controller, StartedWatch
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
 from gkm.kube.informers import Informers
-from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
@@ -95,7 +94,7 @@ class CachesController(Controller):
         for each in (self._caches, self._cluster_caches):
             each.subscribe(self._cache_changed)
 
-    def reflectors(self) -> tuple[Reflector[Any], ...]:
+    def reflectors(self) -> tuple[StartedWatch, ...]:
         """Return the watches that every replica starts."""
         return self._caches, self._cluster_caches, *self.node_watcher.reflectors
 

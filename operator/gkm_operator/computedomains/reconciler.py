@@ -22,10 +22,11 @@ from gkm_operator.computedomains.lifecycle.labels import LabelReconciler
 from gkm_operator.computedomains.lifecycle.sets import SetReconciler
 from gkm_operator.computedomains.lifecycle.writer import DomainWriter
 from gkm_operator.computedomains.objects import Workload, WorkloadKind, workload_of
-from gkm_operator.computedomains.pods import DomainPod, DomainPods, is_overdue
+from gkm_operator.computedomains.pods import DomainPods, is_overdue
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
+from gkm_operator.pods import WatchedPod
 
 CALM_SECONDS = 1.0
 """The delay after a change that may be an effect of this controller's own writes: the watch delivers them meanwhile."""
@@ -123,7 +124,7 @@ class WorkloadReconciler:
             if pod_clique_set.metadata.namespace == template.metadata.namespace:
                 self._enqueue(_key(pod_clique_set), CALM_SECONDS)
 
-    def _pod_changed(self, old: DomainPod | None, new: DomainPod | None) -> None:
+    def _pod_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
         """Schedule the label of a pod."""
         for pod in (old, new):
             if pod is not None and pod.domain and not joins_domain_of_set(pod, self._watcher):

@@ -136,6 +136,10 @@ class GPURequests:
         by_resource = any(self._requests_resource(container) for _, _, container in spec.each_container())
         return by_resource or bool(self.containers(spec, classes))
 
+    def any_resource(self, names: Iterable[str]) -> bool:
+        """Return whether one of these resources is of GPUs."""
+        return any(self._is_of_gpus(name) for name in names)
+
     def any_gpu_class(self, classes: Iterable[str]) -> bool:
         """Return whether one of these device classes is of GPUs."""
         return not self.device_classes.isdisjoint(classes)
@@ -160,10 +164,10 @@ class GPURequests:
         return any(self._is_gpu(quantities) for quantities in (resources.limits, resources.requests) if quantities)
 
     def _is_gpu(self, quantities: Quantities) -> bool:
-        return any(
-            (name in self._names or name.startswith(self._prefixes)) and _is_positive(quantity)
-            for name, quantity in quantities.items()
-        )
+        return any(self._is_of_gpus(name) and is_positive(quantity) for name, quantity in quantities.items())
+
+    def _is_of_gpus(self, name: str) -> bool:
+        return name in self._names or name.startswith(self._prefixes)
 
 
 def _claims(container: Container) -> Iterator[str]:
@@ -171,7 +175,7 @@ def _claims(container: Container) -> Iterator[str]:
         yield claim.name
 
 
-def _is_positive(quantity: str | float) -> bool:
+def is_positive(quantity: str | float) -> bool:
     """Return whether a quantity has a digit other than 0 before its exponent or suffix, and no minus sign."""
     number = str(quantity).lower().partition("e")[0]
     return not number.startswith("-") and any(digit in "123456789" for digit in number)

@@ -12,6 +12,7 @@ from gkm.kube.api import Api, Key
 from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, TASKGROUPS, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
@@ -59,6 +60,7 @@ class TaskGroupsController(Controller):
         config: Config,
         *,
         instance: str = "",
+        informers: Informers | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         renderer: Renderer | None = None,
         backoff: Backoff = BACKOFF,
@@ -81,7 +83,7 @@ class TaskGroupsController(Controller):
             per_group=PER_NAMESPACE,
             observe=metrics.reconcile_recorder(NAME),
         )
-        self.watcher = GroupWatcher(api, self._group_changed)
+        self.watcher = GroupWatcher(api, informers or Informers(api), self._group_changed)
         self.kinds = KindWatches(api, namespace, self._member_changed, start=start_watch, clock=clock)
         writer = GroupWriter(api, self.kinds)
         self.sweep = LeakSweep(api, self.watcher, self._inventory, writer)
@@ -115,7 +117,7 @@ class TaskGroupsController(Controller):
 
     def run(self) -> None:
         """Watch, and write once everything is listed."""
-        self.watches.start(*self.watcher.reflectors)
+        self.watches.start(*self.watcher.watches)
         if self.attempt(self.kinds.load, self._backoff) is None:
             return
         self.kinds.queue.start()

@@ -1,4 +1,4 @@
-"""The fields that are read of the objects and pods of groups: their metadata, and little more. Pure."""
+"""The fields that are read of the objects of groups: their metadata, and little more. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -14,8 +14,6 @@ from gkm.kube.resources import TASKGROUPS, Resource
 from msgspec import Struct, structs
 
 JOB = KindName("batch", "Job")
-SUCCEEDED = "Succeeded"
-POD_ENDED = frozenset({SUCCEEDED, "Failed"})
 
 _LABELS = (GROUP_LABEL, GROUP_UID_LABEL)
 _MAX_READINESS = 1024
@@ -76,26 +74,6 @@ class WatchedJob(WatchedObject, frozen=True):
     """A Job of a group."""
 
     status: _JobStatus = _JobStatus()
-
-
-class _PodStatus(Struct, frozen=True):
-    phase: str = ""
-
-
-class TaskPod(WatchedObject, frozen=True):
-    """A task pod."""
-
-    status: _PodStatus = _PodStatus()
-
-    @property
-    def ended(self) -> bool:
-        """Return whether all its containers have ended for good."""
-        return self.status.phase in POD_ENDED
-
-    @property
-    def succeeded(self) -> bool:
-        """Return whether all its containers have ended without an error."""
-        return self.status.phase == SUCCEEDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from gkm.api.task_groups import MAX_TASKS, TaskGroup
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock
 
+from gkm_operator.pods import WatchedPod
 from gkm_operator.taskgroups.decisions import Pods
-from gkm_operator.taskgroups.members import TaskPod
 from gkm_operator.taskgroups.watcher import GroupWatcher
 
 _MAX_GONE = 8192
@@ -47,7 +47,7 @@ class PodHistory:
         quiet = self._quiet.seconds(uid, going=counts and seen and not living)
         return Pods(seen, living, named, float("inf") if leaving - {*recorded} else unrecorded, quiet)
 
-    def _changed(self, old: TaskPod | None, new: TaskPod | None) -> None:
+    def _changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
         """Remember a pod that succeeded and is gone, if its group exists."""
         if old is None or not old.succeeded or (new is not None and new.metadata.uid == old.metadata.uid):
             return
@@ -89,5 +89,5 @@ class _Clocks:
         return self._clock() - self._began.get_or_create(uid, self._clock)
 
 
-def _uids(pods: Iterable[TaskPod]) -> list[str]:
+def _uids(pods: Iterable[WatchedPod]) -> list[str]:
     return [pod.metadata.uid for pod in pods]

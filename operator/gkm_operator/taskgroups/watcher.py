@@ -2,20 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from gkm.api.task_groups import ENDED, GROUP_LABEL, GroupTemplate, Pool, TaskGroup
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.index import Index
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnChange, Reflector
-from gkm.kube.resources import Resource
 
 from gkm_operator import metrics
-from gkm_operator.taskgroups.members import TaskPod
+from gkm_operator.pods import PODS, WatchedPod, is_task
 from gkm_operator.taskgroups.watched import WATCHED_GROUPS, WATCHED_POOLS, WATCHED_TEMPLATES, WatchedGroup
 
-PODS = Resource("v1", "Pod", "pods", namespaced=True, type=TaskPod)
 _MAX_WRITTEN = 1024
 """Groups whose last write is remembered: many more than the watch of a healthy API server lags behind."""
 _PHASES = ("Pending", "Running", "Ending", *sorted(ENDED))
@@ -24,22 +22,23 @@ _PHASES = ("Pending", "Running", "Ending", *sorted(ENDED))
 class GroupWatcher:
     """`group_changed` gets the keys of groups that changed, or whose pods did; the lists of others get changes."""
 
-    def __init__(self, api: Api, group_changed: Callable[[Key], None]) -> None:
+    def __init__(self, api: Api, informers: Informers, group_changed: Callable[[Key], None]) -> None:
         self.pool_changed: list[OnChange[Pool]] = []
         self.template_changed: list[OnChange[GroupTemplate]] = []
-        self.pod_changed: list[OnChange[TaskPod]] = []
+        self.pod_changed: list[OnChange[WatchedPod]] = []
         self._group_changed = group_changed
         self._written: LRUCache[Key, WatchedGroup | None] = LRUCache(_MAX_WRITTEN)
         self._phases: Counter[str] = Counter()
-        self._pods: Index[Key, TaskPod] = Index(lambda pod: (pod.metadata.group,), lambda pod: pod.metadata.uid)
+        self._pods: Index[Key, WatchedPod] = Index(lambda pod: (pod.metadata.group,), lambda pod: pod.metadata.uid)
         self._pools: Index[str, Pool] = Index(
             lambda pool: pool.spec.common_group_templates, lambda pool: pool.metadata.name
         )
         self.pools = Reflector(api, WATCHED_POOLS, self._pool)
         self.templates = Reflector(api, WATCHED_TEMPLATES, self._template)
         self.groups = Reflector(api, WATCHED_GROUPS, self._group)
-        self.pods = Reflector(api, PODS, self._pod, selector=ListSelector(labels=GROUP_LABEL))
-        self.reflectors: tuple[Reflector[Any], ...] = (self.pools, self.templates, self.pods, self.groups)
+        selector = ListSelector(labels=GROUP_LABEL)
+        self.pods = informers.select(PODS, self._pod, wants=is_task, selector=selector)
+        self.watches = (self.pools, self.templates, self.pods, self.groups)
 
     def group(self, key: Key) -> WatchedGroup | None:
         """Return what is held of a group as last observed, or as this process wrote it since; None if it is gone."""
@@ -59,7 +58,7 @@ class GroupWatcher:
         group = self.groups.get(key[1], key[0])
         return group.metadata.uid if group is not None and group.status.phase not in ENDED else ""
 
-    def pods_of(self, group: TaskGroup) -> list[TaskPod]:
+    def pods_of(self, group: TaskGroup) -> list[WatchedPod]:
         """Return the task pods of a group; not those of an earlier group of the same name."""
         pods = self._pods.get((group.metadata.namespace, group.metadata.name))
         # Times in metadata are in whole seconds, in UTC, so that they are in the order of their text.
@@ -83,7 +82,7 @@ class GroupWatcher:
             self.forget(key)
         self._group_changed(key)
 
-    def _pod(self, old: TaskPod | None, new: TaskPod | None) -> None:
+    def _pod(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
         for call in self.pod_changed:  # before the index, so that a pod that goes is never in neither
             call(old, new)
         self._pods.change(old, new)

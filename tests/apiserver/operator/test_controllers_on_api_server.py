@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
-from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
+from gkm_operator.caches.nodes.liveness import AGENT_SETS
+from gkm_operator.pods import PODS
 from support.cluster.cluster import Cluster
 from support.host import pages
 from support.operator.deployment import SIZE, Shelf, cache, node, operator, refused_requests
@@ -191,14 +192,14 @@ def test_a_node_that_falls_silent_or_leaves_is_not_counted_as_ready(running: Con
     running.create("silent", image)
     for name in ("node-quiet", "node-talks"):
         running.report(name, {"silent": {"state": "Ready", "digest": digest}})
-        put(running.api, AGENTS, agent_pod(name))
+        put(running.api, PODS, agent_pod(name))
     running.until("silent", lambda status: status.get("ready") == "2/2")
-    put(running.api, AGENTS, agent_pod("node-quiet", "False"))
+    put(running.api, PODS, agent_pod("node-quiet", "False"))
     status = running.until("silent", lambda status: status["ready"] == "1/2")
     (said,) = [c["message"] for c in status["conditions"] if c["type"] == "Ready"]
     assert said == "1 of 2 nodes are ready, 0 failed, 1 silent: node-quiet (its agent is not ready)"
     assert condition(status, "Error") == ("False", "NoFailures")
-    put(running.api, AGENTS, agent_pod("node-quiet"))
+    put(running.api, PODS, agent_pod("node-quiet"))
     running.until("silent", lambda status: status["ready"] == "2/2")
     put(running.api, NODES, kube_node("node-quiet", "False"))
     status = running.until("silent", lambda status: status["ready"] == "1/2")

@@ -5,14 +5,12 @@ from typing import Any, TypeVar
 
 import msgspec
 from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
-from gkm.api.network_settings import Network
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.api.topology_settings import Topology
 from gkm.topology.nodes import Node
 from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_node
-from gkm_operator.computedomains.pods import DomainPod, pods
 from gkm_operator.computedomains.status.cliques import ClaimingClique
-from gkm_operator.mnnvl.gpu_requests import GPURequests
+from gkm_operator.pods import WatchedPod
 from support.grove.objects import NAMESPACE, claim_template, compute_domain
 from support.grove.pods import pod
 
@@ -22,7 +20,6 @@ UID = "uid-of-the-domain"
 NAME = "training"
 CREATED = "2026-01-01T00:00:00Z"
 CLIQUE = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1"
-_PODS = pods(GPURequests(Network()))
 
 
 def read(kind: type[T], value: Json) -> T:
@@ -56,9 +53,9 @@ def template(name: str = NAME, uid: str = UID) -> ResourceClaimTemplate:
     return read(ResourceClaimTemplate, template_json(name, uid))
 
 
-def user(name: str, node: str = "", **fields: Any) -> DomainPod:  # noqa: ANN401 -- JSON
+def user(name: str, node: str = "", **fields: Any) -> WatchedPod:  # noqa: ANN401 -- JSON
     """A pod that uses the claim template of the domain."""
-    return read(_PODS.type, pod(name, node=node, **({"template": NAME} | fields)))
+    return read(WatchedPod, pod(name, node=node, **({"template": NAME} | fields)))
 
 
 def clique_json(name: str, replicas: int | None, template_name: str = NAME) -> Json:

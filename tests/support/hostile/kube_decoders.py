@@ -22,7 +22,8 @@ from gkm_operator.caches.nodes import reports as contributions
 from gkm_operator.hypernodes import objects as topology
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.state import objects
-from gkm_operator.taskgroups import members, nvlink_results, watcher
+from gkm_operator.pods import PODS
+from gkm_operator.taskgroups import members, nvlink_results
 from msgspec import Raw
 from support.hostile.decoder import OBJECT_BYTES, OBJECT_FACTOR, Decoder
 
@@ -83,23 +84,19 @@ KUBE = (
         _object(resource, "the controllers")
         for resource in (
             contributions.REPORTS,
-            presence.AGENTS,
             presence.AGENT_SETS,
             resources.DEFINITIONS,
             objects.RUNS,
             objects.PLANS,
             NODES,
-            objects.PODS,
+            PODS,
             resources.HYPERNODES,
             resources.KUEUE_TOPOLOGIES,
             topology.FABRICS,
             topology.SURVEY_TEXTS,
         )
     ),
-    *(
-        _object(resource, "task groups")
-        for resource in (members.watched(resources.CONFIGMAPS), GROUP_JOBS, watcher.PODS)
-    ),
+    *(_object(resource, "task groups") for resource in (members.watched(resources.CONFIGMAPS), GROUP_JOBS)),
     _object(nvlink_results.PODS, "a test of NVLink"),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
     Decoder("admission review", review.parse, review.CacheReview, session.MAX_BODY_BYTES),

@@ -21,7 +21,8 @@ class FakeWatch(Iterator[WatchEvent[T]]):
 
     def __init__(self, resource: Resource[T], selector: ListSelector) -> None:
         self.resource = resource
-        self._selector = selector
+        self.selector = selector
+        self.closed = False
         self._queue: Queue[WatchEvent[T] | ApiError | None] = Queue()
 
     def __iter__(self) -> "FakeWatch[T]":
@@ -44,7 +45,7 @@ class FakeWatch(Iterator[WatchEvent[T]]):
     def offer(self, change: Change, value: Json) -> None:
         meta = value["metadata"]
         key = (self.resource.plural, meta.get("namespace", ""), meta["name"])
-        if is_selected(self.resource, self._selector, key, value):
+        if is_selected(self.resource, self.selector, key, value):
             shown = reduced(self.resource, value)
             self.put(decoding.event(self.resource, json.dumps({"type": change, "object": shown}).encode()))
 
@@ -55,6 +56,7 @@ class FakeWatch(Iterator[WatchEvent[T]]):
         self._queue.put(error)
 
     def close(self) -> None:
+        self.closed = True
         self._queue.put(None)
 
 

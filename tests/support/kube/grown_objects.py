@@ -7,8 +7,7 @@ from typing import Any
 
 import gkm
 from gkm.kube.resources import Resource
-from gkm.topology.pods import KubePodSpec
-from gkm_operator.plans.state.objects import WatchedPod
+from gkm_operator.pods import ReadSpec, WatchedPod
 from msgspec import inspect
 
 Json = Any
@@ -24,7 +23,7 @@ _SAMPLES = {
     "^[0-9a-f]{64}$": "a" * 64,
     "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$": "15m",
 }
-_READ_LATER: dict[type[Any], dict[str, type[Any]]] = {WatchedPod: {"spec": KubePodSpec}}
+_READ_LATER: dict[type[Any], dict[str, type[Any]]] = {WatchedPod: {"spec": ReadSpec}}
 """Fields that a type decodes by itself, and the type that it then uses."""
 _MAX_DEPTH = 12
 

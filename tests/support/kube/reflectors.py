@@ -8,11 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gkm.api.config import Config
 from gkm.kube.discovery import KindName
 from gkm.kube.resources import Resource
-from gkm_operator.computedomains.pods import pods
-from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.taskgroups.members import JOB, watched
 
 _ROOT = Path(__file__).parents[3]
@@ -29,10 +26,8 @@ _ANY: Resource[Any] = Resource("example.test/v1", "Anything", "anythings", names
 
 def _computed() -> dict[tuple[str, str], tuple[Resource[Any], ...]]:
     """Return the resources of the calls whose argument is no name of a module: module and argument, as written."""
-    network = Config().network
     assert KindName.of(_JOBS.api_version, _JOBS.kind) == JOB
     return {
-        ("gkm_operator.computedomains.pods", "pods(gpus)"): (pods(GPURequests(network)),),
         ("gkm_operator.taskgroups.feed", "watched(resource)"): (watched(_JOBS), watched(_ANY)),
     }
 
@@ -49,7 +44,7 @@ class Watched:
 
 
 def all_watched() -> list[Watched]:
-    """Return what each call of Reflector or Informers.of watches; fail for an argument that is not known."""
+    """Return what each call of Reflector and of Informers watches; fail for an argument that is not known."""
     computed, found = _computed(), list[Watched]()
     for module, argument in _calls():
         named = getattr(import_module(module), argument, None) if argument.isidentifier() else None
@@ -72,5 +67,5 @@ def _calls() -> Iterator[tuple[str, str]]:
                 called = ast.unparse(node.func)
                 if called.rpartition(".")[2] == "Reflector" and module != "gkm.kube.informers":
                     yield module, ast.unparse(node.args[1])
-                if re.search(r"(shared|informers|Informers\(api\)\)?)\.of$", called):
+                if re.search(r"(shared|informers|Informers\(api\)\)?)\.(of|select)$", called):
                     yield module, ast.unparse(node.args[0])

@@ -11,10 +11,12 @@ from gkm.kube.resources import Resource
 from gkm_operator.computedomains.status.controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
+from gkm_operator.pods import WatchedPod
 from support.grove.objects import NAMESPACE
 from support.grove.observed import NAME, Json, domain_json, read, template_json
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
+from support.kube.listing import reflector_of
 from support.operator.domains import DOMAINS, TEMPLATES
 
 
@@ -93,8 +95,9 @@ class StatusScene:
 
     def _apply(self, change: Change, pod: Json) -> None:
         self._version += 1
-        reflector = self.status.observer.pods.reflector
-        value = read(reflector.resource.type, pod)
+        watch = self.status.observer.pods.watch
+        watch._shared.add(watch)
+        reflector, value = reflector_of(watch), read(WatchedPod, pod)
         entry = ObjectEntry(value.key[0], value.key[1], str(self._version), value)
         reflector._apply(WatchEvent(change, str(self._version), entry))
 

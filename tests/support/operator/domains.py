@@ -13,6 +13,7 @@ from gkm.kube import resources
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
+from gkm.kube.informers import Informers
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, EVENTS, PODCLIQUESETS, Json, Resource
 from gkm.kube.workqueue import Retry
@@ -25,6 +26,7 @@ from gkm_operator.computedomains.write_pacing import WritePacing
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from support.grove.objects import NAMESPACE, claim_template, clique, pod_clique_set
 from support.kube.fake_api import FakeApi
+from support.kube.listing import list_now
 from support.operator.plans import PODS, everything, gpu_pod
 
 AUTO, GROUP = "grove.io/auto-mnnvl", "grove.io/mnnvl-group"
@@ -67,7 +69,7 @@ class Process:
         self.keys = set[Workload]()
         self._later: dict[Workload, float] = {}
         self.watcher = DomainWatcher(api)
-        self.pods = DomainPods(api, GPURequests(settings))
+        self.pods = DomainPods(Informers(api), GPURequests(settings))
         leader = LeaderApi(sends or api, lambda: self.leads())  # noqa: PLW0108 -- a test sets it later
         recorder = Recorder(leader, "gkm.io/computedomains", "test")
         self.reconciler = WorkloadReconciler(
@@ -106,9 +108,9 @@ class Process:
     def observe(self, *kinds: str) -> None:
         """List these kinds, by default all."""
         watcher = self.watcher
-        for reflector in (watcher.sets, watcher.domains, watcher.templates, self.pods.reflector):
+        for reflector in (watcher.sets, watcher.domains, watcher.templates, self.pods.watch):
             if not kinds or reflector.resource.plural in kinds:
-                reflector._list()
+                list_now(reflector)
 
     def work(self) -> list[Exception]:
         """Reconcile every waiting workload once; return the errors, whose workloads wait again."""

@@ -8,9 +8,9 @@ from gkm.kube import decoding
 from gkm.kube.api import Api
 from gkm.kube.resources import Resource
 from gkm.topology.nodes import Node
-from gkm_operator.caches.nodes.liveness import AGENTS, AgentPod
 from gkm_operator.caches.nodes.reports import REPORTS, NodeObject
 from gkm_operator.nodes import NODES
+from gkm_operator.pods import PODS, WatchedPod
 from support.operator.deployment import node as node_object
 
 SYSTEM = "gkm-system"
@@ -66,9 +66,9 @@ def a_node(name: str, ready: str = "True") -> Node:
     return decoding.single_object(NODES, _bytes(kube_node(name, ready)))
 
 
-def an_agent(node: str, ready: str = "True", *, name: str = "", **meta: str) -> AgentPod:
+def an_agent(node: str, ready: str = "True", *, name: str = "", **meta: str) -> WatchedPod:
     """Return an agent's Pod as the controllers read it."""
-    return decoding.single_object(AGENTS, _bytes(agent_pod(node, ready, name=name, **meta)))
+    return decoding.single_object(PODS, _bytes(agent_pod(node, ready, name=name, **meta)))
 
 
 def put(api: Api, resource: Resource[Any], whole: Mapping[str, Any]) -> None:

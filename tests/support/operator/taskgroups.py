@@ -14,6 +14,7 @@ from gkm.kube.workqueue import Retry, WorkQueue
 from gkm_operator.taskgroups.controller import TaskGroupsController
 from support.kube.garbage import collect_garbage
 from support.kube.interposed_api import Around, InterposedApi
+from support.kube.listing import Watched, list_now
 from support.operator.group_witness import (
     EPOCH,
     FIVE,
@@ -183,10 +184,11 @@ class Process:
 
     def observe(self, *plurals: str) -> None:
         """List these kinds, or all."""
-        for reflector in (*self.controller.watcher.reflectors, *self.controller.kinds.reflectors):
+        every: list[Watched] = [*self.controller.watcher.watches, *self.controller.kinds.reflectors]
+        for reflector in every:
             if not plurals or reflector.resource.plural in plurals:
                 try:
-                    reflector._list()
+                    list_now(reflector)
                 except ApiError as error:
                     self.errors.append(str(error))
 

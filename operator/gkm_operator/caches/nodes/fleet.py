@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from gkm.kube.index import Index
 
-from gkm_operator.caches.nodes.liveness import AgentPod, Liveness, LivenessTracker
+from gkm_operator.caches.nodes.liveness import Liveness, LivenessTracker
 from gkm_operator.caches.nodes.reports import NodeObject, NodeReport, reports_of
 from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary, CacheTotals
+from gkm_operator.pods import WatchedPod
 
 
 class UnfinishedNodes(NamedTuple):
@@ -54,9 +55,9 @@ class Fleet:
 
         return self._update_liveness({name}, change)
 
-    def agent(self, old: AgentPod | None, new: AgentPod | None) -> set[CacheKey]:
+    def agent(self, old: WatchedPod | None, new: WatchedPod | None) -> set[CacheKey]:
         """Apply a change of an agent's Pod."""
-        names = {agent.spec.node_name for agent in (old, new) if agent is not None}
+        names = {agent.node for agent in (old, new) if agent is not None}
         return self._update_liveness(names, lambda: self._liveness.agents.change(old, new))
 
     def agents_deployed(self, *, deployed: bool) -> set[CacheKey]:

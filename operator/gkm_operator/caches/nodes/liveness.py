@@ -2,13 +2,14 @@
 
 from enum import Enum
 
+from gkm.api.installation import AGENT
+from gkm.api.mnnvl_metadata import OBJECT_NAME
 from gkm.kube.api import ListSelector
 from gkm.kube.index import Index
 from gkm.kube.resources import Resource
-from msgspec import Struct, field, structs
+from msgspec import Struct
 
-AGENT = "gkm-agent"
-"""The name of the agents' DaemonSet, and the label app.kubernetes.io/name of its Pods (deploy/base/agent.yaml)."""
+from gkm_operator.pods import WatchedPod
 
 
 class Liveness(Enum):
@@ -20,56 +21,10 @@ class Liveness(Enum):
     AGENT_NOT_READY = "its agent is not ready"
 
 
-class ReadyCondition(Struct, frozen=True, gc=False):
-    """A condition of a Node or of a Pod."""
-
-    type: str
-    status: str
-
-
-_READY = ReadyCondition("Ready", "True")
-_ONLY_READY = (_READY,)
-
-
-class ReadyStatus(Struct, frozen=True, gc=False):
-    """The status of a Node or of a Pod, reduced to whether it is Ready to save memory for 10,000 of them."""
-
-    conditions: tuple[ReadyCondition, ...] = ()
-
-    def __post_init__(self) -> None:
-        structs.force_setattr(self, "conditions", _ONLY_READY if _READY in self.conditions else ())
-
-
 class NodeMeta(Struct, frozen=True, gc=False):
     """The metadata of a DaemonSet."""
 
     name: str
-
-
-class AgentMeta(Struct, frozen=True, rename="camel", gc=False):
-    """The metadata of an agent's Pod; it has a deletion timestamp while it is being deleted."""
-
-    name: str
-    deletion_timestamp: str | None = None
-
-
-class AgentSpec(Struct, frozen=True, rename="camel", gc=False):
-    """The node of a Pod; empty until it is scheduled."""
-
-    node_name: str = ""
-
-
-class AgentPod(Struct, frozen=True, gc=False):
-    """A Pod of the agents' DaemonSet."""
-
-    metadata: AgentMeta
-    spec: AgentSpec = field(default_factory=AgentSpec)
-    status: ReadyStatus = field(default_factory=ReadyStatus)
-
-    @property
-    def ready(self) -> bool:
-        """Return whether it is Ready; a Pod that is being deleted is not, whatever its condition."""
-        return bool(self.status.conditions) and self.metadata.deletion_timestamp is None
 
 
 class AgentDaemonSet(Struct, frozen=True, gc=False):
@@ -78,13 +33,12 @@ class AgentDaemonSet(Struct, frozen=True, gc=False):
     metadata: NodeMeta
 
 
-AGENTS = Resource("v1", "Pod", "pods", namespaced=True, type=AgentPod)
 AGENT_SETS = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, type=AgentDaemonSet)
 
 
 def agents(namespace: str) -> ListSelector:
-    """Return the selector of our agents among AGENTS."""
-    return ListSelector(namespace, labels=f"app.kubernetes.io/name={AGENT}")
+    """Return the selector of our agents among all pods (deploy/chart/gkm/templates/agent.yaml)."""
+    return ListSelector(namespace, labels=f"{OBJECT_NAME}={AGENT}")
 
 
 def agent_set(namespace: str) -> ListSelector:
@@ -98,9 +52,7 @@ class LivenessTracker:
     def __init__(self) -> None:
         self.nodes: dict[str, bool] = {}
         """Whether a Node is Ready; a name without an entry is a Node that does not exist."""
-        self.agents: Index[str, AgentPod] = Index(
-            lambda agent: (agent.spec.node_name,), lambda agent: agent.metadata.name
-        )
+        self.agents = Index[str, WatchedPod](lambda agent: (agent.node,), lambda agent: agent.metadata.name)
         self.deployed = False
         """Whether the agents' DaemonSet exists; without it the Node alone decides."""
 

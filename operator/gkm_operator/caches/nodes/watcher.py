@@ -1,7 +1,6 @@
 """Watches node reports, Nodes and agents, and passes their changes to the fleet's totals."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from gkm.kube.api import Api
 from gkm.kube.informers import Informers
@@ -10,17 +9,11 @@ from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.topology.nodes import Node
 
 from gkm_operator.caches.nodes.fleet import Fleet
-from gkm_operator.caches.nodes.liveness import (
-    AGENT_SETS,
-    AGENTS,
-    AgentDaemonSet,
-    AgentPod,
-    agent_set,
-    agents,
-)
+from gkm_operator.caches.nodes.liveness import AGENT_SETS, AgentDaemonSet, agent_set, agents
 from gkm_operator.caches.nodes.reports import CLUSTER_REPORTS, REPORTS, NodeObject
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.nodes import NODES
+from gkm_operator.pods import PODS, WatchedPod, is_agent
 
 
 class NodeWatcher:
@@ -45,9 +38,9 @@ class NodeWatcher:
         for each in (reports, cluster_reports):
             each.subscribe(self._report_changed)
         # Started in this order: if a node's liveness is known before its report, its totals are computed once.
-        self.reflectors: tuple[Reflector[Any], ...] = (
+        self.reflectors = (
             Reflector(api, AGENT_SETS, self._agent_set_changed, selector=agent_set(namespace)),
-            Reflector(api, AGENTS, self._agent_changed, selector=agents(namespace)),
+            shared.select(PODS, self._agent_changed, wants=is_agent(namespace), selector=agents(namespace)),
             nodes,
             reports,
             cluster_reports,
@@ -63,7 +56,7 @@ class NodeWatcher:
         if node is not None and before != after:
             self._enqueue(self.fleet.node(node.metadata.name, ready=after))
 
-    def _agent_changed(self, old: AgentPod | None, new: AgentPod | None) -> None:
+    def _agent_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
         self._enqueue(self.fleet.agent(old, new))
 
     def _agent_set_changed(self, old: AgentDaemonSet | None, new: AgentDaemonSet | None) -> None:

@@ -6,15 +6,15 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import PART_OF, REPLICA_INDEX
 
 from gkm_operator.computedomains.objects import WorkloadKind, workload_of
-from gkm_operator.computedomains.pods import DomainPod
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.mnnvl.required import names_domain, replica_index
+from gkm_operator.pods import WatchedPod
 
 FindSet = Callable[[str, str], PodCliqueSet | None]
 """Returns a PodCliqueSet by namespace and name."""
 
 
-def joins_domain_of_set(pod: DomainPod, watcher: DomainWatcher, sets: FindSet | None = None) -> bool:
+def joins_domain_of_set(pod: WatchedPod, watcher: DomainWatcher, sets: FindSet | None = None) -> bool:
     """Return whether the label of a pod names a domain of a PodCliqueSet, which that set's reconcile creates.
 
     The domain may be absent for a moment. A set that is not shown is no reason to wait: if its domain exists, the label

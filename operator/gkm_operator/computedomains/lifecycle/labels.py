@@ -26,11 +26,12 @@ from gkm_operator.computedomains.lifecycle.grove_pods import joins_domain_of_set
 from gkm_operator.computedomains.lifecycle.owners import RootOwners
 from gkm_operator.computedomains.lifecycle.writer import DomainWriter
 from gkm_operator.computedomains.objects import Workload
-from gkm_operator.computedomains.pods import DomainPod, DomainPods
+from gkm_operator.computedomains.pods import DomainPods
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
 from gkm_operator.mnnvl.injection import own_claim
+from gkm_operator.pods import WatchedPod
 
 MAX_OWNERS = 256
 """Owners of one domain. With more, it lives as long as one of the first."""
@@ -86,7 +87,7 @@ class LabelReconciler:
         wait = self._act(workload, domain, pods)
         return min(wait or UNSEEN_SECONDS, UNSEEN_SECONDS) if any_claim(unseen) else wait
 
-    def _act(self, workload: Workload, domain: ComputeDomain | None, pods: Sequence[DomainPod]) -> float | None:
+    def _act(self, workload: Workload, domain: ComputeDomain | None, pods: Sequence[WatchedPod]) -> float | None:
         """Do what the label needs for the pods that join its domain; return as `reconcile`."""
         if domain is None or domain.metadata.terminating or domain.in_use or pods:
             self._unused_since.pop(workload, None)
@@ -108,7 +109,7 @@ class LabelReconciler:
             return self._release_unused(workload, domain, present[0])
         return None
 
-    def _create(self, workload: Workload, pods: Sequence[DomainPod]) -> float | None:
+    def _create(self, workload: Workload, pods: Sequence[WatchedPod]) -> float | None:
         if not self._enabled:
             # Those that have the claim wait for it: the switch went off after their creation.
             pods = [pod for pod in pods if workload.name in pod.templates]
@@ -144,7 +145,7 @@ class LabelReconciler:
         self._pacing.wrote(key)
         return None
 
-    def _joining(self, workload: Workload, unseen: set[Unseen]) -> list[DomainPod]:
+    def _joining(self, workload: Workload, unseen: set[Unseen]) -> list[WatchedPod]:
         """Return the pods that need the domain.
 
         The domains of Grove's pods belong to their PodCliqueSet, and a pod with a channel of its own joins none.
@@ -152,7 +153,7 @@ class LabelReconciler:
         classes = self._watcher.device_classes(workload.namespace, claims=self._claims, unseen=unseen)
         sets = cache(self._whole_set)
 
-        def joins(pod: DomainPod) -> bool:
+        def joins(pod: WatchedPod) -> bool:
             if pod.metadata.terminating or joins_domain_of_set(pod, self._watcher, sets):
                 return False
             if own_claim(pod.claims, workload.name, classes):

@@ -15,7 +15,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from msgspec import Struct, structs
 
-from gkm_operator.computedomains.pods import DomainPod
+from gkm_operator.pods import PodMetadata, WatchedPod
 
 MAX_DEPTH = 8
 """A worker of a LeaderWorkerSet has four controllers above it: StatefulSet, Pod, StatefulSet, LeaderWorkerSet."""
@@ -67,7 +67,7 @@ class RootOwners:
         self._api = api
         self._cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED)
 
-    def of(self, pods: Iterable[DomainPod], *, fresh: bool = False) -> list[Owner]:
+    def of(self, pods: Iterable[WatchedPod], *, fresh: bool = False) -> list[Owner]:
         """Return the roots of pods, each once, in a stable order; none for a pod that goes with its controller.
 
         `fresh` reads the controllers again.
@@ -83,7 +83,7 @@ class RootOwners:
                 found[root.uid] = root
         return sorted(found.values(), key=lambda owner: (owner.kind, owner.name, owner.uid))
 
-    def _root(self, pod: MnnvlMetadata, cache: LRUCache[_Reference, _Controller]) -> Owner:
+    def _root(self, pod: PodMetadata, cache: LRUCache[_Reference, _Controller]) -> Owner:
         root, above = Owner("v1", "Pod", pod.name, pod.uid), pod.controller
         for _ in range(MAX_DEPTH):
             if above is None:

@@ -9,7 +9,7 @@ from gkm.kube.api import Key
 from gkm.kube.resources import Resource
 from msgspec import Struct, structs
 
-from gkm_operator.computedomains.pods import claim_templates
+from gkm_operator.pods import claim_templates
 
 _NO_SPEC = CliqueSpec()
 

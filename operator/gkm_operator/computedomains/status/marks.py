@@ -10,8 +10,8 @@ from gkm.api.grammar import listed
 from gkm.api.mnnvl_metadata import MAX_USED_BY, PODS_USING, USED_BY, MnnvlMetadata
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
 
-from gkm_operator.computedomains.pods import DomainPod
 from gkm_operator.computedomains.status.observed_domain import ObservedDomain
+from gkm_operator.pods import WatchedPod
 
 UNUSED = "0"
 MAX_USERS = 5
@@ -23,7 +23,7 @@ Target = tuple[Resource[Any], MnnvlMetadata]
 """An object that carries annotations."""
 
 
-def mark(pods: Iterable[DomainPod]) -> Annotations:
+def mark(pods: Iterable[WatchedPod]) -> Annotations:
     """Return the mark for the living pods that use an object; terminating pods count until they are gone."""
     names = sorted(pod.metadata.name for pod in pods)
     return {PODS_USING: str(len(names)), USED_BY: listed(names, MAX_USERS)[:MAX_USED_BY] or None}

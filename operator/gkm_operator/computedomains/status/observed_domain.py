@@ -7,7 +7,7 @@ from gkm.api.computedomains import ComputeDomain, DomainNode
 from gkm.api.mnnvl_metadata import FINALIZER, NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
 
-from gkm_operator.computedomains.pods import DomainPod
+from gkm_operator.pods import WatchedPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +15,9 @@ class ObservedDomain:
     """`template` is the claim template of the name in the domain's spec; it may belong to another domain."""
 
     domain: ComputeDomain
-    pods: Sequence[DomainPod] = ()
+    pods: Sequence[WatchedPod] = ()
     """The living pods that use its claim template."""
-    unclaimed: Sequence[DomainPod] = ()
+    unclaimed: Sequence[WatchedPod] = ()
     """The living pods that have its label and request GPUs, and that admission should have given its claim."""
     replicas: int | None = None
     """The pods that its PodCliques should have, None without a PodClique."""
@@ -75,7 +75,7 @@ class ObservedDomain:
         return meta.terminating and (released or not self.pods)
 
     @property
-    def stale(self) -> list[DomainPod]:
+    def stale(self) -> list[WatchedPod]:
         """Return the pods that started before the domain was created: they have channels of a lost one.
 
         The clock of a node may be slow, so a pod counts only if it was created before as well, by the API server's

@@ -20,13 +20,14 @@ from gkm.topology.nodes import Node
 
 from gkm_operator.computedomains.capacity.free_nodes import capacity
 from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_node, has_gpus
-from gkm_operator.computedomains.pods import DomainPod, DomainPods
+from gkm_operator.computedomains.pods import DomainPods
 from gkm_operator.computedomains.status.cliques import CLAIMING_CLIQUES, ClaimingClique
 from gkm_operator.computedomains.status.observed_domain import ObservedDomain
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import own_claim
 from gkm_operator.nodes import NODES
+from gkm_operator.pods import WatchedPod
 
 
 class DomainObserver:
@@ -56,7 +57,7 @@ class DomainObserver:
         self._cliques_by_template: Index[Key, ClaimingClique] = Index(
             lambda clique: clique.template_keys, lambda clique: clique.key
         )
-        self.pods = DomainPods(api, GPURequests(config.network), on_refused)
+        self.pods = DomainPods(informers, GPURequests(config.network), on_refused)
         self.pods.changed.append(self._pod_changed)
         self._nodes = informers.of(NODES)
         self._reads_nodes = False
@@ -80,7 +81,7 @@ class DomainObserver:
     def start(self, *, grove: bool) -> None:
         """Start the watches that are not started; that of PodCliques only if their kind is installed (`grove`)."""
         self.follow_nodes()
-        self._watches.start(self.pods.reflector, self._nodes, *((self._cliques,) if grove else ()))
+        self._watches.start(self.pods.watch, self._nodes, *((self._cliques,) if grove else ()))
 
     def follow_nodes(self) -> None:
         """Get the nodes, and their changes from now on. Idempotent."""
@@ -164,7 +165,7 @@ class DomainObserver:
     def _holder(self, uid: str) -> ComputeDomain | None:
         return next(iter(self._by_uid.get(uid)), None)
 
-    def _unclaimed(self, domain: ComputeDomain) -> Iterable[DomainPod]:
+    def _unclaimed(self, domain: ComputeDomain) -> Iterable[WatchedPod]:
         """Yield the pods with the label that would get the claim if they were created again.
 
         A claim of the user that cannot be seen counts as a channel: a false alarm would never end.
@@ -173,7 +174,7 @@ class DomainObserver:
         classes = self._source.device_classes(namespace, unknown=(CHANNEL_CLASS,))
         for pod in self.pods.labeled(namespace, name):
             uses = domain.template in pod.templates
-            if pod.requests_gpus and not uses and not own_claim(pod.claims, domain.template, classes):
+            if self.pods.names_gpus(pod) and not uses and not own_claim(pod.claims, domain.template, classes):
                 yield pod
 
     def _is_busy(self, node: str) -> bool:
@@ -191,12 +192,12 @@ class DomainObserver:
             for key in {_key(domain) for domain in domains} or {template}:
                 self._changed(key, urgent)
 
-    def _affect_labeled(self, pod: DomainPod) -> None:
+    def _affect_labeled(self, pod: WatchedPod) -> None:
         """Pass on the domain that the label of a pod names."""
         if pod.domain:
             self._changed((pod.metadata.namespace, pod.domain), False)  # noqa: FBT003 -- marks count claims only
 
-    def _pod_changed(self, old: DomainPod | None, new: DomainPod | None) -> None:
+    def _pod_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
         for pod in (old, new):
             if pod is None:
                 continue

@@ -25,8 +25,8 @@ from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.hoststate.escaping import escape
 
-from gkm_operator.computedomains.pods import DomainPod
 from gkm_operator.computedomains.status.observed_domain import ObservedDomain
+from gkm_operator.pods import WatchedPod
 
 _SHOWN = 5
 """Names in a message."""
@@ -171,7 +171,7 @@ def _is_time(condition: MNNVLReadiness) -> bool:
         return False
 
 
-def _pods(pods: Sequence[DomainPod]) -> str:
+def _pods(pods: Sequence[WatchedPod]) -> str:
     return f"{count_of(len(pods), 'pod')} ({_names(pod.metadata.name for pod in pods)})"
 
 

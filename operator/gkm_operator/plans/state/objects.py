@@ -1,18 +1,15 @@
-"""Run, PlacementPlan and Pod as the controller watches them: only the fields that decide, to save memory."""
+"""Run and PlacementPlan as the controller watches them: only the fields that decide, to save memory."""
 
 import hashlib
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 from gkm.api.meta import API_VERSION, GROUP
 from gkm.api.plans import PlanSpec, PlanStatus
-from gkm.api.runs import RUN_LABEL, RunSpec, RunStatus
-from gkm.kube.api import ListSelector
+from gkm.api.runs import RunSpec, RunStatus
 from gkm.kube.memory import MAX_HELD_BYTES
 from gkm.kube.resources import Resource
-from gkm.topology import pods
-from msgspec import Raw, Struct, field, structs
+from msgspec import Struct, field, structs
 
 REQUEST_ANNOTATION = f"{GROUP}/asked"
 """Annotation of a plan: the sha256 of the request of its Run."""
@@ -21,8 +18,6 @@ REPLAN_ANNOTATION = f"{GROUP}/plan-again"
 
 MAX_REQUEST, MAX_ANNOTATION = 64, 63
 """The longest annotations that are stored unhashed, in characters: a sha256 in hex, and a user's."""
-
-_NOTHING = Raw(b"{}")
 
 
 class RunKey(NamedTuple):
@@ -130,73 +125,6 @@ class WatchedPlan(Struct, frozen=True):
         return (metadata, other.spec) == (self.metadata, self.spec)
 
 
-class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
-    """The name of a pod, the run that its label names ("" without one), and whether it is being deleted."""
-
-    name: str
-    namespace: str = ""
-    labels: dict[str, str] | None = None
-    run: str = ""
-    deletion_timestamp: str | None = None
-    terminating: bool = False
-
-    def __post_init__(self) -> None:
-        structs.force_setattr(self, "run", (self.labels or {}).get(RUN_LABEL, ""))
-        structs.force_setattr(self, "terminating", self.deletion_timestamp is not None)
-        for name in ("labels", "deletion_timestamp"):
-            structs.force_setattr(self, name, None)
-
-
-class WatchedPod(Struct, frozen=True, gc=False):
-    """The GPUs that a pod uses on its node, and what it requests besides; with a `fault`, both are unknown.
-
-    `node` is "" for a pod that waits or has ended. A cluster has 100,000 pods, so no other field is stored.
-    """
-
-    metadata: PodMetadata
-    spec: Raw = _NOTHING
-    status: pods.KubePodStatus = field(default_factory=pods.KubePodStatus)
-    node: str = ""
-    gpus: int = 0
-    fault: str = ""
-    load: pods.NodeLoad = pods.NodeLoad()
-
-    def __post_init__(self) -> None:
-        node, gpus, load, fault = _pod_usage(self.spec, self.status)
-        found = (("node", node), ("gpus", gpus), ("load", _shared(load)), ("fault", fault), ("spec", _NOTHING))
-        for name, value in found:
-            structs.force_setattr(self, name, value)
-        structs.force_setattr(self, "status", _NO_STATUS)
-
-
-class _PodSpec(Struct, rename="camel"):
-    node_name: str = ""
-
-
-_NO_STATUS = pods.KubePodStatus()
-
-
-@lru_cache(maxsize=1 << 12)
-def _shared(load: pods.NodeLoad) -> pods.NodeLoad:
-    """Return the first equal load: the pods of one template have the same."""
-    return load
-
-
-def _pod_usage(spec: Raw, status: pods.KubePodStatus) -> tuple[str, int, pods.NodeLoad, str]:
-    """Return the node of a pod, the GPUs that it uses there, its other requests, and why these are unknown."""
-    none = pods.NodeLoad()
-    try:
-        pod = pods.Pod(spec=msgspec.json.decode(spec, type=pods.KubePodSpec), status=status)
-        if not pods.occupies_node(pod):
-            return "", 0, none, ""
-        return pod.spec.node_name, pods.requested_gpus(pod), pods.requested_load(pod), ""
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        # A pod with too many containers must not hide all others.
-        ended = not pods.occupies_node(pods.Pod(spec=pods.KubePodSpec(node_name="any"), status=status))
-        node = "" if ended else msgspec.json.decode(spec, type=_PodSpec).node_name
-        return node, 0, none, ascii(str(error)[:160])[1:-1] if node else ""
-
-
 RUNS = Resource(API_VERSION, "Run", "runs", namespaced=True, type=WatchedRun)
 PLANS = Resource(
     API_VERSION,
@@ -206,6 +134,3 @@ PLANS = Resource(
     type=WatchedPlan,
     unbounded="only the controllers write it, and it names nodes of the cluster",
 )
-PODS = Resource("v1", "Pod", "pods", namespaced=True, type=WatchedPod)
-PLACED_PODS = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
-"""Pods that use a node; the watch reports a pod that ends as deleted."""

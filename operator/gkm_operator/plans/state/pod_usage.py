@@ -7,7 +7,8 @@ from threading import Lock
 from gkm.topology.pods import NodeLoad
 from gkm.topology.usage import Usage, added
 
-from gkm_operator.plans.state.objects import RunKey, WatchedPod
+from gkm_operator.plans.state.objects import RunKey
+from gkm_operator.pods import WatchedPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class PodUsageIndex:
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> bool:
         """Apply a change of a pod; return whether it changes a sum of GPUs or what is known of them."""
-        if old == new:
+        if old is not None and new is not None and _counted(old) == _counted(new):
             return False
         with self._lock:
             for pod, sign in ((old, -1), (new, 1)):
@@ -108,6 +109,11 @@ class PodUsageIndex:
                 if not own:
                     del sums[run]
         return True
+
+
+def _counted(pod: WatchedPod) -> object:
+    """Return what is read here of a pod: the other fields change more often."""
+    return pod.node, pod.gpus, pod.load, pod.fault, pod.metadata.run, pod.metadata.terminating
 
 
 def _copy(sums: Mapping[RunKey, Mapping[str, int]]) -> dict[RunKey, dict[str, int]]:

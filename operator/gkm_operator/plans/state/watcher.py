@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from threading import Event
-from typing import Any
 
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
-from gkm.kube.controller import WatchSet
+from gkm.kube.controller import StartedWatch, WatchSet
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnRefused, Reflector, no_report
 from gkm.topology.labels import label_placements
@@ -22,18 +21,16 @@ from gkm_operator import metrics
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import (
-    PLACED_PODS,
     PLANS,
-    PODS,
     RUNS,
     RunKey,
     WatchedPlan,
-    WatchedPod,
     WatchedRun,
 )
 from gkm_operator.plans.state.plan_index import PlanIndex
 from gkm_operator.plans.state.pod_usage import PodUsageIndex
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
+from gkm_operator.pods import PODS, WatchedPod, occupies_node
 
 _POLL_SECONDS = 0.05
 
@@ -47,7 +44,7 @@ class TopologyUnread(RuntimeError):
 
 
 class ClusterWatcher:
-    """Four reflectors; `changed` is called for each change that may affect a decision.
+    """Four watches; `changed` is called for each change that may affect a decision.
 
     Nodes and pods are watched from the first Run on. `sources` returns the placements of the tree that the schedulers
     see, None while there is none yet; without it, labels alone place nodes.
@@ -77,7 +74,7 @@ class ClusterWatcher:
         self._runs = Reflector(api, RUNS, self._run_changed, on_refused=on_refused)
         self._nodes = informers.of(NODES)
         self._surveys_nodes = False
-        self._pods = Reflector(api, PODS, self._pod_changed, selector=PLACED_PODS)
+        self._pods = informers.select(PODS, self._pod_changed, wants=occupies_node)
         self._watches = WatchSet()
 
     def start(self, stop: Event) -> bool:
@@ -151,7 +148,7 @@ class ClusterWatcher:
         fresh = label_placements(nodes, self._settings)
         return [(name, placed.completed(fresh) if name == LABELS else placed) for name, placed in sources]
 
-    def _start(self, reflector: Reflector[Any], stop: Event) -> bool:
+    def _start(self, reflector: StartedWatch, stop: Event) -> bool:
         self._watches.start(reflector)
         while not reflector.synced.is_set():
             if stop.wait(_POLL_SECONDS):

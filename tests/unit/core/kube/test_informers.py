@@ -65,6 +65,7 @@ def test_two_readers_of_a_kind_share_one_list_and_one_watch(api: FakeApi, inform
         watch = informers.of(CONFIGMAPS)
         watch.subscribe(reader)
         watch.start()
+    until(lambda: api._watches, "it watches")
     put(api, "b", "1")
     put(api, "a", "2")
     until(lambda: one.changes == two.changes == [(None, "a1"), (None, "b1"), ("a1", "a2")], "both get it in order")

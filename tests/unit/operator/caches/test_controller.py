@@ -14,6 +14,7 @@ from gkm.kube.resources import (
     Resource,
 )
 from support.host.waiting import scaled, until
+from support.kube.listing import reflector_of
 from support.operator.controller import IMAGE, KEY, NEXT, SOON, Site
 from support.operator.deployment import cache
 from support.operator.images import AWAY, DIGEST, OTHER
@@ -174,7 +175,7 @@ def test_watches_that_break_and_are_forgotten_lose_nothing(site: Site) -> None:
     site.run()
     site.until_verified()
     for reflector in site.controller.reflectors():
-        reflector._backoff = SOON
+        reflector_of(reflector)._backoff = SOON
     for number in range(6):
         state = "Ready" if number % 2 else "Failed"
         site.report(f"n{number}", {"x": {"state": state, "digest": DIGEST, "reason": "DiskFull"}})

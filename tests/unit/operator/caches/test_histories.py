@@ -11,11 +11,11 @@ from gkm.api.caches import CacheSpec, GKMCache
 from gkm.api.meta import ObjectMeta
 from gkm_operator.caches import status
 from gkm_operator.caches.nodes.fleet import Fleet
-from gkm_operator.caches.nodes.liveness import AgentPod
 from gkm_operator.caches.nodes.reports import NodeObject, reports_of
 from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
 from gkm_operator.caches.outcome import verdict_outcome
 from gkm_operator.images import ImageClaims
+from gkm_operator.pods import WatchedPod
 from hypothesis import given
 from hypothesis import strategies as st
 from support.operator.images import DIGEST, GOOD, OTHER
@@ -71,7 +71,7 @@ class World:
     fleet: Fleet = field(default_factory=Fleet)
     reports: dict[tuple[str, str], NodeObject] = field(default_factory=dict)
     nodes: dict[str, bool] = field(default_factory=dict)
-    agents: dict[str, AgentPod] = field(default_factory=dict)
+    agents: dict[str, WatchedPod] = field(default_factory=dict)
     deployed: bool = False
 
     def happen(self, event: Event) -> set[CacheKey]:
@@ -134,7 +134,7 @@ class World:
     def _silence(self, name: str) -> str:
         if not self.nodes[name]:
             return "the Node is not ready"
-        answers = any(agent.spec.node_name == name and agent.ready for agent in self.agents.values())
+        answers = any(agent.node == name and agent.ready for agent in self.agents.values())
         return "its agent is not ready" if self.deployed and not answers else ""
 
 

@@ -10,11 +10,13 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
+from gkm_operator.caches.nodes.liveness import AGENT_SETS
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.throttling import StatusInterval
+from gkm_operator.pods import PODS
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
+from support.kube.listing import reflector_of
 from support.operator.deployment import cache, node
 from support.operator.images import DIGEST, GOOD, FakeImages
 from support.operator.nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
@@ -40,7 +42,7 @@ class Watched:
     def join(self, name: str) -> None:
         """Let a node join that has the cache."""
         put(self.api, NODES, kube_node(name))
-        put(self.api, AGENTS, agent_pod(name))
+        put(self.api, PODS, agent_pod(name))
         put(self.api, GKMCACHENODES, node(name, READY, "a"))
 
     def run(self) -> None:
@@ -99,11 +101,11 @@ def test_a_node_that_is_not_ready_is_silent_until_it_is(watched: Watched) -> Non
 
 
 def test_a_node_whose_agent_is_not_ready_is_silent_until_it_is(watched: Watched) -> None:
-    put(watched.api, AGENTS, agent_pod("n2", "False"))
+    put(watched.api, PODS, agent_pod("n2", "False"))
     watched.until("1/2", "silent: n2 (its agent is not ready)")
-    put(watched.api, AGENTS, agent_pod("n2"))
+    put(watched.api, PODS, agent_pod("n2"))
     watched.until("2/2")
-    watched.api.delete(AGENTS, "gkm-agent-n2", SYSTEM)
+    watched.api.delete(PODS, "gkm-agent-n2", SYSTEM)
     watched.until("1/2", "silent: n2 (its agent is not ready)")
 
 
@@ -113,8 +115,8 @@ def test_only_agents_in_our_namespace_with_their_label_are_watched(watched: Watc
     other = agent_pod("n2", name="other")
     other["metadata"]["labels"] = {"app.kubernetes.io/name": "gkm-csi"}
     for pod in (foreign, other):
-        put(watched.api, AGENTS, pod)
-    watched.api.delete(AGENTS, "gkm-agent-n2", SYSTEM)
+        put(watched.api, PODS, pod)
+    watched.api.delete(PODS, "gkm-agent-n2", SYSTEM)
     watched.until("1/2", "silent: n2 (its agent is not ready)")
 
 
@@ -126,7 +128,7 @@ def test_a_node_that_leaves_is_not_counted_and_is_when_it_joins_again(watched: W
 
 
 def test_without_the_daemonset_the_node_alone_decides(watched: Watched) -> None:
-    watched.api.delete(AGENTS, "gkm-agent-n2", SYSTEM)
+    watched.api.delete(PODS, "gkm-agent-n2", SYSTEM)
     watched.until("1/2")
     watched.api.delete(AGENT_SETS, "gkm-agent", SYSTEM)
     watched.until("2/2")
@@ -134,11 +136,11 @@ def test_without_the_daemonset_the_node_alone_decides(watched: Watched) -> None:
 
 def test_a_deletion_missed_by_the_watch_is_found_by_the_next_list(watched: Watched) -> None:
     for reflector in watched.controller.node_watcher.reflectors:
-        reflector._backoff = SOON
+        reflector_of(reflector)._backoff = SOON
     watched.api.fault = lambda verb, _: ApiError(503, "", "away") if verb in {"list", "watch"} else None
     watched.api.cut()
     watched.api.delete(NODES, "n1")
-    put(watched.api, AGENTS, agent_pod("n2", "False"))
+    put(watched.api, PODS, agent_pod("n2", "False"))
     watched.api.forget_history()
     watched.api.fault = lambda _verb, _plural: None
     watched.until("0/1", "1 silent: n2")

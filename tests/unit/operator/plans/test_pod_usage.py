@@ -7,8 +7,9 @@ from gkm.topology.eligibility import PodDemand
 from gkm.topology.pods import NodeLoad, Pod
 from gkm.topology.usage import usage
 from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
-from gkm_operator.plans.state.objects import RunKey, WatchedPod
+from gkm_operator.plans.state.objects import RunKey
 from gkm_operator.plans.state.pod_usage import PodUsage, PodUsageIndex
+from gkm_operator.pods import WatchedPod
 from hypothesis import given
 from hypothesis import strategies as st
 from support.operator.plans import gpu_pod

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from gkm.api.meta import OwnerReference
 from gkm.kube.discovery import KindName
-from gkm_operator.taskgroups.members import GroupMember, MemberMetadata, TaskPod
+from gkm_operator.pods import PodMetadata, WatchedPod
+from gkm_operator.taskgroups.members import GroupMember, MemberMetadata
 from support.host.steps import steps
 from support.operator.group_witness import GROUPS, LABEL, NAMESPACE, UID_LABEL
 from support.operator.taskgroups import Process, World
@@ -22,6 +23,10 @@ def metadata(name: str, uid: str, *, since: str | None = None) -> MemberMetadata
     )
 
 
+def task_pod(name: str) -> WatchedPod:
+    return WatchedPod(PodMetadata(name, NAMESPACE, f"uid-{name}", labels={LABEL: "g"}))
+
+
 def crowded(count: int) -> tuple[Process, str]:
     """A process that knows a living group with so many objects and pods, and its uid."""
     world = World()
@@ -30,7 +35,7 @@ def crowded(count: int) -> tuple[Process, str]:
     world.settle(process)
     for number in range(count):
         process.controller._member_changed(None, GroupMember(KIND, metadata(f"o-{number}", uid)))
-        process.controller.watcher._pod(None, TaskPod(metadata(f"p-{number}", uid)))
+        process.controller.watcher._pod(None, task_pod(f"p-{number}"))
     return process, uid
 
 
@@ -44,8 +49,8 @@ def leak_events(process: Process, _uid: str) -> None:
     member_events(process, "another")
 
 
-def pod_events(process: Process, uid: str) -> None:
-    pod = TaskPod(metadata("one", uid))
+def pod_events(process: Process, _uid: str) -> None:
+    pod = task_pod("one")
     for old, new in ((None, pod), (pod, pod), (pod, None)):
         process.controller.watcher._pod(old, new)
 

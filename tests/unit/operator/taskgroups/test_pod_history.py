@@ -4,8 +4,8 @@ import string
 
 from gkm.api.meta import ObjectMeta
 from gkm.api.task_groups import TaskGroup, TaskGroupSpec, TaskGroupStatus
+from gkm_operator.pods import PodMetadata, PodStatus, WatchedPod
 from gkm_operator.taskgroups.inventory import GroupInventory
-from gkm_operator.taskgroups.members import MemberMetadata, TaskPod, _PodStatus
 from gkm_operator.taskgroups.observer import GroupObserver
 from support.operator.group_witness import LABEL, NAMESPACE
 from support.operator.plans import PODS
@@ -127,8 +127,8 @@ def test_pods_of_no_group_evict_none_that_count(world: World) -> None:
     world.api.delete(PODS, "a", NAMESPACE)
     process.observe("pods")
     for number in range(10_000):
-        metadata = MemberMetadata(f"p{number}", NAMESPACE, f"uid-of-p{number}", labels={LABEL: f"no-group-{number}"})
-        process.controller.watcher._pod(TaskPod(metadata, _PodStatus("Succeeded")), None)
+        metadata = PodMetadata(f"p{number}", NAMESPACE, f"uid-of-p{number}", labels={LABEL: f"no-group-{number}"})
+        process.controller.watcher._pod(WatchedPod(metadata, status=PodStatus("Succeeded")), None)
     pods(world, process, b="Succeeded")
     world.settle(process)
     assert world.phase() == "Succeeded"

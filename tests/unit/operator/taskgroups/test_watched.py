@@ -11,6 +11,7 @@ import pytest
 from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.api.task_groups import TaskGroup
 from gkm.kube.errors import ApiError
+from gkm.kube.informers import Informers
 from gkm.kube.resources import CONFIGMAPS, TASKGROUPS
 from gkm_operator.taskgroups.watched import MAX_FINALIZERS, WatchedGroup
 from gkm_operator.taskgroups.watcher import GroupWatcher
@@ -69,7 +70,7 @@ def test_a_watched_group_takes_little_memory_in_every_phase(phase: str) -> None:
     api = WitnessApi()
     for number in range(GROUP_COUNT):
         put(api, stored(f"g{number}", phase=phase))
-    watcher = GroupWatcher(api, lambda _key: None)
+    watcher = GroupWatcher(api, Informers(api), lambda _key: None)
     watcher.groups._list()
     text = len(msgspec.json.encode(stored("g", phase=phase)))
     assert text > 700_000
@@ -78,7 +79,8 @@ def test_a_watched_group_takes_little_memory_in_every_phase(phase: str) -> None:
 
 
 def test_the_last_writes_take_little_memory_too() -> None:
-    watcher = GroupWatcher(WitnessApi(), lambda _key: None)
+    api = WitnessApi()
+    watcher = GroupWatcher(api, Informers(api), lambda _key: None)
     for number in range(GROUP_COUNT):
         watcher.wrote(msgspec.convert(stored(f"g{number}"), TaskGroup))
     assert held_bytes(watcher._written) / GROUP_COUNT < HELD_BYTES

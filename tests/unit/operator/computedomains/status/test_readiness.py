@@ -13,20 +13,20 @@ from gkm.api.domain_readiness import (
     parse_readiness,
     unused,
 )
-from gkm_operator.computedomains.pods import DomainPod
 from gkm_operator.computedomains.status.observed_domain import ObservedDomain
 from gkm_operator.computedomains.status.readiness import readiness
+from gkm_operator.pods import WatchedPod
 from support.grove.observed import CLIQUE, Json, domain, joined, template, user
 
 NOW, LATER = "2026-02-01T00:00:00Z", "2026-02-01T01:00:00Z"
 OTHER_CLIQUE = CLIQUE.removesuffix("1") + "2"
 
 
-def placed(*nodes: str) -> list[DomainPod]:
+def placed(*nodes: str) -> list[WatchedPod]:
     return [user(f"pod-{node}", node) for node in nodes]
 
 
-def observed(pods: Sequence[DomainPod] = (), *members: Json, **fields: object) -> ObservedDomain:
+def observed(pods: Sequence[WatchedPod] = (), *members: Json, **fields: object) -> ObservedDomain:
     made = ObservedDomain(domain("training", *members), pods=pods, template=template())
     return replace(made, **fields)  # type: ignore[arg-type]
 
@@ -249,7 +249,7 @@ def test_pods_that_share_a_node_are_a_warning_beside_every_reason() -> None:
         (user("a", ""), "it has not started"),
     ],
 )
-def test_pods_that_need_not_restart(pod: DomainPod, why: str) -> None:
+def test_pods_that_need_not_restart(pod: WatchedPod, why: str) -> None:
     recreated = domain("training", joined("n9"), created="2026-01-02T00:00:00Z")
     assert decided(observed([pod], domain=recreated)).reason != ReadyReason.DOMAIN_LOST, why
 
@@ -271,7 +271,7 @@ def test_pods_that_need_not_restart(pod: DomainPod, why: str) -> None:
         ),
     ],
 )
-def test_a_domain_that_gkm_releases_is_not_lost(metadata: Json, pods: list[DomainPod], lost: bool) -> None:  # noqa: FBT001
+def test_a_domain_that_gkm_releases_is_not_lost(metadata: Json, pods: list[WatchedPod], lost: bool) -> None:  # noqa: FBT001
     deleted = domain("training", deletionTimestamp=NOW, **metadata)
     assert observed(pods, domain=deleted).is_leaving is not lost
     assert not observed(pods, domain=domain("training", **metadata)).is_leaving

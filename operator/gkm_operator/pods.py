@@ -1,0 +1,333 @@
+"""The kind Pod, in the one form in which all controllers read it, and what each controller derives from it.
+
+A cluster has 100,000 pods. Each is reduced to the fields that decide when it is decoded, equal values of several pods
+are stored once, and a pod of which only the requests count has nothing else. Pods that no reader wants are not stored
+(gkm.kube.informers). Must never write to the API server.
+"""
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from functools import lru_cache
+from itertools import chain
+from sys import intern
+from typing import Annotated, Self, TypeVar
+
+import msgspec
+from gkm.api.installation import AGENT
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL, OBJECT_NAME, PART_OF, REPLICA_INDEX, Owner
+from gkm.api.pod_specs import PodClaim, Quantities
+from gkm.api.runs import RUN_LABEL
+from gkm.api.task_groups import GROUP_LABEL
+from gkm.kube.api import Key
+from gkm.kube.memory import MAX_HELD_BYTES, held_bytes
+from gkm.kube.resources import Resource
+from gkm.topology import pods
+from gkm.topology.nodes import Resources
+from msgspec import Meta, Raw, Struct, structs
+
+from gkm_operator.mnnvl.gpu_requests import is_positive
+
+T = TypeVar("T")
+
+_LABELS = (DOMAIN_LABEL, GROUP_LABEL, PART_OF, REPLICA_INDEX, RUN_LABEL)
+"""The labels that are held."""
+_MAX_OWNERS = 4
+_MAX_FAULT = 160
+_SUCCEEDED = "Succeeded"
+_TERMINAL_PHASES = (_SUCCEEDED, "Failed")
+_ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage"})
+_NOTHING, _NONE = Raw(b"{}"), Raw(b"[]")
+
+
+@lru_cache(maxsize=1 << 12)
+def _first(value: T) -> T:
+    return value
+
+
+def _shared(value: T) -> T:
+    """Return the first equal value: the replicas of one workload have equal owners, claims and requests."""
+    return _first(value) if not value or held_bytes(value) <= MAX_HELD_BYTES else value
+
+
+@lru_cache(maxsize=1 << 12)
+def _labels(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the first equal labels; they must not be changed."""
+    return dict(items)
+
+
+class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
+    """The metadata that is read of pods; names of its fields and properties are those of MnnvlMetadata."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    owner_references: tuple[Owner, ...] | None = None
+    is_agent: bool = False
+    """Whether its label says so; a pod of any namespace may have it."""
+
+    def __post_init__(self) -> None:
+        found = self.labels or {}
+        held = tuple((key, found[key]) for key in _LABELS if key in found)
+        _set(
+            self,
+            namespace=intern(self.namespace),
+            creation_timestamp=intern(self.creation_timestamp),
+            labels=_labels(held) if held else None,
+            owner_references=_owners(self.owner_references),
+            is_agent=found.get(OBJECT_NAME) == AGENT,
+        )
+
+    def label(self, key: str) -> str:
+        """Return a label; "" without it."""
+        return (self.labels or {}).get(key, "")
+
+    @property
+    def run(self) -> str:
+        """Return the Run that its label names, "" without one."""
+        return self.label(RUN_LABEL)
+
+    @property
+    def group(self) -> Key:
+        """Return namespace and name of the TaskGroup that its label names."""
+        return self.namespace, self.label(GROUP_LABEL)
+
+    @property
+    def terminating(self) -> bool:
+        """Return whether the pod is being deleted."""
+        return self.deletion_timestamp is not None
+
+    @property
+    def controller(self) -> Owner | None:
+        """Return the owner that controls the pod."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+def _owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...] | None:
+    """Return the owners that can exist, a few of them, and the one that controls the pod in any case."""
+    possible = [owner for owner in owners or () if owner.possible]
+    possible.sort(key=lambda owner: not owner.controller)
+    return _first(tuple(possible[:_MAX_OWNERS])) or None
+
+
+class PodStatus(Struct, frozen=True, rename="camel", gc=False):
+    """The phase of a pod, when its kubelet accepted it, and its conditions, which are read of agents only."""
+
+    phase: str = ""
+    start_time: str = ""
+    conditions: Raw = _NONE
+
+
+class _Condition(Struct, frozen=True, gc=False):
+    type: str
+    status: str
+
+
+class _Requirements(Struct, frozen=True, gc=False):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class _Container(Struct, frozen=True, rename="camel", gc=False):
+    resources: _Requirements | None = None
+    restart_policy: str = ""
+
+
+_Containers = Annotated[tuple[_Container, ...], Meta(max_length=4096)]
+
+
+class ReadSpec(Struct, frozen=True, rename="camel", gc=False):
+    """The fields of a pod's spec that are read."""
+
+    node_name: str = ""
+    containers: _Containers | None = None
+    init_containers: _Containers | None = None
+    overhead: Quantities | None = None
+    resource_claims: Annotated[tuple[PodClaim, ...], Meta(max_length=4096)] | None = None
+
+
+class _NodeOnly(Struct, rename="camel"):
+    node_name: str = ""
+
+
+_NO_STATUS = PodStatus()
+
+
+class WatchedPod(Struct, frozen=True, gc=False):
+    """A pod. `spec` and `status` are empty once it is decoded.
+
+    `node` is "" for a pod that waits or has ended, and `started` until its kubelet accepted it. `resources` are the
+    names of what it requests besides CPUs and memory. With a `fault`, `gpus` and `load` are unknown. With `refused`,
+    its claims, resources and owners are not known, because they take too much memory or cannot be read.
+    """
+
+    metadata: PodMetadata
+    spec: Raw = _NOTHING
+    status: PodStatus = _NO_STATUS
+    node: str = ""
+    phase: str = ""
+    started: str = ""
+    ready: bool = False
+    """Of an agent only."""
+    claims: tuple[PodClaim, ...] = ()
+    resources: tuple[str, ...] = ()
+    gpus: int = 0
+    load: pods.NodeLoad = pods.NodeLoad()
+    fault: str = ""
+    refused: str = ""
+
+    def __post_init__(self) -> None:
+        _set(self, phase=intern(self.status.phase), started=intern(self.status.start_time))
+        try:
+            spec = msgspec.json.decode(self.spec, type=ReadSpec)
+        except (msgspec.DecodeError, RecursionError) as error:
+            # A pod with too many containers must not hide all others.
+            why = ascii(str(error)[:_MAX_FAULT])[1:-1]
+            node = "" if self.ended else msgspec.json.decode(self.spec, type=_NodeOnly).node_name
+            _set(self, node=intern(node), fault=why if node else "", refused=f"spec cannot be read: {why}")
+        else:
+            self._read(spec)
+        ready = self.metadata.is_agent and not self.metadata.terminating and _is_ready(self.status.conditions)
+        _set(self, ready=ready, spec=_NOTHING, status=_NO_STATUS)
+        if not self._is_read_further:
+            _set(self, metadata=_only_name(self.metadata), started="")
+
+    def outline(self, why: str) -> Self:
+        """Return it with one owner, and if it is still too large without claims, resources, owners and most labels."""
+        outlined = copy(self)  # not made anew from the spec, which decoding has emptied
+        owner = self.metadata.controller
+        _set(outlined, metadata=_with(self.metadata, owner_references=None if owner is None else (owner,)))
+        if held_bytes(outlined) > MAX_HELD_BYTES:
+            read = {key: self.metadata.label(key) for key in (GROUP_LABEL, RUN_LABEL) if self.metadata.label(key)}
+            metadata = _with(self.metadata, owner_references=None, labels=read or None)
+            _set(outlined, metadata=metadata, claims=(), resources=(), refused=why)
+        return outlined
+
+    @property
+    def key(self) -> Key:
+        """Return namespace and name."""
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def templates(self) -> frozenset[str]:
+        """Return the names of the ResourceClaimTemplates that it references."""
+        return claim_templates(self.claims)
+
+    @property
+    def template_keys(self) -> list[Key]:
+        """Return namespace and name of these templates."""
+        return [(self.metadata.namespace, template) for template in self.templates]
+
+    @property
+    def domain(self) -> str:
+        """Return the ComputeDomain that its label names, "" without one."""
+        return self.metadata.label(DOMAIN_LABEL)
+
+    @property
+    def running(self) -> bool:
+        """Return whether its claims are prepared, and a container started."""
+        return self.phase == "Running"
+
+    @property
+    def ended(self) -> bool:
+        """Return whether all its containers have ended for good; a terminating pod has not ended."""
+        return self.phase in _TERMINAL_PHASES
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether all its containers have ended without an error."""
+        return self.phase == _SUCCEEDED
+
+    def _read(self, spec: ReadSpec) -> None:
+        containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+        _set(self, claims=_shared(spec.resource_claims or ()), resources=_shared(tuple(sorted(_resources(containers)))))
+        if not spec.node_name or self.ended:
+            return
+        _set(self, node=intern(spec.node_name))
+        try:
+            pod = pods.Pod(spec=_requests(spec))
+            _set(self, gpus=pods.requested_gpus(pod), load=_first(pods.requested_load(pod)))
+        except ValueError as error:
+            _set(self, gpus=0, fault=ascii(str(error)[:_MAX_FAULT])[1:-1])
+
+    @property
+    def _is_read_further(self) -> bool:
+        """Return whether more is read than its requests, and the run that they belong to."""
+        meta = self.metadata
+        return bool(self.claims or self.resources or self.refused or meta.is_agent or self.domain or meta.group[1])
+
+
+def _set(decoded: Struct, **values: object) -> None:
+    for name, value in values.items():
+        structs.force_setattr(decoded, name, value)
+
+
+def _only_name(found: PodMetadata) -> PodMetadata:
+    run = _labels(((RUN_LABEL, found.run),)) if found.run else None
+    nothing = {"uid": "", "creation_timestamp": "", "deletion_timestamp": None, "owner_references": None}
+    return _with(found, labels=run, **nothing)
+
+
+def _with(found: PodMetadata, **values: object) -> PodMetadata:
+    """Return metadata with some fields changed, which is as if it had been read so."""
+    changed = copy(found)
+    _set(changed, **values)
+    return changed
+
+
+def _is_ready(conditions: Raw) -> bool:
+    found = msgspec.json.decode(conditions, type=tuple[_Condition, ...] | None) or ()
+    return any((each.type, each.status) == ("Ready", "True") for each in found)
+
+
+def _resources(containers: tuple[_Container, ...]) -> set[str]:
+    named = (each.resources for each in containers if each.resources is not None)
+    listed = (found.items() for each in named for found in (each.limits, each.requests) if found)
+    return {name for name, quantity in chain.from_iterable(listed) if name not in _ORDINARY and is_positive(quantity)}
+
+
+def _requests(spec: ReadSpec) -> pods.KubePodSpec:
+    return pods.KubePodSpec(
+        spec.node_name,
+        tuple(map(_container, spec.containers or ())),
+        tuple(map(_container, spec.init_containers or ())),
+        _amounts(spec.overhead),
+    )
+
+
+def _container(found: _Container) -> pods.ListedContainer:
+    if (given := found.resources) is None:
+        return pods.ListedContainer(None, found.restart_policy)
+    amounts = pods.ResourceRequirements(_amounts(given.requests), _amounts(given.limits))
+    return pods.ListedContainer(amounts, found.restart_policy)
+
+
+def _amounts(found: Quantities | None) -> Resources | None:
+    if found is None:
+        return None
+    return Resources(found.get("nvidia.com/gpu"), found.get("cpu"), found.get("memory"))
+
+
+def claim_templates(claims: Iterable[PodClaim]) -> frozenset[str]:
+    """Return the names of the ResourceClaimTemplates that claims reference."""
+    return frozenset(claim.resource_claim_template_name or "" for claim in claims) - {""}
+
+
+def occupies_node(pod: WatchedPod) -> bool:
+    """Return whether a pod uses resources of a node."""
+    return bool(pod.node)
+
+
+def is_task(pod: WatchedPod) -> bool:
+    """Return whether the label of a pod names a TaskGroup."""
+    return bool(pod.metadata.group[1])
+
+
+def is_agent(namespace: str) -> Callable[[WatchedPod], bool]:
+    """Return the function that tells the pods of our agents, which are in this namespace."""
+    return lambda pod: pod.metadata.is_agent and pod.metadata.namespace == namespace
+
+
+PODS = Resource("v1", "Pod", "pods", namespaced=True, type=WatchedPod)
