@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, current_thread
 
 import pytest
 from gkm.api.config import Config, parse
@@ -16,7 +17,7 @@ from gkm_operator.hypernodes import controller as module
 from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.hypernodes.providers.command import ProviderCode
 from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.operator.topology import SYSTEM, TOPOLOGY, World, racks, settings
 from support.topology import tree_provider
 from support.topology.provider_pods import ProviderPod, pod
@@ -206,3 +207,24 @@ def test_who_writes_no_hypernodes_releases_the_lease_at_once() -> None:
     world = World(NODES, settings(hyperNodes={"enabled": False}, nodeLabels=True))
     with running(world, succeeds=True) as controller:
         assert controller.close()
+
+
+def test_a_process_whose_look_has_not_ended_is_not_quiet() -> None:
+    """Its thread may still start what writes."""
+    world, looks, go_on = World(NODES), Event(), Event()
+
+    def stuck(verb: str, plural: str) -> ApiError | None:
+        if (verb, plural) == ("list", "hypernodes") and current_thread().name == "topology":
+            looks.set()
+            go_on.wait(scaled(30))
+        return None
+
+    world.api.fault = stuck
+    with running(world) as controller:
+        assert looks.wait(scaled(10))
+        controller.stop()
+        controller.join(time.monotonic() + 0.1)
+        assert not controller.is_quiet
+        go_on.set()
+        controller.join(time.monotonic() + scaled(10))
+        assert controller.is_quiet
