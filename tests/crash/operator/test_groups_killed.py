@@ -213,7 +213,7 @@ def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
             act(world)
             for _ in range(30):
                 leader = chance.choice(leaders)
-                kinds = [each.resource.plural for each in leader.controller.watcher.reflectors]
+                kinds = [each.resource.plural for each in leader.controller.watcher.watches]
                 kinds += [each.resource.plural for each in leader.controller.kinds.reflectors]
                 leader.observe(*chance.sample(kinds, len(kinds) // 2))
                 leader.work()

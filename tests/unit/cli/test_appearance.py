@@ -95,7 +95,7 @@ def on_terminal(*arguments: object) -> str:
 def large(tmp_path: Path) -> Path:
     cache = tmp_path / "cache"
     subprocess.run(["cp", "-r", CACHE, cache], check=True)
-    (cache / "more.bin").write_bytes(secrets.token_bytes(6 << 20))
+    (next(cache.iterdir()) / "more.source").write_bytes(secrets.token_bytes(6 << 20))
     return cache
 
 

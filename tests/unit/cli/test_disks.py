@@ -42,7 +42,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a cache of 4 MiB that cannot be compressed."""
     cache = tmp_path_factory.mktemp("large") / "cache"
     subprocess.run(["cp", "-r", CACHE, cache], check=True)
-    (cache / "more.bin").write_bytes(secrets.token_bytes(4 << 20))
+    (next(cache.iterdir()) / "more.source").write_bytes(secrets.token_bytes(4 << 20))
     return cache
 
 
