@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -53,10 +54,11 @@ def _runtime_in(directory: Path) -> Runtime | None:
 
 
 def _below(directory: Path) -> Iterator[tuple[Path, Runtime]]:
-    """Yield the caches one level below, in the order of their names."""
+    """Yield the caches one level below that can be read, in the order of their names."""
     for name in sorted(name for name, is_directory in _names(directory) if is_directory):
-        if found := next((each for each in RUNTIMES if _has_mark(directory / name, each.marks)), None):
-            yield directory / name, found
+        with suppress(OSError):
+            if found := next((each for each in RUNTIMES if _has_mark(directory / name, each.marks)), None):
+                yield directory / name, found
 
 
 def _above(directory: Path) -> Iterator[tuple[Path, Runtime]]:

@@ -8,7 +8,7 @@ from gkm.runtimes import VLLM, Runtime
 from gkm.runtimes.layout import PACKED, FileKind
 
 MAX_EXAMPLES: Final = 5
-_INSISTED: Final = frozenset(FileKind) - {FileKind.SECRET}
+_INSISTED: Final = frozenset(FileKind) - {FileKind.SECRET, FileKind.INCOMPLETE}
 
 KindOf = Callable[[str, bool], FileKind]
 """Returns the kind of the file at a path, relative and with slashes; the flag tells whether it is a directory."""
@@ -37,7 +37,7 @@ CAPTURED: Final = Selection(lambda path, is_directory: VLLM.kind_of(path, is_dir
 
 
 def of_runtime(runtime: Runtime, *, all_files: bool = False) -> Selection:
-    """Return the selection of what a runtime writes; of `all_files` everything but secrets."""
+    """Return the selection of what a runtime writes; with `all_files` everything but secrets and damaged kernels."""
     return Selection(
         lambda path, is_directory: runtime.kind_of(path, is_directory=is_directory),
         _INSISTED if all_files else PACKED,

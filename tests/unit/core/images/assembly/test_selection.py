@@ -1,7 +1,10 @@
 """An image gets what the runtime wrote, and nothing else; the right directory is named where a wrong one is given."""
 
+import errno
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -140,6 +143,27 @@ def test_all_files_take_what_no_runtime_wrote_and_never_a_key_or_a_token(tmp_pat
     assert "notes/readme.md" in found
     assert not any("token" in path or "mine" in path for path in found)
     assert left_out(scanned(cache, all_files=True))[FileKind.SECRET] == ["huggingface/token", "notes/mine"]
+
+
+def test_all_files_do_not_take_a_damaged_kernel(tmp_path: Path) -> None:
+    kernel(tmp_path / "cache")
+    kernel(tmp_path / "cache", key=OTHER_KEY)
+    (tmp_path / "cache" / OTHER_KEY / "fwd.cubin").unlink()
+    assert not any(OTHER_KEY in path for path in packed(tmp_path / "cache", tmp_path / "work", all_files=True))
+
+
+def test_a_neighbor_that_cannot_be_read_hides_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel(tmp_path, "triton")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def closed(directory: Path) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        if Path(directory).name == "closed":
+            raise PermissionError(errno.EACCES, "no", str(directory))
+        return scandir(directory)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert f"{tmp_path}/triton (Triton)" in refusal(tmp_path).message
 
 
 def test_a_file_of_artifacts_is_known_by_its_content(tmp_path: Path) -> None:
