@@ -83,12 +83,12 @@ def test_install_yaml_is_the_kinds_and_then_the_base() -> None:
 
 @pytest.mark.parametrize("feature", Feature)
 def test_a_feature_has_the_directory_that_messages_name(feature: Feature) -> None:
-    assert (rendered().parent / feature.component / "kustomization.yaml").is_file()
+    assert (rendered() / feature.component / "kustomization.yaml").is_file()
 
 
 @pytest.mark.parametrize("feature", sorted(set(Feature) - {Feature.TOPOLOGY_HYGIENE}))
 def test_a_feature_has_a_binding_of_its_name(feature: Feature) -> None:
-    texts = [path.read_text(encoding="utf-8") for path in (rendered().parent / feature.component).glob("*.yaml")]
+    texts = [path.read_text(encoding="utf-8") for path in (rendered() / feature.component).glob("*.yaml")]
     found = [one for text in texts for one in yaml.safe_load_all(text) if one]
     assert ("ClusterRoleBinding", feature.binding) in {
         (one["kind"], one["metadata"]["name"]) for one in found if "metadata" in one

@@ -11,7 +11,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GLOSSARY = ROOT / "docs" / "glossary.md"
 SOURCES = [ROOT / name for name in ("core", "agent", "csi", "operator", "cli")]
 FILE = re.compile(r"(?<![\w/.:-])((?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|toml))\b")
-RENDERED = re.compile(r"^deploy/base/")
+RENDERED = re.compile(r"^(?:deploy/)?base/")
 """`make manifests` renders each template of the chart into a file of its name."""
 MODULE = re.compile(r"(?<![\w/.:-])gkm(?:_(?:agent|csi|operator|cli))?(?!\.io\b)(?:\.[a-z]\w*)+")
 

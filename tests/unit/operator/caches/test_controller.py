@@ -119,7 +119,8 @@ def test_the_pauses_of_an_image_that_failed_are_not_those_of_the_next(site: Site
     site.images.digests[NEXT] = AWAY
     site.api.merge(GKMCACHES, "x", {"spec": {"image": NEXT}}, "a")
     site.until_verified("RegistryUnavailable")
-    until(lambda: queue._failures.get(KEY) == 1, "it has failed once")
+    # An attempt for the first image that ends meanwhile counts too.
+    until(lambda: 1 <= queue._failures.get(KEY, 0) <= 2, "it has failed once")
 
 
 def test_a_new_image_is_resolved_anew(site: Site) -> None:
