@@ -51,13 +51,22 @@ def ends(sockets: Path) -> Iterator[tuple[End, End]]:
             socket = sockets / side
             command = ["ip", "netns", "exec", name, str(lldpd), "-d", "-u", str(socket), "-p", "", "-k"]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            stack.callback(process.wait, scaled(60))
-            stack.callback(process.terminate)
+            stack.callback(_end, process)
             shown = _ip("-n", name, "-brief", "link", "show", f"veth-{side}").split()
             found.append(End(f"veth-{side}", shown[2], socket))
         for end in found:
             until(end.socket.exists, "lldpd listens")
         yield found[0], found[1]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End lldpd, whose parent waits for its child: on a busy machine once for more than a minute."""
+    process.terminate()
+    try:
+        process.wait(scaled(30))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _ip(*arguments: str) -> str:

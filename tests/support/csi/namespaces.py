@@ -9,7 +9,7 @@ from pathlib import Path
 from support.host.waiting import scaled
 from support.peers import require
 
-END_SECONDS = scaled(60)
+END_SECONDS = scaled(180)
 
 
 @dataclass(frozen=True)
