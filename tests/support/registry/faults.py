@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -52,6 +53,21 @@ def flipped(data: bytes) -> bytes:
     """Return `data` with its middle byte changed and its length kept."""
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 0x01]) + data[middle + 1 :]
+
+
+def cached(path: str, seconds: float) -> Fault:
+    """Answers as a cache before the registry gives them: each stays the same for so long, also that there is none.
+
+    For a path of one resource.
+    """
+    kept: list[tuple[float, Answer]] = []
+
+    def from_cache(answer: Answer) -> Answer:
+        if not kept or time.monotonic() - kept[0][0] >= seconds:
+            kept[:] = [(time.monotonic(), answer)]
+        return kept[0][1]
+
+    return Fault(path, from_cache)
 
 
 def tampered(path: str, how: Callable[[bytes], bytes] = flipped) -> Fault:

@@ -163,6 +163,6 @@ def attest(
     if len(bundle) > MAX_ATTESTATION_BYTES:
         raise GKMError(Reason.TOO_LARGE, f"the statement about {ref} has {len(bundle)} bytes, signed")
     referrer, listed = store.attach(registry, ref, subject, bundle, predicate_type)
-    if not listed:
-        store.list_in_fallback_tag(registry, ref, referrer)
-    return str(ref.pinned(referrer.digest))
+    if listed or any(store.list_in_fallback_tag(registry, ref, referrer) for _ in range(MAX_ROUNDS)):
+        return str(ref.pinned(referrer.digest))
+    raise _overwritten(ref)

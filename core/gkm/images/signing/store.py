@@ -4,6 +4,7 @@ Entries of other writers stay unchanged, including fields that GKM does not know
 Source: distribution-spec 1.1, "Pushing Manifests with Subject" and "Unavailable Referrers API".
 """
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,10 @@ from gkm.images.signatures.bundles import BUNDLE_PREFIX
 from gkm.images.signatures.signature_formats import SIGN_PREDICATE, SIMPLE_SIGNING
 from gkm.images.signing.forms import LegacyLayer
 
+STALE_SECONDS = 30.0
+"""The longest wait until a registry answers with a tag as it was written: a cache before it keeps tags for seconds."""
+_MAX_PAUSE_SECONDS = 2.0
+
 
 class _Layers(Struct):
     layers: list[dict[str, Any]]
@@ -41,11 +46,15 @@ class _Index(Struct):
 
 @dataclass(frozen=True, slots=True)
 class LegacyTag:
-    """The content of the tag with an image's legacy signatures; `raw` has the layers exactly as in the manifest."""
+    """The content of the tag with an image's legacy signatures; `raw` has the layers exactly as in the manifest.
+
+    `digest` is that of the manifest, "" if the tag does not exist.
+    """
 
     media_type: str
     layers: tuple[Descriptor, ...]
     raw: tuple[dict[str, Any], ...]
+    digest: str = ""
 
 
 def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
@@ -54,14 +63,11 @@ def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
     Raises:
         GKMError: as Registry.manifest; METADATA_INVALID if the tag has other content.
     """
-    try:
-        manifest = registry.manifest(tag)
-    except GKMError as error:
-        if error.reason is Reason.NOT_FOUND:
-            return LegacyTag(OCI_MANIFEST, (), ())
-        raise
+    manifest = _found(registry, tag)
+    if manifest is None:
+        return LegacyTag(OCI_MANIFEST, (), ())
     raw = decode(manifest.raw, _Layers, f"manifest of {tag}").layers
-    return LegacyTag(manifest.media_type, tuple(manifest.image().layers), tuple(raw))
+    return LegacyTag(manifest.media_type, tuple(manifest.image().layers), tuple(raw), manifest.digest)
 
 
 def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: list[int], layer: LegacyLayer) -> None:
@@ -88,6 +94,7 @@ def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: l
         "layers": layers,
     }
     push.manifest(registry, tag, msgspec.json.encode(manifest), before.media_type)
+    _wait_until_served(registry, tag, before.digest)
 
 
 def attach(
@@ -114,24 +121,47 @@ def attach(
     return referrer, push.referrer(registry, ref.pinned(referrer.digest), raw, OCI_MANIFEST)
 
 
-def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> None:
+def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> bool:
     """Add a referrer to the index in the tag `sha256-<hex>`, for a registry without a referrers API.
+
+    Return whether the index had it already. Another writer can overwrite the index, so call it until it returns True.
 
     Raises:
         GKMError: as push.manifest; METADATA_INVALID if the tag has other content.
     """
     tag = ref.tag_of_digest()
-    listed: list[dict[str, Any]] = []
-    try:
-        listed = decode(registry.manifest(tag).raw, _Index, f"index in {tag}").manifests or []
-    except GKMError as error:
-        if error.reason is not Reason.NOT_FOUND:
-            raise
+    before = _found(registry, tag)
+    listed = (decode(before.raw, _Index, f"index in {tag}").manifests or []) if before else []
     if any(each.get("digest") == referrer.digest for each in listed):
-        return
+        return True
     entry = {**referrer.to_json(), "artifactType": referrer.artifact_type, "annotations": referrer.annotations}
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, entry]}
     push.manifest(registry, tag, msgspec.json.encode(index), OCI_INDEX)
+    _wait_until_served(registry, tag, before.digest if before else "")
+    return False
+
+
+def _found(registry: Registry, tag: Reference) -> Manifest | None:
+    try:
+        return registry.manifest(tag)
+    except GKMError as error:
+        if error.reason is Reason.NOT_FOUND:
+            return None
+        raise
+
+
+def _wait_until_served(registry: Registry, tag: Reference, before: str) -> None:
+    """Wait until a tag that was written is another one than `before`, the digest that it had, "" for none.
+
+    The next writer reads the tag, adds to it and writes it: an old copy would lose what was added now.
+    """
+    end, pause = time.monotonic() + STALE_SECONDS, 0.1
+    while time.monotonic() < end:
+        found = _found(registry, tag)
+        if (found.digest if found else "") != before:
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
 
 def _store_blob(registry: Registry, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.signatures import discovery as found
+from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.discovery import find_signatures
 from gkm.images.signatures.signature_formats import SignatureForm
 from gkm.images.signatures.verify import Verdict, Verifier
-from gkm.images.signing import sign
+from gkm.images.signing import sign, store
 from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PrivateKey
 from gkm.images.signing.sign import SignedImage
@@ -127,7 +128,10 @@ def test_with_the_referrers_api_no_fallback_tag_is_written() -> None:
         assert place.target.get(f"manifests/{tag}")[0] == 404
 
 
-def test_a_signature_that_another_signer_overwrites_is_written_again(place: Place) -> None:
+def test_a_signature_that_another_signer_overwrites_is_written_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "STALE_SECONDS", 0.1)
     mine, theirs = private_key(), SigningKey()
     sign_legacy(place.target, place.ref.target, theirs)
     lost = place.target.get(f"manifests/{place.tag}")[1]
@@ -144,7 +148,24 @@ def test_a_signature_that_another_signer_overwrites_is_written_again(place: Plac
     assert [mine.public.verifies(each.signature, each.signed) for each in legacy] == [False, True]
 
 
-def test_a_signer_that_is_always_overwritten_gets_an_error(place: Place) -> None:
+def test_a_statement_that_follows_a_signature_keeps_it_behind_a_cache(place: Place) -> None:
+    """`attest` read an index that a cache had from before `sign`, and wrote it with the statement alone."""
+    index = place.ref.target.replace(":", "-")
+    place.real.misbehave(faults.cached(rf"manifests/{index}$", 0.5), faults.cached(rf"manifests/{place.tag}$", 0.5))
+    key = private_key()
+    place.sign(key)
+    signer = ImageSigner.by_key(key)
+    sign.attest(place.client, place.ref, "https://statement.test/v1", {"a": 1}, signer)
+    sign.attest(place.client, place.ref, "https://statement.test/v2", {"a": 1}, signer)
+    place.real.behave()
+    assert place.verdict(key).verified
+    assert sorted(place.forms()) == [SignatureForm.BUNDLE] * 3 + [SignatureForm.LEGACY]
+    for version in ("v1", "v2"):
+        assert len(attestations(place.client, place.ref, f"https://statement.test/{version}")) == 1
+
+
+def test_a_signer_that_is_always_overwritten_gets_an_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "STALE_SECONDS", 0.1)
     sign_legacy(place.target, place.ref.target, SigningKey())
     lost = place.target.get(f"manifests/{place.tag}")[1]
     writing: list[bool] = []
