@@ -24,7 +24,7 @@ GRAPHS: Final[Layout] = (
     _FXGRAPH,
     _AUTOGRAD,
     folder(r"triton", folder(r"[0-9]{1,3}", *TRITON.layout)),
-    folder(r"locks", file(r"[A-Za-z0-9_.-]+\.lock")),
+    folder(r"locks", file(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.lock")),
     folder(_SHARD, file(_CODE)),
 )
 """The directory of the cache as other runtimes have it inside of their own."""

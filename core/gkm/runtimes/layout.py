@@ -15,6 +15,8 @@ class FileKind(StrEnum):
     """The kind of a file; the value is the name that users read."""
 
     CONTENT = "cache files"
+    HINT = "notes that only make a start faster"
+    """Packed by a build, and left on the node by a capture: nothing in them was compiled for a GPU."""
     ARTIFACTS = "files of artifacts"
     """Content if its bytes have the frame of one: the user chose the name."""
     INCOMPLETE = "incomplete or damaged kernels"
@@ -25,7 +27,7 @@ class FileKind(StrEnum):
     FOREIGN = "files that no runtime wrote as a cache"
 
 
-PACKED: Final = frozenset({FileKind.CONTENT, FileKind.ARTIFACTS})
+PACKED: Final = frozenset({FileKind.CONTENT, FileKind.HINT, FileKind.ARTIFACTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def folder(pattern: str, *inside: Place) -> Place:
 def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKind | None:
     """Return the kind of the file at `path`, relative and with slashes; None where the layout has no such path.
 
-    A directory has the kind CONTENT if the layout has it.
+    A directory has the kind of its files if the layout has files of one kind there and no directories, else CONTENT.
     """
     *directories, name = path.split("/")
     places = layout
@@ -72,7 +74,13 @@ def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKi
     found = _place(places, name, is_directory=is_directory)
     if found is None:
         return None
-    return FileKind.CONTENT if is_directory else found.kind
+    return _kind_of_directory(found.inside or ()) if is_directory else found.kind
+
+
+def _kind_of_directory(inside: Layout) -> FileKind:
+    kinds = {place.kind for place in inside}
+    only = kinds.pop() if len(kinds) == 1 else None
+    return only or FileKind.CONTENT
 
 
 def _place(places: Iterable[Place], name: str, *, is_directory: bool) -> Place | None:

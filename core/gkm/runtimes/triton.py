@@ -22,7 +22,7 @@ TRITON: Final = Runtime(
     name="triton",
     title="Triton",
     variables=("TRITON_CACHE_DIR",),
-    layout=(folder(KEY, file(rf"[A-Za-z0-9_.-]{{1,250}}\.(?:{'|'.join(SUFFIXES)})")),),
-    marks=(folder(KEY, file(r"(?!__grp__)[A-Za-z0-9_.-]{1,250}\.json")),),
+    layout=(folder(KEY, file(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.(?:{'|'.join(SUFFIXES)})")),),
+    marks=(folder(KEY, file(r"(?!__grp__)[A-Za-z0-9_][A-Za-z0-9_.-]{0,250}\.json")),),
     versions="3.0 to 3.9",
 )

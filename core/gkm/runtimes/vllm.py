@@ -43,7 +43,7 @@ VLLM: Final = Runtime(
     variables=("VLLM_CACHE_ROOT",),
     layout=(
         _compiled(_MODEL),
-        folder(r"modelinfos", file(r"[A-Za-z0-9_-]{1,200}\.json")),
+        folder(r"modelinfos", file(r"[A-Za-z0-9_-]{1,200}\.json", FileKind.HINT)),
         folder(r"startup_plan", file(r".+", _MACHINE)),
         file(r"gpu_p2p_access_cache_for_.*\.json", _MACHINE),
         # A process may use one directory for both.

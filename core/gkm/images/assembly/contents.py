@@ -32,6 +32,8 @@ from gkm.runtimes.layout import FileKind
 from gkm.runtimes.vllm import ROOT
 
 _INCOMPLETE: Final = FileKind.INCOMPLETE
+_KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.HINT})
+"""A path of these kinds tells enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class _DirectoryScan:
 
 def _kind_by_content(entry: TreeEntry) -> FileKind | None:
     """Return why a selected file stays out, from its bytes; None where it belongs to the image."""
-    if entry.directory or entry.kind is FileKind.CONTENT:
+    if entry.directory or entry.kind in _KNOWN:
         return None
     if entry.kind is FileKind.ARTIFACTS:
         return None if is_artifact_file(entry.pieces()) else FileKind.FOREIGN

@@ -32,8 +32,10 @@ class Selection:
 
 
 EVERYTHING: Final = Selection(lambda _path, _is_directory: FileKind.CONTENT)
-CAPTURED: Final = Selection(lambda path, is_directory: VLLM.kind_of(path, is_directory=is_directory))
-"""The files of vLLM and Triton that a pod left in its private layer."""
+CAPTURED: Final = Selection(
+    lambda path, is_directory: VLLM.kind_of(path, is_directory=is_directory), frozenset({FileKind.CONTENT})
+)
+"""The files that vLLM and Triton compiled and a pod left in its private layer."""
 
 
 def of_runtime(runtime: Runtime, *, all_files: bool = False) -> Selection:

@@ -48,7 +48,6 @@ WRITTEN: dict[Runtime, tuple[str, ...]] = {
         f"{MODEL}/rank_0_0/triton_cache/{KEY}/fwd.cubin",
         f"{MODEL}/triton_cache/{KEY}/fwd.cubin",
         f"torch_compile_cache/torch_aot_compile/{HEX}/rank_0_0/model",
-        f"modelinfos/vllm-model_executor-models-llama-{HEX}.json",
     ),
 }
 FOREIGN_NAMES = (
@@ -62,6 +61,9 @@ FOREIGN_NAMES = (
         ".bash_history",
         ".DS_Store",
         "data.bin",
+        ".hidden.ptx",
+        ".x.lock",
+        ".y.py",
     ),
     *("huggingface/token", "huggingface/hub/blobs/0af3", ".netrc", ".env", ".ssh/id_rsa", "cosign.key", "tls.pem"),
     *("hub/model.safetensors", "model-00001-of-00004.gguf", "wandb/run-1/logs.txt", "pip/http-v2/a/b", "kubeconfig"),
@@ -112,6 +114,7 @@ def test_a_runtime_has_a_mark_of_its_own_and_no_other_has_it(runtime: Runtime) -
     [
         ("gpu_p2p_access_cache_for_0,1.json", FileKind.MACHINE),
         ("startup_plan/plan.json", FileKind.MACHINE),
+        (f"modelinfos/vllm-model_executor-models-llama-{HEX}.json", FileKind.HINT),
         (f"{BACKBONE}/.nfs0000a1", FileKind.LEFTOVER),
         (f"{KEY}/tmp.pid_12_x", FileKind.LEFTOVER),
         (f"{KEY}/signing.key", FileKind.SECRET),
@@ -121,6 +124,13 @@ def test_a_runtime_has_a_mark_of_its_own_and_no_other_has_it(runtime: Runtime) -
 )
 def test_a_file_that_must_not_travel_is_named_by_its_kind(path: str, kind: FileKind) -> None:
     assert VLLM.kind_of(path, is_directory=False) is kind
+
+
+def test_a_directory_of_files_of_one_kind_has_this_kind() -> None:
+    assert VLLM.kind_of("startup_plan", is_directory=True) is FileKind.MACHINE
+    assert VLLM.kind_of("modelinfos", is_directory=True) is FileKind.HINT
+    assert VLLM.kind_of("torch_compile_cache", is_directory=True) is FileKind.CONTENT
+    assert TRITON.kind_of(KEY, is_directory=True) is FileKind.CONTENT
 
 
 def test_each_runtime_has_one_name_and_variables_of_its_own() -> None:
