@@ -150,8 +150,8 @@ class ClusterWatcher:
 
     def _start(self, reflector: StartedWatch, stop: Event) -> bool:
         self._watches.start(reflector)
-        while not reflector.synced.is_set():
-            if stop.wait(_POLL_SECONDS):
+        while not reflector.synced.wait(_POLL_SECONDS):
+            if stop.is_set():
                 return False
         return True
 
