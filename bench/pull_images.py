@@ -1,5 +1,6 @@
 """The images of the pull bench, made from seeds and pushed to a registry."""
 
+import base64
 import hashlib
 import io
 import json
@@ -54,11 +55,16 @@ def built(work: Path, name: str, copies: int) -> str:
         archive.extractall(one, filter="data")
     for entry in {path.parent for path in one.rglob("__grp__*")}:
         for copy in range(copies):
-            shutil.copytree(entry, many / f"{copy:03d}{entry.name}", dirs_exist_ok=True)
+            shutil.copytree(entry, many / _key(f"{copy}{entry.name}"), dirs_exist_ok=True)
     words = ["cache", "build", str(many), "--image", f"{name}:1", "--push", "--plain-http", "-o", "json"]
     done = subprocess.run([sys.executable, "-m", "gkm_cli.main", *words], capture_output=True, text=True, check=True)
     shutil.rmtree(work)
     return str(json.loads(done.stdout)["digest"])
+
+
+def _key(text: str) -> str:
+    """Return a key as Triton names the directory of a kernel: another name is no part of a cache."""
+    return base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
 def _packed(path: Path, fill: Callable[[tarfile.TarFile], tuple[int, int]]) -> tuple[Path, int, int]:
