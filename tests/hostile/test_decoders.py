@@ -96,7 +96,7 @@ MEASURED = {
     "operator/gkm_operator/admission/groups/objects.py": {"GroupTemplate of admission", "TaskGroup of admission"},
     "operator/gkm_operator/admission/review.py": {"admission review"},
     "operator/gkm_operator/hypernodes/providers/packed_tree.py": {"tree of a provider"},
-    "operator/gkm_operator/plans/state/objects.py": {"Pod of the controllers"},
+    "operator/gkm_operator/pods.py": {"Pod of the controllers"},
 }
 NOT_FOREIGN = {
     "agent/gkm_agent/capturing/inspection.py": "at most 64 KiB of a group file, and labels that this process has made",
@@ -112,6 +112,7 @@ NOT_FOREIGN = {
     "core/gkm/api/documents.py": "what the others call",
     "core/gkm/api/msgspec_warmup.py": "decodes nothing",
     "core/gkm/hoststate/files.py": "our own files, at most 4 MiB",
+    f"{IMAGES}assembly/damage.py": "a file of the builder; gkm.api.json_limits limits its values",
     f"{IMAGES}assembly/factors_file.py": "a file of the builder; refused, it would be packed with its secrets",
     f"{IMAGES}signatures/rules_child.py": "its memory is limited by the kernel",
     f"{IMAGES}signatures/required_attestations.py": "a signed statement; gkm.api.json_limits limits its values",
@@ -123,6 +124,7 @@ NOT_FOREIGN = {
     "core/gkm/topology/lists.py": "the head of a list, at most one block",
     "operator/gkm_operator/hypernodes/providers/channel.py": "what this process has encoded",
     "operator/gkm_operator/hypernodes/providers/view.py": "what this process has decoded before",
+    "operator/gkm_operator/plans/state/objects.py": "what this process has encoded",
     "operator/gkm_operator/plans/planning/draft.py": "a plan that this process has made",
 }
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from gkm.api import json_limits
 from gkm.images.assembly.selection import Selection
 from gkm.images.assembly.tree import TreeEntry, walk
 from gkm.images.assembly.triton import MAX_METADATA_BYTES
@@ -62,11 +63,13 @@ class _KernelDirectory:
         if entry.size > MAX_METADATA_BYTES:
             return f"{entry.name} has more than {MAX_METADATA_BYTES} bytes"
         try:
+            text = entry.read()
+            json_limits.check(text)
             if entry.name.startswith(_GROUP):
-                self.children.update(msgspec.json.decode(entry.read(), type=_Group).child_paths)
+                self.children.update(msgspec.json.decode(text, type=_Group).child_paths)
             else:
-                msgspec.json.decode(entry.read(), type=dict[str, msgspec.Raw])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return f"{entry.name} is not what Triton writes"
         return ""
 
