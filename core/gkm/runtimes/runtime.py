@@ -24,9 +24,11 @@ class Runtime:
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
         """Return the kind of a file or directory at `path`, relative to the directory of the cache."""
-        if foreign := foreign_kind(path):
+        found, foreign = kind_of(self.layout, path, is_directory=is_directory), foreign_kind(path)
+        # A file of artifacts may have the name of weights, such as `cache.pt`: its content decides.
+        if foreign and not (foreign is FileKind.WEIGHTS and found is FileKind.ARTIFACTS):
             return foreign
-        return kind_of(self.layout, path, is_directory=is_directory) or FileKind.FOREIGN
+        return found or FileKind.FOREIGN
 
     def is_mark(self, path: str) -> bool:
         """Return whether a file at `path` is one that only this runtime writes."""

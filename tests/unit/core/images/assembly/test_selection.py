@@ -166,12 +166,13 @@ def test_a_neighbor_that_cannot_be_read_hides_no_cache(tmp_path: Path, monkeypat
     assert f"{tmp_path}/triton (Triton)" in refusal(tmp_path).message
 
 
-def test_a_file_of_artifacts_is_known_by_its_content(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["model.artifacts", "cache.pt", "mega"])
+def test_a_file_of_artifacts_is_known_by_its_content(tmp_path: Path, name: str) -> None:
     cache = directory(tmp_path / "cache")
-    put(cache, "model.artifacts", artifact_file({"inductor": [("f1", b"cc=90, ")]}))
+    put(cache, name, artifact_file({"inductor": [("f1", b"cc=90, ")]}))
     put(cache, "readme", b"text")
     found = packed(cache, tmp_path / "work")
-    assert "model.artifacts" in found
+    assert name in found
     assert "readme" not in found
     assert left_out(scanned(cache)) == {FileKind.FOREIGN: ["readme"]}
 
