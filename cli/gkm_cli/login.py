@@ -123,10 +123,8 @@ def store(registry: str, login: Login, environment: Mapping[str, str] = os.envir
         GKMError: UNAUTHORIZED: the file cannot be used, or its helper failed.
         OSError: the file cannot be written.
     """
-    path, server = _path(environment), DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
-    raw = _read(path)
-    config = parse(raw, str(path))
-    content: dict[str, Any] = msgspec.json.decode(raw)
+    path, config, content = _stored(environment)
+    server = DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
     helper = next(iter(helper_names(config, registry)), "")
     if helper:
         credential_helpers.store_login(helper, server, login)
@@ -147,13 +145,11 @@ def remove(registry: str, environment: Mapping[str, str] = os.environ) -> list[s
         GKMError: UNAUTHORIZED: the file cannot be used, or its helper failed.
         OSError: the file cannot be written.
     """
-    path, server = _path(environment), DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
-    raw = _read(path)
-    known = parse(raw, str(path))
-    content: dict[str, Any] = msgspec.json.decode(raw)
+    path, config, content = _stored(environment)
+    server = DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
     found = [
         f"docker-credential-{helper}"
-        for helper in helper_names(known, registry)
+        for helper in helper_names(config, registry)
         if credential_helpers.erase_login(helper, server)
     ]
     auths = content.get("auths") or {}
@@ -180,6 +176,14 @@ def _path(environment: Mapping[str, str]) -> Path:
         return Path(named)
     home = Path(environment.get("HOME") or Path.home())
     return Path(environment.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+
+
+def _stored(environment: Mapping[str, str]) -> tuple[Path, DockerConfig, dict[str, Any]]:
+    """Return the file with the logins, as it is understood, and as it is written back; raises as `store`."""
+    path = _path(environment)
+    raw = _read(path)
+    config = parse(raw, str(path))
+    return path, config, msgspec.json.decode(raw)
 
 
 def _read(path: Path) -> bytes:

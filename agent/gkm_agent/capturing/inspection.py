@@ -27,6 +27,7 @@ from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, PackedFile, content_digest
 from gkm.images.local_image import StreamHasher
 from gkm.runtimes.layout import FileKind
+from gkm.runtimes.triton import ELF, ELF_SUFFIXES, GROUP
 
 from gkm_agent.capturing.progress import MAX_FILES_BYTES
 
@@ -36,9 +37,6 @@ MAX_GROUP_BYTES: Final = 64 << 10
 MAX_METADATA_BYTES: Final = 4 << 20
 _LISTED_BYTES: Final = 128
 """The most bytes of a listed file besides its path."""
-_ELF: Final = b"\x7fELF"
-_ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
-_GROUP: Final = "__grp__"
 
 
 class _Group(msgspec.Struct):
@@ -184,11 +182,11 @@ class _Reader:
 
     def _check(self, entry: TreeEntry) -> None:
         """Refuse a file that is not what its name says, or that names files elsewhere."""
-        if entry.name.endswith(_ELF_SUFFIXES) and next(_head(entry), b"")[: len(_ELF)] != _ELF:
+        if entry.name.endswith(ELF_SUFFIXES) and next(_head(entry), b"")[: len(ELF)] != ELF:
             raise _no_such_file(entry, "is no compiled code")
         if not entry.name.endswith(".json"):
             return
-        if entry.name.startswith(_GROUP):
+        if entry.name.startswith(GROUP):
             self._check_group(entry)
         elif entry.size <= MAX_METADATA_BYTES:
             self._read_version(entry)

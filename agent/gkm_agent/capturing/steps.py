@@ -34,6 +34,7 @@ from gkm.images.local_image import LocalImage
 from gkm.images.pulling import entry, file_list
 from gkm.images.pulling.extract import MAX_FILES
 from gkm.images.reference import Reference
+from gkm.runtimes.triton import GROUP
 
 from gkm_agent.capturing import progress
 from gkm_agent.capturing.destination import CaptureStopped, Destination, UploadPace
@@ -247,9 +248,7 @@ def _are_in_entry(layout: Layout, digest: str, found: Inspection) -> bool:
 
     Group files do not count: they name the path of a mount, and their kernel is beside them.
     """
-    missing = {
-        (file.path, file.sha256) for file in found.files if not file.path.rpartition("/")[2].startswith("__grp__")
-    }
+    missing = {(file.path, file.sha256) for file in found.files if not file.path.rpartition("/")[2].startswith(GROUP)}
     try:
         with file_list.open_list(layout.entry(digest) / entry.FILE_LIST) as (_, files):
             for file in islice(files, MAX_FILES):

@@ -95,7 +95,8 @@ def build(
     versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
     if dry_run:
         contents = scan_cache(directory, targets, versions, all_files=all_files, strict=strict)
-        show(_described(contents), output, lambda: _print_contents(contents))
+        described = _described(contents)
+        show(described, output, lambda: _print_contents(described, contents))
         return
     ref, form, path = _destination(image, to, push=push)
     if provenance:
@@ -176,8 +177,7 @@ def _left_out_lines(contents: CacheContents) -> list[str]:
     return [*kinds, *damaged]
 
 
-def _print_contents(contents: CacheContents) -> None:
-    described = _described(contents)
+def _print_contents(described: dict[str, Any], contents: CacheContents) -> None:
     line(f"format   {described['format']}, {contents.size_bytes} bytes")
     for target in described["targets"]:
         line(f"target   {' '.join(f'{key}={value}' for key, value in target.items())}")
@@ -185,7 +185,7 @@ def _print_contents(contents: CacheContents) -> None:
         line(f"entry    {entry['form']} {entry['hash']} {entry['arch']}".rstrip())
     if (more := len(described["entries"]) - _MAX_SHOWN) > 0:
         line(f"entry    and {count_of(more, 'more entry', 'more entries')}: -o json lists all")
-    for text in (*images.warnings(contents), *_left_out_lines(contents)):
+    for text in (*described["warnings"], *_left_out_lines(contents)):
         line(escape(text))
 
 

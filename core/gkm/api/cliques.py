@@ -17,7 +17,7 @@ PLACEHOLDERS = ("unknown", "none", "null", "nil", "undefined", "unset", "tbd", "
 NO_CLIQUE = f"^([0-]*|n/a|{'|'.join(PLACEHOLDERS).replace('.', '[.]')})([.][0-9]*)?$"
 """What no clique is named, in lower case: zeros or a placeholder, also with the number of a clique behind it.
 
-deploy/components/topology-hygiene has it and the placeholders too."""
+deploy/chart/gkm/templates/topology-hygiene has it and the placeholders too."""
 
 _NO_CLIQUE = re.compile(NO_CLIQUE)
 

@@ -36,5 +36,4 @@ INDUCTOR: Final = Runtime(
     # A process may use one directory for Triton too.
     layout=(*GRAPHS, *TRITON.layout, file(r"[^.].*", FileKind.ARTIFACTS)),
     marks=(_FXGRAPH, _AUTOGRAD),
-    versions="torch 2.6 to 2.15",
 )

@@ -12,7 +12,7 @@ class Runtime:
 
     `name` is in images and statuses, `title` in texts. `variables` name the directory of the cache, the first one that
     the runtime reads first. `marks` is the part of `layout` that no other runtime writes: a directory with one such
-    file is a cache of this runtime. `versions` are the releases whose sources the row was read from.
+    file is a cache of this runtime.
     """
 
     name: str
@@ -20,7 +20,6 @@ class Runtime:
     variables: tuple[str, ...]
     layout: Layout
     marks: Layout
-    versions: str
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
         """Return the kind of a file or directory at `path`, relative to the directory of the cache."""
@@ -29,7 +28,3 @@ class Runtime:
         if foreign and not (foreign is FileKind.WEIGHTS and found is FileKind.ARTIFACTS):
             return foreign
         return found or FileKind.FOREIGN
-
-    def is_mark(self, path: str) -> bool:
-        """Return whether a file at `path` is one that only this runtime writes."""
-        return foreign_kind(path) is None and kind_of(self.marks, path, is_directory=False) is not None

@@ -17,12 +17,16 @@ SUFFIXES: Final = (
 )
 """The stages of a compilation: of every GPU, of NVIDIA's, of AMD's, of Intel's."""
 KEY: Final = r"[A-Z2-7]{52}|[0-9a-f]{64}"
+GROUP: Final = "__grp__"
+"""The prefix of a group file, which lists the files of a kernel."""
+ELF: Final = b"\x7fELF"
+ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
+"""The files of code, which begin with ELF."""
 
 TRITON: Final = Runtime(
     name="triton",
     title="Triton",
     variables=("TRITON_CACHE_DIR",),
     layout=(folder(KEY, file(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.(?:{'|'.join(SUFFIXES)})")),),
-    marks=(folder(KEY, file(r"(?!__grp__)[A-Za-z0-9_][A-Za-z0-9_.-]{0,250}\.json")),),
-    versions="3.0 to 3.9",
+    marks=(folder(KEY, file(rf"(?!{GROUP})[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.json")),),
 )

@@ -50,5 +50,4 @@ VLLM: Final = Runtime(
         *TRITON.layout,
     ),
     marks=(_compiled(_MODEL),),
-    versions="0.10 to 0.33",
 )

@@ -20,6 +20,8 @@ MAX_GROUPS: Final = 1_000
 """Of one file: torch has ten kinds of artifacts, and adds a group of a kind at each save. An empty group costs time."""
 MAX_TEXT_BYTES: Final = 1024
 """Of a kind or a key, as base64. Keys of torch are 52 characters of a hash with a short prefix."""
+HEAD_BYTES: Final = 4096
+"""More than stands before the first artifact: its kind has MAX_TEXT_BYTES at most."""
 _VERSION: Final = 1
 _CHECKSUM_BYTES: Final = 4
 _NUMBER_BYTES: Final = 8
@@ -67,10 +69,10 @@ def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[Arti
     return keys
 
 
-def is_artifact_file(pieces: Iterable[bytes]) -> bool:
-    """Return whether bytes begin as such a file; reads only the first of them."""
+def is_artifact_file(head: bytes) -> bool:
+    """Return whether the first HEAD_BYTES of a file are those of such a file."""
     try:
-        _first_kind(_PieceReader(pieces))
+        _first_kind(_PieceReader([head]))
     except NotAnArtifactFile:
         return False
     return True

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
 from gkm.api.targets import GpuTarget
-from gkm.images.assembly.artifact_file import is_artifact_file
+from gkm.images.assembly.artifact_file import HEAD_BYTES, is_artifact_file
 from gkm.images.assembly.damage import damaged_kernels
 from gkm.images.assembly.factors_file import redact
 from gkm.images.assembly.go_json import marshal, marshal_indent
@@ -29,9 +29,9 @@ from gkm.images.cache import MAX_TARGETS, Format
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 from gkm.runtimes.foreign import SECRET_BYTES, holds_secret
 from gkm.runtimes.layout import FileKind
+from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import ROOT
 
-_INCOMPLETE: Final = FileKind.INCOMPLETE
 _KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.HINT})
 """A path of these kinds tells enough."""
 
@@ -81,8 +81,8 @@ def scan_cache(
             f"{count_of(len(damaged), 'kernel')} of the cache cannot be used: {path}: {problem}",
             "compile again, or leave --strict out: the image then has all kernels but these",
         )
-    contents = scan_directory(directory, stated, versions, selection.without(dict.fromkeys(damaged, _INCOMPLETE)))
-    return replace(contents, damaged=damaged)
+    usable = selection.without(dict.fromkeys(damaged, FileKind.INCOMPLETE))
+    return replace(scan_directory(directory, stated, versions, usable), damaged=damaged)
 
 
 def scan_directory(
@@ -202,10 +202,10 @@ def _kind_by_content(entry: TreeEntry) -> FileKind | None:
     if entry.directory or entry.kind in _KNOWN:
         return None
     if entry.kind is FileKind.ARTIFACTS:
-        return None if is_artifact_file(entry.pieces()) else FileKind.FOREIGN
+        return None if is_artifact_file(entry.head(HEAD_BYTES)) else FileKind.FOREIGN
     return FileKind.SECRET if holds_secret(entry.head(SECRET_BYTES)) else None
 
 
 def _is_triton_marker(entry: TreeEntry) -> bool:
-    group = entry.name.startswith("__grp__") and entry.name.endswith(".json")
+    group = entry.name.startswith(GROUP) and entry.name.endswith(".json")
     return entry.may_be_mark and (group or entry.name.endswith(".ttir") or entry.name == "__triton_launcher.so")

@@ -16,12 +16,9 @@ from gkm.api import json_limits
 from gkm.images.assembly.selection import Selection
 from gkm.images.assembly.tree import TreeEntry, walk
 from gkm.images.assembly.triton import MAX_METADATA_BYTES
-from gkm.runtimes.triton import KEY
+from gkm.runtimes.triton import ELF, ELF_SUFFIXES, GROUP, KEY
 
 _KEY: Final = re.compile(KEY, re.ASCII)
-_GROUP: Final = "__grp__"
-_ELF: Final = b"\x7fELF"
-_ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
 
 
 class _Group(msgspec.Struct):
@@ -53,8 +50,8 @@ class _KernelDirectory:
     def _problem(self, entry: TreeEntry) -> str:
         if not entry.size:
             return f"{entry.name} is empty"
-        if entry.name.endswith(_ELF_SUFFIXES):
-            return "" if entry.head(len(_ELF)) == _ELF else f"{entry.name} is no compiled code"
+        if entry.name.endswith(ELF_SUFFIXES):
+            return "" if entry.head(len(ELF)) == ELF else f"{entry.name} is no compiled code"
         if not entry.name.endswith(".json"):
             return ""
         return self._problem_of_json(entry)
@@ -65,7 +62,7 @@ class _KernelDirectory:
         try:
             text = entry.read()
             json_limits.check(text)
-            if entry.name.startswith(_GROUP):
+            if entry.name.startswith(GROUP):
                 self.children.update(msgspec.json.decode(text, type=_Group).child_paths)
             else:
                 msgspec.json.decode(text, type=dict[str, msgspec.Raw])

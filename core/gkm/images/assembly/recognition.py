@@ -9,14 +9,13 @@ from typing import Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.escaping import escape
-from gkm.images.assembly.artifact_file import is_artifact_file
+from gkm.images.assembly.artifact_file import HEAD_BYTES, is_artifact_file
 from gkm.runtimes import INDUCTOR, RUNTIMES, Runtime
 from gkm.runtimes.layout import Layout
 
 _MAX_NAMES: Final = 20_000
 """Of one directory: a look for a cache near the named directory must end."""
 _MAX_NEAR: Final = 8
-_PIECE_BYTES: Final = 4096
 _ANCESTORS: Final = 5
 """As many names as the deepest layout has above its files."""
 
@@ -100,7 +99,7 @@ def _has_artifact_file(directory: Path) -> bool:
 
 def _is_artifact_file(path: Path) -> bool:
     with path.open("rb", buffering=0) as file:
-        return is_artifact_file(iter(lambda: file.read(_PIECE_BYTES), b""))
+        return is_artifact_file(file.read(HEAD_BYTES))
 
 
 def _names(directory: Path) -> list[tuple[str, bool]]:

@@ -14,6 +14,7 @@ from gkm.api.targets import GpuTarget
 from gkm.images.assembly.go_json import marshal
 from gkm.images.assembly.tree import TreeEntry
 from gkm.images.cache import is_valid_target
+from gkm.runtimes.triton import GROUP
 
 MAX_METADATA_BYTES = 4 << 20
 UNKNOWN_TRITON_KEY = "unknown-triton-key"
@@ -54,7 +55,7 @@ def parse_kernel(entry: TreeEntry) -> Kernel | None:
         GKMError: CONTENT_MISMATCH when it changed while it was read.
         OSError: it cannot be read.
     """
-    if entry.directory or not entry.name.endswith(".json") or entry.name.startswith("__grp__"):
+    if entry.directory or not entry.name.endswith(".json") or entry.name.startswith(GROUP):
         return None
     if entry.size > MAX_METADATA_BYTES:
         return None

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.pacing import Backoff
 from gkm.images.configuration import OCI_CONFIG
 from gkm.images.local_image import LocalBlob
 from gkm.images.manifest import (
@@ -33,7 +34,7 @@ from gkm.images.signing.forms import LegacyLayer
 
 STALE_SECONDS = 30.0
 """The longest wait until a registry answers with a tag as it was written: a cache before it keeps tags for seconds."""
-_MAX_PAUSE_SECONDS = 2.0
+_PAUSES = Backoff(0.2, 2.0)
 
 
 class _Layers(Struct):
@@ -155,13 +156,13 @@ def _wait_until_served(registry: Registry, tag: Reference, before: str) -> None:
 
     The next writer reads the tag, adds to it and writes it: an old copy would lose what was added now.
     """
-    end, pause = time.monotonic() + STALE_SECONDS, 0.1
+    end, looks = time.monotonic() + STALE_SECONDS, 0
     while time.monotonic() < end:
         found = _found(registry, tag)
         if (found.digest if found else "") != before:
             return
-        time.sleep(pause)
-        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+        looks += 1
+        time.sleep(_PAUSES.pause(looks))
 
 
 def _store_blob(registry: Registry, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:
