@@ -19,7 +19,6 @@ Json = dict[str, Any]
 SYSTEM = "gkm-system"
 LOG = "controllers.log"
 HURRIED = ("-P", str(Path(__file__).with_name("hurried_controllers.py")))
-CALM = (*HURRIED, "--calm")
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:gkm-controllers"
 
 

@@ -1,7 +1,6 @@
 """`gkm-operator` that writes HyperNodes one by one, with pauses between them in which a test can kill it.
 
-It waits less than what ships before it writes: the test knows when the process before it has ended. With
-`--calm` it waits longer after a change, so that several changes of a test are one for it, also on a busy machine.
+It waits less than what ships before it writes: the test knows when the process before it has ended.
 """
 
 import sys
@@ -15,16 +14,12 @@ from gkm_operator.main import main
 
 WRITE_SECONDS = 0.15
 QUIET_SECONDS = 1.0
-CALM_SECONDS, LONG_CALM_SECONDS = 0.1, 5.0
+CALM_SECONDS = 0.1
 
 if __name__ == "__main__":
-    calm_seconds = CALM_SECONDS
-    if sys.argv[1] == "--calm":
-        del sys.argv[1]
-        calm_seconds = LONG_CALM_SECONDS
     with ExitStack() as stack:
         hurried = partial(
-            controller.TopologyController, look_seconds=2.0, calm_seconds=calm_seconds, quiet_seconds=QUIET_SECONDS
+            controller.TopologyController, look_seconds=2.0, calm_seconds=CALM_SECONDS, quiet_seconds=QUIET_SECONDS
         )
         stack.enter_context(patch.object(controllers, "TopologyController", hurried))
         for name, value in (("WRITES_BURST", 1), ("WRITE_SECONDS", WRITE_SECONDS), ("LEAST_SECONDS", 0.1)):
