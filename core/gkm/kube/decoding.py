@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, field, structs
+from msgspec import Raw, Struct, field
 
 from gkm.hoststate.logs import fields
-from gkm.kube.api import Change, Key, ListPage, Object, ObjectEntry, WatchEvent
+from gkm.kube.api import Change, ListPage, Object, ObjectEntry, WatchEvent
 from gkm.kube.errors import NO_RESPONSE, UNDECODABLE, UNREADABLE, ApiError, from_body
 from gkm.kube.resources import Resource
 
@@ -33,6 +33,9 @@ class _Named(Struct, rename="camel"):
     name: str
     resource_version: _Version
     namespace: str = ""
+
+
+_HEAD = frozenset(_Named.__struct_fields__)
 
 
 class _Head(Struct):
@@ -61,17 +64,12 @@ def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
     """
     try:
         listed = msgspec.json.decode(body, type=_List)
-        heads = [(msgspec.json.decode(raw, type=_Head).metadata, raw) for raw in listed.items or ()]
+        found = [_entry(resource, raw) for raw in listed.items or ()]
     except UNDECODABLE as error:
         raise unreadable(resource, error) from error
-    entries, unreadable_keys = [], []
-    for head, raw in heads:
-        entry = _entry(resource, head, raw)
-        if entry is None:
-            unreadable_keys.append((head.namespace, head.name))
-        else:
-            entries.append(entry)
-    return ListPage(tuple(entries), listed.metadata.resource_version, tuple(unreadable_keys)), listed.metadata.continue_
+    entries = tuple(entry for entry in found if isinstance(entry, ObjectEntry))
+    unreadable_keys = tuple((one.namespace, one.name) for one in found if isinstance(one, _Named))
+    return ListPage(entries, listed.metadata.resource_version, unreadable_keys), listed.metadata.continue_
 
 
 def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
@@ -88,12 +86,12 @@ def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
         if change is Change.BOOKMARK:
             version = msgspec.json.decode(decoded.object, type=_Bookmark).metadata.resource_version
             return WatchEvent(change, version)
-        head = msgspec.json.decode(decoded.object, type=_Head).metadata
+        entry = _entry(resource, decoded.object)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, as is an unknown type of event
         raise unreadable(resource, error) from error
-    entry = _entry(resource, head, decoded.object)
-    key: Key | None = (head.namespace, head.name) if entry is None else None
-    return WatchEvent(change, head.resource_version, entry, key)
+    if isinstance(entry, _Named):
+        return WatchEvent(change, entry.resource_version, None, (entry.namespace, entry.name))
+    return WatchEvent(change, entry.resource_version, entry, None)
 
 
 def single_object(resource: Resource[T], body: bytes) -> T:
@@ -137,19 +135,33 @@ def plain(value: Object) -> Mapping[str, Any]:
     return builtins
 
 
-def _entry(resource: Resource[T], head: _Named, raw: Raw) -> ObjectEntry[T] | None:
+def _entry(resource: Resource[T], raw: Raw) -> ObjectEntry[T] | _Named:
+    """Return the entry of an object; its name alone if it cannot be decoded.
+
+    JSON is read once if the type has these texts, otherwise twice.
+    """
     try:
         value = msgspec.json.decode(raw, type=resource.type)
     except UNDECODABLE as error:
         # Stored before a schema became stricter, or by a newer version. It must not hide all others.
+        head = _head(raw)
         name = f"{head.namespace}/{head.name}" if head.namespace else head.name
         _LOG.warning("object cannot be read", extra=fields(object=f"{resource.kind} {name}", why=str(error)))
-        return None
-    metadata = getattr(value, "metadata", None)
-    texts = (
-        _same(metadata, name, text) for name, text in zip(head.__struct_fields__, structs.astuple(head), strict=True)
+        return head
+    metadata: Any = getattr(value, "metadata", None)
+    if _HEAD.issubset(getattr(metadata, "__struct_fields__", ())) and metadata.name and metadata.resource_version:
+        return ObjectEntry(metadata.namespace, metadata.name, metadata.resource_version, value)
+    head = _head(raw)
+    return ObjectEntry(
+        _same(metadata, "namespace", head.namespace),
+        _same(metadata, "name", head.name),
+        _same(metadata, "resource_version", head.resource_version),
+        value,
     )
-    return ObjectEntry(**dict(zip(head.__struct_fields__, texts, strict=True)), value=value)
+
+
+def _head(raw: Raw) -> _Named:
+    return msgspec.json.decode(raw, type=_Head).metadata
 
 
 def _same(metadata: object, name: str, text: str) -> str:

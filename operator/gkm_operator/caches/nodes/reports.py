@@ -117,6 +117,7 @@ class ReportMeta(Struct, frozen=True, gc=False):
     name: str
     namespace: str = ""
     uid: str = ""
+    resource_version: str = field(default="", name="resourceVersion")
 
 
 class NodeObject(Struct, frozen=True, gc=False):
