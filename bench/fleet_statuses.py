@@ -12,7 +12,7 @@ from fleet_storm import Agents
 from gkm.api.caches import CacheStatus, GKMCache
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES
-from gkm_operator.caches import events as telling
+from gkm_operator.caches import status as telling
 from support.host.waiting import until
 
 LONGEST_SECONDS = 60.0

@@ -19,10 +19,10 @@ class Ended(Exception):
 
 
 def thin(kubeconfig: str, namespace: str, digests: Digests, answer: WatchResult) -> None:
-    """Watch with gkm.kube.reflector, and sum up with gkm_operator.caches.nodes.watcher."""
+    """Watch with gkm.kube.reflector, and sum up with gkm_operator.caches.fleet."""
     from fleet_timed import Timed
-    from gkm_operator.caches.nodes.totals import CacheKey
-    from gkm_operator.caches.nodes.watcher import NodeWatcher
+    from gkm_operator.caches.fleet import NodeWatcher
+    from gkm_operator.caches.totals import CacheKey
 
     aggregation = NodeWatcher(Timed.api(kubeconfig, answer.take), lambda _key: None)
     for reflector in aggregation.reflectors:

@@ -19,7 +19,7 @@ from gkm.images.registries.transport import MAX_ATTEMPTS, MAX_DELAY_SECONDS, ret
 from gkm_agent.caches.decisions import next_attempt
 from gkm_agent.caches.model import Attempt, WantedCache
 from gkm_agent.report.publisher import PACE
-from gkm_operator.caches.nodes.fleet import UnfinishedNodes
+from gkm_operator.caches.fleet import UnfinishedNodes
 from gkm_operator.caches.rollout import SETTLE_SECONDS, opened
 from gkm_operator.caches.throttling import LONGEST_SECONDS
 from msgspec import structs

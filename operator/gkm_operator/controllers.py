@@ -15,7 +15,7 @@ from gkm.kube.secrets import KubeSecrets, own_namespace
 
 from gkm_operator import installation, metrics
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.caches.verification import RecheckSchedule
 from gkm_operator.captures.controller import CapturesController
 from gkm_operator.captures.images import RegistryCaptures
 from gkm_operator.computedomains.controller import DomainsController

@@ -43,7 +43,7 @@ from gkm.kube.resources import (
 )
 
 from gkm_operator import metrics
-from gkm_operator.caches.nodes.liveness import AGENT_SETS, agent_set
+from gkm_operator.caches.totals import AGENT_SETS, agent_set
 from gkm_operator.computedomains import presence
 from gkm_operator.nodes import NODES
 from gkm_operator.pods import PODS

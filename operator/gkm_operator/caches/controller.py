@@ -26,13 +26,12 @@ from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches import events, rollout, status
-from gkm_operator.caches.conditions import ConditionValue
-from gkm_operator.caches.nodes.totals import CacheKey
-from gkm_operator.caches.nodes.watcher import NodeWatcher
+from gkm_operator.caches import rollout, status
+from gkm_operator.caches.fleet import NodeWatcher
+from gkm_operator.caches.status import ConditionValue
 from gkm_operator.caches.throttling import EventBudget, StatusInterval
-from gkm_operator.caches.verification.queue import BACKOFF, VerificationQueue
-from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.caches.totals import CacheKey, key_of
+from gkm_operator.caches.verification import BACKOFF, RecheckSchedule, VerificationQueue
 from gkm_operator.images import Images
 
 _LOG = logging.getLogger(__name__)
@@ -127,10 +126,10 @@ class CachesController(Controller):
         self._leads = True
         caches: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
         for cache in caches:
-            key = _key(cache)
+            key = key_of(cache)
             self.verification.changed(key, None, cache)
             written = cache.status.last_updated
-            if written and any(events.missed_events(cache, now)):
+            if written and any(status.missed_events(cache, now)):
                 self._unreported[key] = written
             self.status.add(key)
         self.verification.begin()
@@ -178,7 +177,7 @@ class CachesController(Controller):
             raise
         self._unreported.pop(key, None)
         self._status_interval.wrote(key)
-        self._emit(cache, events.events_of(cache.status, new), new.last_updated or "")
+        self._emit(cache, status.events_of(cache.status, new), new.last_updated or "")
         return pause
 
     def _rollout(
@@ -203,13 +202,13 @@ class CachesController(Controller):
     def _emit_missed(self, key: CacheKey, cache: Cache) -> None:
         written, since = cache.status.last_updated, self._unreported.get(key)
         if written is not None and since is not None and written >= since:
-            self._emit(cache, events.missed_events(cache, datetime.fromisoformat(written)), written)
+            self._emit(cache, status.missed_events(cache, datetime.fromisoformat(written)), written)
 
     def _emit(self, cache: Cache, bodies: Iterable[EventBody], written: str) -> None:
         """Emit the Events for a write of the status at this time."""
         for body in bodies:
             if self._event_budget.spend(cache.metadata.uid):
-                self._recorder.emit(events.regarding(cache), body, written)
+                self._recorder.emit(status.regarding(cache), body, written)
 
     def _get(self, key: CacheKey) -> Cache | None:
         reflector = self._caches if key.namespace else self._cluster_caches
@@ -218,7 +217,7 @@ class CachesController(Controller):
     def _cache_changed(self, old: Cache | None, new: Cache | None) -> None:
         cache = new or old
         assert cache is not None  # noqa: S101 -- a reflector passes at least one of them
-        key = _key(cache)
+        key = key_of(cache)
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self.verification.remove(key, old)
             self.status.forget(key)
@@ -233,10 +232,6 @@ class CachesController(Controller):
     def _changed(self, key: CacheKey) -> None:
         if self._leads:
             self.status.add(key, self._status_interval.after(key))
-
-
-def _key(cache: Cache) -> CacheKey:
-    return CacheKey(cache.metadata.namespace, cache.metadata.name)
 
 
 def _resource(key: CacheKey) -> Resource[Any]:

@@ -3,20 +3,77 @@
 `check_image` is the only function that contacts a registry; all others are pure. It keeps the present digest unless the
 tag names another one that is accepted and not older, and takes an acceptance back without a registry when the policies
 no longer name a signer.
+
+A signature does not expire: with push rights alone, an attacker can push an old signed image under a tag again. The
+order of two images follows from the creation time that the image states (its digest covers it), or else from the time
+of the first signature. An image with neither is never older.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from gkm.api.caches import Cache
+from gkm.api.caches import Cache, CacheStatus
 from gkm.api.errors import GKMError, Reason
-from gkm.api.meta import FALSE, TRUE, UNKNOWN
+from gkm.api.meta import FALSE, TRUE, UNKNOWN, timestamp
 from gkm.api.signers import Signer
 from gkm.api.watched_caches import oversized
 from gkm.images.signatures.verify import Verdict
 
-from gkm_operator.caches.age import NO_AGE, Age, merged, older
 from gkm_operator.images import NO_CLAIMS, UNREADABLE, ImageClaims, Images
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """Creation time as the image states it, and time of the first signature as a log or timestamp authority attests it.
+
+    The stated time is unknown when the image is not `readable`.
+    """
+
+    created: datetime | None = None
+    signed: datetime | None = None
+    readable: bool = True
+
+
+NO_AGE = Age()
+
+
+def age_of_status(status: CacheStatus) -> Age:
+    """Return the age of status.resolvedDigest."""
+    return Age(_time_of(status.image_created), _time_of(status.image_signed))
+
+
+def written_time(time: datetime | None) -> str | None:
+    """Return a time in the format of the status."""
+    return None if time is None else timestamp(time)
+
+
+def merged_age(new: Age, known: Age) -> Age:
+    """Return the combined knowledge about one image: that it became unreadable does not change its creation time."""
+    signed = [time for time in (new.signed, known.signed) if time is not None]
+    return Age(new.created or known.created, min(signed, default=None))
+
+
+def why_older(new: Age, old: Age) -> str:
+    """Return the reason why `new` is older than `old`, for a sentence; "" when it is not or the order is unknown.
+
+    The first kind of time that both have and that differs decides. An image that hides its creation time counts as
+    older when the present one states its own: a registry must not influence the order by withholding data.
+    """
+    if not new.readable and old.created is not None:
+        return f"it cannot be read, and the present one was created {timestamp(old.created)}"
+    for done, mine, other in (("created", new.created, old.created), ("signed", new.signed, old.signed)):
+        if mine is None or other is None or mine == other:
+            continue
+        return f"it was {done} {timestamp(mine)}, the present one {timestamp(other)}" if mine < other else ""
+    return ""
+
+
+def _time_of(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +125,7 @@ def check_image(images: Images, cache: Cache, current: CurrentImage | None) -> O
     outcome = _check(images, cache, current)
     if current is None or outcome.digest != current.digest:
         return outcome
-    return replace(outcome, age=merged(outcome.age, current.age))
+    return replace(outcome, age=merged_age(outcome.age, current.age))
 
 
 def _check(images: Images, cache: Cache, current: CurrentImage | None) -> Outcome:
@@ -93,7 +150,7 @@ def _check(images: Images, cache: Cache, current: CurrentImage | None) -> Outcom
     if current is None or new.digest == current_digest:
         return new
     if new.status == TRUE and new.sure:
-        reason = "" if cache.spec.update_policy.allow_rollback else older(new.age, current.age)
+        reason = "" if cache.spec.update_policy.allow_rollback else why_older(new.age, current.age)
         if not reason:
             return new
         hint = "set updatePolicy.allowRollback to follow it"

@@ -13,8 +13,8 @@ from gkm.api.rollouts import LAST_RANK, RolloutStatus, rank_of
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock
 
-from gkm_operator.caches.nodes.fleet import UnfinishedNodes
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.fleet import UnfinishedNodes
+from gkm_operator.caches.totals import CacheKey
 
 SETTLE_SECONDS = 10.0
 """The agents of a cluster report a new cache one after the other; ranks among a few of them would open too much."""

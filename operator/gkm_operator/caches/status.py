@@ -1,19 +1,114 @@
-"""The status of a cache, computed from its image's outcome and its nodes' totals. Pure."""
+"""The status of a cache, computed from its image's outcome and its nodes' totals, and the Events of its changes. Pure.
 
-from collections.abc import Mapping
-from typing import Any
+Events are derived from the difference between the previous and the new status. Both come from the API object, so a new
+leader or a restarted process sees no transition that did not happen.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 from gkm.api.caches import Cache, CacheStatus, kind_of
-from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, with_condition
+from gkm.api.errors import Reason
+from gkm.api.grammar import agree, count_of
+from gkm.api.meta import API_VERSION, FALSE, TRUE, UNKNOWN, Condition, with_condition
 from gkm.api.rollouts import RolloutStatus
 from gkm.hoststate.escaping import escape
+from gkm.kube.events import EventBody, Regarding
 from msgspec import structs
 
-from gkm_operator.caches import age
-from gkm_operator.caches.conditions import NO_CACHE, ConditionValue, error, no_cache_for_hardware, ready
-from gkm_operator.caches.nodes.totals import CacheSummary
-from gkm_operator.caches.outcome import CurrentImage, Outcome
+from gkm_operator.caches.outcome import CurrentImage, Outcome, age_of_status, written_time
+from gkm_operator.caches.totals import CacheSummary
+
+FAILING = frozenset({"NodesFailed", "NodesIncompatible"})
+"""Reasons of Ready that need a person's action."""
+NO_CACHE = "NoCacheForHardware"
+_MAX_LABELS, _MAX_TEXT = 3, 320
+
+
+class ConditionValue(NamedTuple):
+    """A condition without its times."""
+
+    kind: str
+    status: str
+    reason: str
+    message: str
+
+
+def ready_condition(
+    summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] | None = None
+) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Ready; `selector` is the nodeSelector of the cache.
+
+    A node whose GPUs the cache does not fit does not count, unless there is no other: then no pod can use the cache.
+    """
+    if not verified:
+        return FALSE, "NotVerified", "the image is not verified: see the condition Verified"
+    if not summary.total:
+        return FALSE, "NoMatchingNodes", f"no node reports this cache: {_expected_nodes(selector or {})}"
+    if not summary.fitting:
+        return FALSE, "NodesIncompatible", _fits_no_node(summary)
+    counts = f"{summary.ready} of {count_of(summary.fitting, 'node')} {agree(summary.fitting, 'is', 'are')} ready"
+    unfit = f", {summary.incompatible} incompatible{_reasons(summary.misfits)}" if summary.incompatible else ""
+    if summary.ready == summary.fitting:
+        return TRUE, "AllNodesReady", f"{counts}{unfit}"
+    message = f"{counts}, {summary.failed} failed{_reasons(summary.failures)}{unfit}{_silent(summary)}"
+    if summary.failed:
+        return FALSE, "NodesFailed", message
+    return FALSE, "NodesPending", message
+
+
+def error_condition(summary: CacheSummary) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Error. Silent and incompatible nodes are not an error."""
+    if not summary.failed:
+        return FALSE, "NoFailures", "no node reports a failure"
+    message = f"{count_of(summary.failed, 'node')} failed{_reasons(summary.failures)}: see failedNodeConditions"
+    return TRUE, "NodeFailuresPresent", message
+
+
+def no_cache_condition(summary: CacheSummary) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition NoCacheForHardware."""
+    if not summary.unserved:
+        return FALSE, "NoPodsAffected", "no pod is on a node whose GPUs the cache does not fit"
+    more = summary.unserved - len(summary.unserved_named)
+    named = f"{', '.join(summary.unserved_named)}{f' and {more} more' if more else ''}"
+    message = (
+        f"pods on {count_of(summary.unserved, 'node')} wait for this cache or started without it, because it fits no "
+        f"GPU there: {named}; see incompatibleNodeConditions and failedNodeConditions"
+    )
+    return TRUE, "PodsAffected", message
+
+
+def _expected_nodes(selector: Mapping[str, str]) -> str:
+    """Return a description of the nodes that would report a cache, for comparison with the nodes of the cluster."""
+    if not selector:
+        return "every node with a GPU and a running agent would"
+    shown = [ascii(f"{key}={value}"[:_MAX_TEXT])[1:-1] for key, value in sorted(selector.items())[:_MAX_LABELS]]
+    more = len(selector) - len(shown)
+    labels = f"{', '.join(shown)}{f' and {more} more' if more else ''}"
+    return f"every node with a running agent and the labels of nodeSelector ({labels}) would"
+
+
+def _fits_no_node(summary: CacheSummary) -> str:
+    nodes = f"{agree(summary.total, 'node', 'nodes')} that {agree(summary.total, 'reports', 'report')} it"
+    return (
+        f"the cache fits no GPU of the {summary.total} {nodes}{_reasons(summary.misfits)}: "
+        "see incompatibleNodeConditions"
+    )
+
+
+def _reasons(nodes: Mapping[str, list[str]]) -> str:
+    return f" ({', '.join(nodes)})" if nodes else ""
+
+
+def _silent(summary: CacheSummary) -> str:
+    if not summary.silent:
+        return ""
+    named = ", ".join(f"{name} ({reason})" for name, reason in summary.silences.items())
+    more = summary.silent - len(summary.silences)
+    return f", {summary.silent} silent: {named}{f' and {more} more' if more > 0 else ''}"
+
 
 _MAX_MESSAGE = 2048
 _COLUMNS = ("totalNodes", "readyNodes", "failedNodes", "incompatibleNodes", "podsUsing", "sizeBytes")
@@ -45,7 +140,7 @@ def current_image(cache: Cache, outcome: Outcome | None) -> CurrentImage | None:
     if outcome is not None and outcome.status == TRUE and outcome.sure and outcome.digest == digest:
         return CurrentImage(digest, outcome.signers, outcome.age)
     if digest == pinned_digest(cache):
-        return CurrentImage(digest, cache.status.signers, age.of_status(cache.status))
+        return CurrentImage(digest, cache.status.signers, age_of_status(cache.status))
     return CurrentImage(digest)
 
 
@@ -73,9 +168,9 @@ def desired_status(
     conditions = status.conditions
     counts, selector = verified is not None and verified.status == TRUE, cache.spec.node_selector
     for kind, (value, reason, message) in {
-        "Ready": ready(summary, verified=counts, selector=selector),
-        "Error": error(summary),
-        NO_CACHE: no_cache_for_hardware(summary),
+        "Ready": ready_condition(summary, verified=counts, selector=selector),
+        "Error": error_condition(summary),
+        NO_CACHE: no_cache_condition(summary),
         **({further.kind: (further.status, further.reason, further.message)} if further else {}),
     }.items():
         # Few caches ever have it: an absent one is False.
@@ -161,6 +256,94 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         size_bytes=outcome.size_bytes or known.size_bytes,
         runtime=outcome.runtime or known.runtime,
         signers=list(outcome.signers),
-        image_created=age.written(outcome.age.created),
-        image_signed=age.written(outcome.age.signed),
+        image_created=written_time(outcome.age.created),
+        image_signed=written_time(outcome.age.signed),
     )
+
+
+VERIFY, RESOLVE, SERVE = "Verify", "Resolve", "Serve"
+UPDATED = "Updated"
+
+_RECENT, _SKEW = timedelta(minutes=2), timedelta(minutes=1)
+"""A new leader follows a killed one within 18 seconds (gkm.kube.leases); the clocks of machines differ."""
+
+
+def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
+    """Yield the Events of a change of status."""
+    updated = old.image == new.image and old.resolved_digest not in (None, new.resolved_digest)
+    if updated:
+        note = f"{new.image} names another digest: from {old.resolved_digest} to {new.resolved_digest}"
+        yield EventBody("Normal", UPDATED, RESOLVE, note)
+    before, after = old.condition("Verified"), new.condition("Verified")
+    if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
+        yield _of_verified(after)
+    if _is_true(new.condition(NO_CACHE)) and not _is_true(old.condition(NO_CACHE)):
+        yield from _of_no_cache(new.condition(NO_CACHE))
+    before, after = old.condition("Ready"), new.condition("Ready")
+    if after is None:
+        return
+    changed = (before is not None and before.status == TRUE) != (after.status == TRUE)
+    if changed or (after.reason in FAILING and (before is None or before.reason != after.reason)):
+        yield _of_ready(after, new, updated=updated)
+    elif _is_true(new.condition("Error")) and not _is_true(old.condition("Error")):
+        yield from _of_failures(new)
+
+
+def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
+    """Yield the Events of the last write of a status if that was a moment ago.
+
+    A process that is killed between a write and its Events emits none; its successor emits them instead, and
+    gkm.kube.events drops those that exist already. A condition that changed with the last write carries its time.
+    Ready=False is no transition in a new status, unless nodes failed.
+    """
+    written = cache.status.last_updated
+    if written is None or not -_SKEW <= now - datetime.fromisoformat(written) <= _RECENT:
+        return
+    verified, ready, error = (cache.status.condition(kind) for kind in ("Verified", "Ready", "Error"))
+    if verified is not None and verified.last_transition_time == written:
+        yield _of_verified(verified)
+    unserved = cache.status.condition(NO_CACHE)
+    if unserved is not None and unserved.last_transition_time == written:
+        yield from _of_no_cache(unserved)
+    first = verified is None or verified.last_transition_time == written
+    if ready is not None and ready.last_transition_time == written and (ready.status == TRUE or not first):
+        yield _of_ready(ready, cache.status, updated=False)
+    elif error is not None and error.last_transition_time == written:
+        yield from _of_failures(cache.status)
+
+
+def _of_verified(condition: Condition) -> EventBody:
+    good = condition.status == TRUE and condition.reason != Reason.UPDATE_REFUSED
+    return EventBody("Normal" if good else "Warning", condition.reason, VERIFY, condition.message or condition.reason)
+
+
+def _of_no_cache(condition: Condition | None) -> Iterator[EventBody]:
+    """Yield the Event of nodes with pods that lack the cache; later nodes change the condition only."""
+    if condition is not None and condition.status == TRUE:
+        yield EventBody("Warning", NO_CACHE, SERVE, condition.message)
+
+
+def _of_failures(status: CacheStatus) -> Iterator[EventBody]:
+    """Yield the Events of a new failure, with the reason of Ready if that names the failure, else of Error."""
+    ready, error = status.condition("Ready"), status.condition("Error")
+    if ready is not None and ready.reason in FAILING:
+        yield _of_ready(ready, status, updated=False)
+    elif error is not None and error.status == TRUE:
+        yield EventBody("Warning", error.reason, SERVE, error.message)
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == TRUE
+
+
+def _of_ready(condition: Condition, status: CacheStatus, *, updated: bool) -> EventBody:
+    # A new digest is on no node yet, and nodes come and go: only failures are warnings.
+    bad = condition.reason == "NotVerified" or condition.reason in FAILING or status.failed_nodes
+    good = condition.status == TRUE or updated or not bad
+    return EventBody("Normal" if good else "Warning", condition.reason, SERVE, condition.message)
+
+
+def regarding(cache: Cache) -> Regarding:
+    """Return the reference to a cache for an Event."""
+    meta = cache.metadata
+    return Regarding(API_VERSION, kind_of(cache), meta.name, meta.namespace, meta.uid)

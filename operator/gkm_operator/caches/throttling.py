@@ -5,7 +5,7 @@ import time
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock, TokenBucket
 
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.totals import CacheKey
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 4.0
 """A write costs the API server some 17 ms of CPU, and this process more than the events that led to it: 20 caches of

@@ -20,7 +20,7 @@ from gkm.images.captured.content import Hardware, cache_name, repository
 from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
 
-from gkm_operator.caches.nodes.reports import ReportedCapture
+from gkm_operator.caches.node_reports import ReportedCapture
 
 MAX_ANNOUNCEMENTS: Final = 1024
 """Different captures of one namespace that are considered: those of 32 nodes that announce all they can."""

@@ -22,9 +22,9 @@ from gkm.kube.resources import WATCHED_CACHES, WATCHED_CLUSTER_CACHES
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches.conditions import ConditionValue
-from gkm_operator.caches.nodes.reports import CLUSTER_REPORTS, REPORTS
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.node_reports import CLUSTER_REPORTS, REPORTS
+from gkm_operator.caches.status import ConditionValue
+from gkm_operator.caches.totals import CacheKey
 from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.objects import captured_cache
 from gkm_operator.captures.observed import ObservedCaptures

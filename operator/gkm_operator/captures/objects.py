@@ -16,7 +16,7 @@ from gkm.api.meta import API_VERSION, timestamp, utc_time
 from gkm.images.captured.content import cache_name, repository
 from gkm.images.reference import Reference
 
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, is_image_in
 
 _MAX_LABEL: Final = 63

@@ -6,8 +6,8 @@ from threading import Lock
 from gkm.api.caches import Cache
 from gkm.kube.index import Index
 
-from gkm_operator.caches.nodes.reports import NodeObject, ReportedCapture
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.node_reports import NodeObject, ReportedCapture
+from gkm_operator.caches.totals import CacheKey, key_of
 from gkm_operator.captures.objects import CapturedCache, captured_cache, digests_named, is_naming
 
 
@@ -99,11 +99,6 @@ class ObservedCaptures:
             with self._lock:
                 self._known.add(namespace)
             self._changed(namespace)
-
-
-def key_of(cache: Cache) -> CacheKey:
-    """Return the key of a cache."""
-    return CacheKey(cache.metadata.namespace, cache.metadata.name)
 
 
 def _namespaces_of_report(report: NodeObject) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from gkm.hoststate.pacing import Backoff, Clock, TokenBucket
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.totals import CacheKey
 from gkm_operator.captures.announcements import Announcement, merged
 from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.observed import ObservedCaptures

@@ -11,7 +11,7 @@ from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm.kube.workqueue import Retry
 
 from gkm_operator import metrics
-from gkm_operator.caches.nodes.reports import NodeObject
+from gkm_operator.caches.node_reports import NodeObject
 from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.captures.announcements import Announcement
 from gkm_operator.captures.objects import CapturedCache, cache_object

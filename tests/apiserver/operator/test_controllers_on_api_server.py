@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
-from gkm_operator.caches.nodes.liveness import AGENT_SETS
+from gkm_operator.caches.totals import AGENT_SETS
 from gkm_operator.pods import PODS
 from support.cluster.cluster import Cluster
 from support.host import pages

@@ -5,7 +5,7 @@ import string
 from gkm.api.nodes import MAX_CAPTURED_IMAGES
 from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
-from gkm_operator.caches.nodes.reports import ReportedCapture, ReportStatus
+from gkm_operator.caches.node_reports import ReportedCapture, ReportStatus
 from gkm_operator.captures.announcements import MAX_ANNOUNCEMENTS, merged
 from gkm_operator.captures.objects import cache_object
 from hypothesis import given, settings

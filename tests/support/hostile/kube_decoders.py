@@ -17,8 +17,8 @@ from gkm_operator.admission.groups.decisions import ReviewedTaskPod
 from gkm_operator.admission.https import session
 from gkm_operator.admission.pods import reviewer
 from gkm_operator.admission.pods.objects import CachePod
-from gkm_operator.caches.nodes import liveness as presence
-from gkm_operator.caches.nodes import reports as contributions
+from gkm_operator.caches import node_reports as contributions
+from gkm_operator.caches import totals as presence
 from gkm_operator.hypernodes import objects as topology
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.state import objects

@@ -14,7 +14,7 @@ from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHENODES, GKMCACHES, Json, Resource
-from gkm_operator.caches.nodes.reports import REPORTS
+from gkm_operator.caches.node_reports import REPORTS
 from gkm_operator.captures.announcements import Announcement
 from gkm_operator.captures.controller import CapturesController
 from msgspec import structs, to_builtins

@@ -15,8 +15,8 @@ from gkm.kube.resources import (
     Resource,
 )
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.throttling import StatusInterval
+from gkm_operator.caches.totals import CacheKey
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache, node

@@ -8,7 +8,7 @@ from gkm.kube import decoding
 from gkm.kube.api import Api
 from gkm.kube.resources import Resource
 from gkm.topology.nodes import Node
-from gkm_operator.caches.nodes.reports import REPORTS, NodeObject
+from gkm_operator.caches.node_reports import REPORTS, NodeObject
 from gkm_operator.nodes import NODES
 from gkm_operator.pods import PODS, WatchedPod
 from support.operator.deployment import node as node_object

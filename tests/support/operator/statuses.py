@@ -2,9 +2,9 @@
 
 from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
 from gkm.api.meta import ObjectMeta
-from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import verdict_outcome
 from gkm_operator.caches.status import desired_status
+from gkm_operator.caches.totals import CacheSummary
 from gkm_operator.images import ImageClaims
 from support.operator.images import DIGEST, GOOD
 

@@ -6,10 +6,9 @@ from gkm.api.caches import CacheSpec, CacheStatus, GKMCache, UpdatePolicy
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.kube.events import EventBody
 from gkm.kube.workqueue import Retry
-from gkm_operator.caches import events, status
-from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
-from gkm_operator.caches.verification.queue import VerificationQueue
-from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.caches.status import desired_status, events_of
+from gkm_operator.caches.totals import CacheKey, CacheSummary
+from gkm_operator.caches.verification import RecheckSchedule, VerificationQueue
 from msgspec import structs
 from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
 
@@ -52,9 +51,9 @@ class CheckedCache:
 
     def write(self) -> None:
         """Write the status if it has changed, and record the Events of the change."""
-        new = status.desired_status(self.cache, self.verification.outcome(self.cache), self.summary, NOW)
+        new = desired_status(self.cache, self.verification.outcome(self.cache), self.summary, NOW)
         if new is not None and new != self.cache.status:
-            self.told += events.events_of(self.cache.status, new)
+            self.told += events_of(self.cache.status, new)
             self.cache = structs.replace(self.cache, status=new)
 
     def spec(self, **changes: object) -> None:

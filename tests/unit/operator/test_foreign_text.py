@@ -11,9 +11,9 @@ from gkm.api.runs import RunStatus
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.packing.values import Fix, FixKind
 from gkm_operator.admission.review import ReviewResponse, encode
-from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import error_outcome
 from gkm_operator.caches.status import desired_status
+from gkm_operator.caches.totals import CacheSummary
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.write.status import desired_status as wanted_of_run

@@ -13,7 +13,7 @@ from gkm.kube.informers import Informers, Selection
 from gkm.kube.memory import MAX_HELD_BYTES, bounded, held_bytes
 from gkm.kube.resources import Json, Resource
 from gkm.topology.pods import NodeLoad
-from gkm_operator.caches.nodes.watcher import NodeWatcher
+from gkm_operator.caches.fleet import NodeWatcher
 from gkm_operator.computedomains.pods import DomainPods
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.plans.state.plan_index import PlanIndex

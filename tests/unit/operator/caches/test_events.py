@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from gkm.api.caches import CacheStatus
 from gkm.api.meta import Condition
-from gkm_operator.caches.events import events_of, missed_events, regarding
-from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.status import events_of, missed_events, regarding
+from gkm_operator.caches.totals import CacheSummary
 from msgspec import structs
 from support.operator.statuses import FULL, THEN, UNFIT, cache, settled
 

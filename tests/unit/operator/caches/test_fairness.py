@@ -5,7 +5,7 @@ from threading import Event
 from gkm.kube.resources import GKMCACHES
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.throttling import StatusInterval
-from gkm_operator.caches.verification.queue import PER_NAMESPACE
+from gkm_operator.caches.verification import PER_NAMESPACE
 from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache

@@ -10,10 +10,10 @@ import msgspec
 from gkm.api.caches import CacheSpec, GKMCache
 from gkm.api.meta import ObjectMeta
 from gkm_operator.caches import status
-from gkm_operator.caches.nodes.fleet import Fleet
-from gkm_operator.caches.nodes.reports import NodeObject, reports_of
-from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
+from gkm_operator.caches.fleet import Fleet
+from gkm_operator.caches.node_reports import NodeObject, reports_of
 from gkm_operator.caches.outcome import verdict_outcome
+from gkm_operator.caches.totals import CacheKey, CacheSummary
 from gkm_operator.images import ImageClaims
 from gkm_operator.pods import WatchedPod
 from hypothesis import given

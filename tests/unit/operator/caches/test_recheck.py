@@ -6,10 +6,9 @@ import pytest
 from gkm.api.config import ConfigInvalid, Policy, Verification, parse_verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.throttling import BURST, REFILL_SECONDS, EventBudget
-from gkm_operator.caches.verification.queue import VerificationQueue
-from gkm_operator.caches.verification.recheck import PER_SECOND, RecheckSchedule
+from gkm_operator.caches.totals import CacheSummary
+from gkm_operator.caches.verification import PER_SECOND, RecheckSchedule, VerificationQueue
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
 from support.operator.verdicts import IMAGE, KEY, PINNED, CheckedCache
 

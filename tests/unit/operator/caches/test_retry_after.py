@@ -9,7 +9,7 @@ from gkm.images.registries.transport import MAX_RETRY_AFTER_SECONDS
 from gkm.images.signatures.verify import Verifier
 from gkm.kube.workqueue import Retry
 from gkm_operator.caches.outcome import CurrentImage, check_image
-from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.caches.verification import RecheckSchedule
 from gkm_operator.images import CheckedImages
 from support.images.cache_registry import Site
 from support.images.fixtures import built, site

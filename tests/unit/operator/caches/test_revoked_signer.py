@@ -11,8 +11,7 @@ import pytest
 from gkm.api.config import Config, Policy, Registries, RegistryHost
 from gkm.api.config import Verification as Demand
 from gkm.api.errors import Reason
-from gkm_operator.caches.verification.queue import VerificationQueue
-from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.caches.verification import RecheckSchedule, VerificationQueue
 from gkm_operator.images import CheckedImages
 from msgspec import structs
 from support.images.archives import cache_image

@@ -15,9 +15,8 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry as Client
 from gkm.images.registries.transport import TransportLimits
-from gkm_operator.caches.age import Age, older
-from gkm_operator.caches.verification.queue import VerificationQueue
-from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.caches.outcome import Age, why_older
+from gkm_operator.caches.verification import RecheckSchedule, VerificationQueue
 from gkm_operator.images import CheckedImages
 from msgspec import structs
 from support.images.archives import cache_image
@@ -199,5 +198,5 @@ def test_an_annotation_takes_precedence_over_the_log(scene: Scene) -> None:
     ],
 )
 def test_only_times_of_one_kind_are_compared(new: Age, old: Age, says: str) -> None:
-    assert older(new, old).startswith(says)
-    assert bool(older(new, old)) is bool(says)
+    assert why_older(new, old).startswith(says)
+    assert bool(why_older(new, old)) is bool(says)

@@ -7,8 +7,7 @@ import pytest
 from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
 from gkm.api.meta import ObjectMeta
 from gkm.api.rollouts import LAST_RANK, RolloutPolicy, RolloutStatus, is_open, rank_of
-from gkm_operator.caches.nodes.fleet import Fleet, UnfinishedNodes
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.fleet import Fleet, UnfinishedNodes
 from gkm_operator.caches.rollout import (
     LONGEST_SETTLE_SECONDS,
     SETTLE_SECONDS,
@@ -17,6 +16,7 @@ from gkm_operator.caches.rollout import (
     Stalls,
     opened,
 )
+from gkm_operator.caches.totals import CacheKey
 from msgspec import structs
 from support.operator.images import DIGEST, OTHER
 from support.operator.nodes import a_report

@@ -4,10 +4,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from gkm_operator.caches import conditions
-from gkm_operator.caches.nodes.fleet import Fleet
-from gkm_operator.caches.nodes.liveness import Liveness, LivenessTracker
-from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
+from gkm_operator.caches import status
+from gkm_operator.caches.fleet import Fleet
+from gkm_operator.caches.totals import CacheKey, CacheSummary, Liveness, LivenessTracker
 from gkm_operator.pods import PodStatus
 from support.operator.images import DIGEST
 from support.operator.nodes import a_node, a_report, an_agent
@@ -138,14 +137,14 @@ def test_only_the_caches_of_the_node_that_fell_silent_are_named() -> None:
 def test_a_condition_names_silent_nodes_with_reasons() -> None:
     names = [f"node-{number}" for number in range(1, 11)]
     fleet = a_fleet(*names[:9], failed="node-10")
-    assert conditions.ready(summed(fleet), verified=True)[2] == "9 of 10 nodes are ready, 1 failed (DiskFull)"
+    assert status.ready_condition(summed(fleet), verified=True)[2] == "9 of 10 nodes are ready, 1 failed (DiskFull)"
     fleet.agent(an_agent("node-7"), None)
-    said = conditions.ready(summed(fleet), verified=True)
+    said = status.ready_condition(summed(fleet), verified=True)
     message = "8 of 10 nodes are ready, 1 failed (DiskFull), 1 silent: node-7 (its agent is not ready)"
     assert said == ("False", "NodesFailed", message)
     for name in ("node-5", "node-3", "node-1", "node-2"):
         fleet.node(name, ready=False)
-    assert conditions.ready(summed(fleet), verified=True)[2] == (
+    assert status.ready_condition(summed(fleet), verified=True)[2] == (
         "4 of 10 nodes are ready, 1 failed (DiskFull), 5 silent: node-1 (the Node is not ready), "
         "node-2 (the Node is not ready), node-3 (the Node is not ready) and 2 more"
     )
@@ -154,11 +153,11 @@ def test_a_condition_names_silent_nodes_with_reasons() -> None:
 def test_silence_is_no_error_and_all_silent_is_not_ready() -> None:
     fleet = a_fleet("n1")
     fleet.node("n1", ready=False)
-    assert conditions.error(summed(fleet))[0] == "False"
-    said = conditions.ready(summed(fleet), verified=True)
+    assert status.error_condition(summed(fleet))[0] == "False"
+    said = status.ready_condition(summed(fleet), verified=True)
     assert said[:2] == ("False", "NodesPending")
     fleet.node("n1", ready=None)
-    assert conditions.ready(summed(fleet), verified=True)[1] == "NoMatchingNodes"
+    assert status.ready_condition(summed(fleet), verified=True)[1] == "NoMatchingNodes"
 
 
 def test_concurrent_watches_never_produce_inconsistent_totals() -> None:

@@ -10,9 +10,8 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.nodes.liveness import AGENT_SETS
-from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.throttling import StatusInterval
+from gkm_operator.caches.totals import AGENT_SETS, CacheKey
 from gkm_operator.pods import PODS
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi

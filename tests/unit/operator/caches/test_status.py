@@ -5,10 +5,9 @@ from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, LocalObjectR
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import ObjectMeta
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.conditions import ConditionValue
-from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import CurrentImage, Outcome, check_image, error_outcome, verdict_outcome
-from gkm_operator.caches.status import apply_configuration, desired_status, resolved_digest
+from gkm_operator.caches.status import ConditionValue, apply_configuration, desired_status, resolved_digest
+from gkm_operator.caches.totals import CacheSummary
 from gkm_operator.images import ImageClaims
 from msgspec import structs
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages

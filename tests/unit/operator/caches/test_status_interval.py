@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from gkm.api.caches import CacheStatus, GKMCache
 from gkm.api.meta import Condition, timestamp
-from gkm_operator.caches import events
-from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.status import events_of, missed_events
 from gkm_operator.caches.throttling import FIRST_SECONDS, LONGEST_SECONDS, StatusInterval
+from gkm_operator.caches.totals import CacheKey
 from msgspec import convert, structs
 from support.operator.deployment import cache
 
@@ -80,16 +80,16 @@ VERIFIED, LONG_VERIFIED = (condition("Verified", "True", "CosignSuccess", second
 def test_a_new_leader_emits_the_events_of_its_predecessors_last_write(
     conditions: tuple[Condition, ...], told: list[str]
 ) -> None:
-    found = events.missed_events(written(*conditions), NOW + timedelta(seconds=20))
+    found = missed_events(written(*conditions), NOW + timedelta(seconds=20))
     assert [news.reason for news in found] == told
 
 
 @pytest.mark.parametrize("later", [timedelta(minutes=3), timedelta(minutes=-2)])
 def test_an_old_write_causes_no_events(later: timedelta) -> None:
-    assert not list(events.missed_events(written(VERIFIED), NOW + later))
+    assert not list(missed_events(written(VERIFIED), NOW + later))
 
 
 def test_repeated_events_equal_the_original_ones() -> None:
     before = CacheStatus()
     after = written(VERIFIED, condition("Ready", "True", "AllNodesReady", 0))
-    assert list(events.missed_events(after, NOW)) == list(events.events_of(before, after.status))
+    assert list(missed_events(after, NOW)) == list(events_of(before, after.status))

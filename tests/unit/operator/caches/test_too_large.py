@@ -6,9 +6,9 @@ from gkm.api.errors import Reason
 from gkm.api.meta import FALSE, ObjectMeta
 from gkm.api.watched_caches import WatchedCache, WatchedClusterCache, oversized
 from gkm.kube.memory import bounded
-from gkm_operator.caches import events
+from gkm_operator.caches import status
 from gkm_operator.caches.outcome import check_image
-from gkm_operator.caches.verification.recheck import check_key
+from gkm_operator.caches.verification import check_key
 from gkm_operator.images import CheckedImages
 from support.images.cache_registry import PATIENT
 
@@ -36,6 +36,6 @@ def test_it_is_checked_again_when_it_is_small_again() -> None:
 
 def test_a_watched_cache_has_the_kind_of_its_object() -> None:
     cluster = WatchedClusterCache(ObjectMeta(name="x"), CacheSpec("registry.example/a:1"))
-    assert events.regarding(a_cache([])).kind == "GKMCache"
-    assert events.regarding(cluster).kind == "ClusterGKMCache"
+    assert status.regarding(a_cache([])).kind == "GKMCache"
+    assert status.regarding(cluster).kind == "ClusterGKMCache"
     assert a_cache([]).metadata.labels == {}

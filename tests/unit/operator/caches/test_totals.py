@@ -1,15 +1,9 @@
 """The reports of nodes, summed by differences; and the bounds on an agent's text."""
 
 import pytest
-from gkm_operator.caches.nodes.fleet import Fleet
-from gkm_operator.caches.nodes.reports import (
-    MAX_CACHES,
-    NodeCache,
-    NodeReport,
-    report_of,
-    reports_of,
-)
-from gkm_operator.caches.nodes.totals import MAX_REASONS, CacheKey, CacheSummary
+from gkm_operator.caches.fleet import Fleet
+from gkm_operator.caches.node_reports import MAX_CACHES, NodeCache, NodeReport, report_of, reports_of
+from gkm_operator.caches.totals import MAX_REASONS, CacheKey, CacheSummary
 from support.operator.images import DIGEST, OTHER
 from support.operator.nodes import a_report
 

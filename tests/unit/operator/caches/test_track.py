@@ -4,7 +4,7 @@ import pytest
 from gkm.api.caches import UpdatePolicy
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.verification.recheck import NEVER, RecheckSchedule
+from gkm_operator.caches.verification import NEVER, RecheckSchedule
 from support.operator.images import AWAY, DIGEST, GOOD, OTHER, UNKNOWN, UNSIGNED, WARNED
 from support.operator.verdicts import IMAGE, PINNED, TRACKED, CheckedCache
 

@@ -12,9 +12,9 @@ from gkm.images.registries.credentials import PullSecrets
 from gkm.images.registries.transport import TransportLimits
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import KubeSecrets
-from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import check_image
 from gkm_operator.caches.status import desired_status
+from gkm_operator.caches.totals import CacheSummary
 from gkm_operator.images import CheckedImages
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import Shelf

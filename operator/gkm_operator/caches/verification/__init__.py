@@ -1,1 +1,0 @@
-"""The queue that verifies images, and the schedule of rechecks."""
