@@ -17,7 +17,7 @@ from gkm_operator import installation, metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification import RecheckSchedule
 from gkm_operator.captures.controller import CapturesController
-from gkm_operator.captures.images import RegistryCaptures
+from gkm_operator.captures.reconciler import RegistryCaptures
 from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
 from gkm_operator.hypernodes.controller import TopologyController

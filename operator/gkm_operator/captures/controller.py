@@ -25,10 +25,9 @@ from gkm_operator import metrics
 from gkm_operator.caches.node_reports import CLUSTER_REPORTS, REPORTS
 from gkm_operator.caches.status import ConditionValue
 from gkm_operator.caches.totals import CacheKey
-from gkm_operator.captures.images import CapturedImages
 from gkm_operator.captures.objects import captured_cache
 from gkm_operator.captures.observed import ObservedCaptures
-from gkm_operator.captures.reconciler import BACKOFF, CapturesReconciler
+from gkm_operator.captures.reconciler import BACKOFF, CapturedImages, CapturesReconciler
 from gkm_operator.captures.retention import ENDS, RetentionPlan, RetentionReason
 from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
 

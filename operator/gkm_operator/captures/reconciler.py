@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
@@ -19,15 +19,56 @@ from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Backoff, Clock, TokenBucket
+from gkm.images.captured import statement
+from gkm.images.captured.statement import CaptureClaim
+from gkm.images.reference import Reference
+from gkm.images.signatures.verify import VERIFY_SECONDS
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.totals import CacheKey
-from gkm_operator.captures.announcements import Announcement, merged
-from gkm_operator.captures.images import CapturedImages
+from gkm_operator.captures.objects import Announcement, merged_announcements
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionVerdict
 from gkm_operator.captures.writer import CaptureWriter
+from gkm_operator.images import CheckedImages
+
+_LOG = logging.getLogger(__name__)
+
+
+class CapturedImages(Protocol):
+    """Answers about images. Bounded in time."""
+
+    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
+        """Check that the signatures of an image, and a signed statement about its files, prove an announcement.
+
+        Return the time of the capture as signers state it: the announced one is not proven.
+
+        Raises:
+            GKMError: they do not prove it; or, if transient, the registry does not answer.
+        """
+
+
+@dataclass(frozen=True)
+class RegistryCaptures:
+    """`CapturedImages` of a configuration."""
+
+    images: CheckedImages
+
+    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
+        """See CapturedImages."""
+        ref, scope = Reference.parse(announced.image), None if cluster else announced.namespace
+        images = self.images.with_pull_secrets(announced.image, scope, ())
+        verdict = images.verify(announced.image, ref.target, scope)
+        if verdict.verified is not True:
+            # Also where the mode of verification allows the image: what a node claims needs a proof.
+            reason = Reason.SIGNATURE_MISSING if verdict.reason is Reason.NOT_REQUIRED else verdict.reason
+            raise GKMError(reason, verdict.message)
+        images.claims(announced.image, ref.target)
+        wanted = CaptureClaim(announced.namespace, announced.hardware.key, announced.content_digest)
+        registry, trusts = images.registry.within(VERIFY_SECONDS), images.verifier.trusts(ref, scope)
+        return statement.check(registry, ref, trusts, wanted, now)
+
 
 FAILURES_AT_ONCE: Final = 16
 FAILURE_SECONDS: Final = 600.0
@@ -37,7 +78,6 @@ STABLE_SECONDS: Final = 3600.0
 _NODES: Final = 16_384
 _NEVER: Final = float("-inf")
 
-_LOG = logging.getLogger(__name__)
 
 ENDS_PER_PASS: Final = 8
 """Caches that one pass ends."""
@@ -171,16 +211,6 @@ class _EndAttempt:
     next_try: float
 
 
-class EndedCaptures(NamedTuple):
-    """The result of one pass: `changed` says which cache has changed since the decision, "" without one.
-
-    `pause` is the number of seconds until the next one is due, infinite without one.
-    """
-
-    changed: str
-    pause: float
-
-
 class CaptureEnder:
     """Ends caches. One thread at a time."""
 
@@ -192,10 +222,11 @@ class CaptureEnder:
         self._attempts: dict[str, dict[str, _EndAttempt]] = {}
         """By namespace and uid, of the caches that are to end now."""
 
-    def end(self, namespace: str, ended: Sequence[RetentionVerdict]) -> EndedCaptures:
-        """End caches of a namespace. Those that were tried before come last.
+    def end(self, namespace: str, ended: Sequence[RetentionVerdict]) -> tuple[str, float]:
+        """End caches of a namespace; return which one has changed since the decision, and when the next one is due.
 
-        Each attempt begins a pause, also one that succeeded: an object with finalizers stays.
+        The latter is in seconds. Without one they are "" and infinite. Caches that were tried before come last. Each
+        attempt begins a pause, also one that succeeded: an object with finalizers stays.
         """
         uids = {verdict.cache.uid for verdict in ended}
         attempts = {uid: each for uid, each in self._attempts.pop(namespace, {}).items() if uid in uids}
@@ -215,10 +246,8 @@ class CaptureEnder:
         pauses = [each.next_try - self._clock() for each in attempts.values()]
         if len(unchanged) > ENDS_PER_PASS:
             pauses.append(0.0)
-        return EndedCaptures(
-            f"{changed[0].cache.key} has changed since" if changed else "",
-            max(_NEXT_PASS_SECONDS, min(pauses, default=float("inf"))),
-        )
+        why = f"{changed[0].cache.key} has changed since" if changed else ""
+        return why, max(_NEXT_PASS_SECONDS, min(pauses, default=float("inf")))
 
     def _end(self, verdict: RetentionVerdict) -> None:
         logged = fields(cache=str(verdict.cache.key), reason=verdict.reason.value)
@@ -265,7 +294,7 @@ class CapturesReconciler:
             Retry, ApiError: a write has to be repeated.
         """
         now, cluster = self._now(), self._settings.are_for_cluster(namespace)
-        announced, faults = merged(namespace, self._observed.announced(namespace), self._registry, now)
+        announced, faults = merged_announcements(namespace, self._observed.announced(namespace), self._registry, now)
         self._attempts.retain_only(namespace, [*map(key_of, announced), *(AttemptKey(fault.node) for fault in faults)])
         for fault in faults:
             if self._attempts.next_try(namespace, AttemptKey(fault.node)) <= self._clock():
@@ -277,14 +306,14 @@ class CapturesReconciler:
         for verdict in (*plan.retained, *plan.ended):
             self._writer.emit_registered(verdict.cache, now)
         # Before the proofs, which take minutes: the decision is of now.
-        ended = self._ender.end(namespace, plan.ended)
+        changed, next_end = self._ender.end(namespace, plan.ended)
         due = self._attempts.due(plan.register)
         done = self._register(due[:PER_PASS], cluster=cluster)
-        if ended.changed:
-            raise Retry(ended.changed)
+        if changed:
+            raise Retry(changed)
         if len(due) > done:
             return SOON_SECONDS
-        return min(ended.pause, self._pause(plan, now)) if announced or registered else None
+        return min(next_end, self._pause(plan, now)) if announced or registered else None
 
     def _register(self, due: Sequence[tuple[str, Announcement]], *, cluster: bool) -> int:
         """Register announced captures, each on account of a node; return how many of them were tried in the time.

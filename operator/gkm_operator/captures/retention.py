@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 from gkm.api.capture_settings import CapturedCaches
 from gkm.api.meta import timestamp
 
-from gkm_operator.captures.announcements import Announcement
-from gkm_operator.captures.objects import CapturedCache
+from gkm_operator.captures.objects import Announcement, CapturedCache
 
 MAX_PER_NAMESPACE: Final = 128
 """Captures of one namespace that have cache objects, the newest. Each one is pulled by every node of its hardware."""

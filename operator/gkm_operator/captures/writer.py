@@ -13,8 +13,7 @@ from gkm.kube.workqueue import Retry
 from gkm_operator import metrics
 from gkm_operator.caches.node_reports import NodeObject
 from gkm_operator.caches.throttling import EventBudget
-from gkm_operator.captures.announcements import Announcement
-from gkm_operator.captures.objects import CapturedCache, cache_object
+from gkm_operator.captures.objects import Announcement, CapturedCache, cache_object
 from gkm_operator.captures.retention import RetentionVerdict
 
 FIELD_MANAGER = "gkm-operator"

@@ -6,8 +6,7 @@ from gkm.api.nodes import MAX_CAPTURED_IMAGES
 from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
 from gkm_operator.caches.node_reports import ReportedCapture, ReportStatus
-from gkm_operator.captures.announcements import MAX_ANNOUNCEMENTS, merged
-from gkm_operator.captures.objects import cache_object
+from gkm_operator.captures.objects import MAX_ANNOUNCEMENTS, cache_object, merged_announcements
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
@@ -50,7 +49,7 @@ def reported(**changes: object) -> ReportedCapture:
 @settings(max_examples=examples(200))
 @given(st.lists(MADE_UP, max_size=8))
 def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(changes: list[dict[str, object]]) -> None:
-    found, faults = merged(NAMESPACE, [("stolen", reported(**each)) for each in changes], REGISTRY, NOW)
+    found, faults = merged_announcements(NAMESPACE, [("stolen", reported(**each)) for each in changes], REGISTRY, NOW)
     assert len(faults) <= 1
     for each in found:
         ref = Reference.parse(each.image)
@@ -73,5 +72,5 @@ def test_a_node_counts_with_a_few_announcements_and_a_namespace_with_some() -> N
         (f"n-{number}", reported(**{field: getattr(each, field) for field in FIELDS}))
         for number, each in enumerate(honest)
     ]
-    found, _ = merged(NAMESPACE, nodes, REGISTRY, NOW)
+    found, _ = merged_announcements(NAMESPACE, nodes, REGISTRY, NOW)
     assert len(found) == MAX_ANNOUNCEMENTS

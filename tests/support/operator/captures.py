@@ -15,8 +15,8 @@ from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHENODES, GKMCACHES, Json, Resource
 from gkm_operator.caches.node_reports import REPORTS
-from gkm_operator.captures.announcements import Announcement
 from gkm_operator.captures.controller import CapturesController
+from gkm_operator.captures.objects import Announcement
 from msgspec import structs, to_builtins
 from support.kube.fake_api import FakeApi
 from support.kube.interposed_api import Around, Call, InterposedApi

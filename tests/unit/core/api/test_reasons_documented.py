@@ -26,7 +26,7 @@ from gkm_operator.plans.write.status import PODS_RAN
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "reference" / "reasons.md"
-CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "conditions.py"
+CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "status.py"
 PLANS = ROOT / "operator" / "gkm_operator" / "plans"
 AGENT = ROOT / "agent" / "gkm_agent"
 DRIVER = ROOT / "csi" / "gkm_csi"

@@ -5,7 +5,7 @@ from datetime import datetime
 from gkm.api.errors import GKMError, Reason
 from gkm.kube.resources import GKMCACHENODES
 from gkm_operator.caches.throttling import BURST
-from gkm_operator.captures.announcements import Announcement
+from gkm_operator.captures.objects import Announcement
 from gkm_operator.captures.reconciler import FAILURE_SECONDS, FAILURES_AT_ONCE, PER_PASS, REGISTER_SECONDS, SOON_SECONDS
 from support.operator.captures import (
     NAMESPACE,

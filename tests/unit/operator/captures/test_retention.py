@@ -9,7 +9,7 @@ from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
-from gkm_operator.captures.announcements import Announcement
+from gkm_operator.captures.objects import Announcement
 from gkm_operator.captures.retention import MAX_PER_NAMESPACE, RetentionPlan
 from support.kube.interposed_api import Call
 from support.operator.captures import (
