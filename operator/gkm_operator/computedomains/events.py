@@ -1,14 +1,16 @@
-"""The Events about ComputeDomains, on the PodCliqueSet or the workload that has them. Pure.
+"""The Events about ComputeDomains, on the PodCliqueSet or the workload that has them, or on the domain itself. Pure.
 
 Reasons and texts of the first four are those of Grove's design document.
 """
 
 from collections.abc import Collection
 
-from gkm.api import grove
+from gkm.api import computedomains, grove
 from gkm.api.computedomains import ComputeDomain
+from gkm.api.domain_readiness import MNNVL_READY_TYPE, MNNVLReadiness, ReadyReason
 from gkm.api.grammar import agree, listed
 from gkm.api.grove import PodCliqueSet
+from gkm.api.meta import TRUE
 from gkm.api.mnnvl_metadata import USED_BY, Owner
 from gkm.kube.events import EventBody, Regarding
 from gkm.kube.resources import PODCLIQUESETS
@@ -102,3 +104,39 @@ def of_set(pod_clique_set: PodCliqueSet) -> Regarding:
 def of_owner(owner: Owner, namespace: str) -> Regarding:
     """Return the reference to the root of a workload."""
     return Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
+
+
+NOT_READY = "MNNVLNotReady"
+OBSERVE = "ObserveDomain"
+
+LASTING_REASONS = frozenset(
+    {
+        ReadyReason.DOMAIN_LOST,
+        ReadyReason.DOMAIN_TERMINATING,
+        ReadyReason.TEMPLATE_MISSING,
+        ReadyReason.CLAIM_MISSING,
+        ReadyReason.NODE_TAKEN,
+        ReadyReason.NODES_ISOLATED,
+        ReadyReason.SEVERAL_CLIQUES,
+    }
+)
+"""Reasons that do not pass by themselves. The others are part of every start."""
+
+
+def readiness_changed(domain: ComputeDomain, old: MNNVLReadiness | None, new: MNNVLReadiness) -> EventBody | None:
+    """Return the event of a change from `old` to `new`, None if it deserves none."""
+    note = f"ComputeDomain {domain.metadata.name}: {new.message}"
+    was_ready = old is not None and old.status == TRUE
+    if new.status == TRUE:
+        return None if was_ready else EventBody("Normal", MNNVL_READY_TYPE, OBSERVE, note)
+    failed = new.reason in LASTING_REASONS and new.expected > 0 and (old is None or old.reason != new.reason)
+    ended = was_ready and new.reason != ReadyReason.WAITING_FOR_PODS
+    return EventBody("Warning", NOT_READY, OBSERVE, f"{new.reason}: {note}") if failed or ended else None
+
+
+def of_domain(domain: ComputeDomain) -> Regarding:
+    """Return the object that an event about a domain regards: the set that owns it, or the domain itself."""
+    meta = domain.metadata
+    if (owner := meta.controller) is not None:
+        return Regarding(owner.api_version, owner.kind, owner.name, meta.namespace, owner.uid)
+    return Regarding(computedomains.API_VERSION, computedomains.KIND, meta.name, meta.namespace, meta.uid)

@@ -8,8 +8,8 @@ from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.api.topology_settings import Topology
 from gkm.topology.nodes import Node
-from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_node
-from gkm_operator.computedomains.status.cliques import ClaimingClique
+from gkm_operator.computedomains.capacity import FabricNode, fabric_node
+from gkm_operator.computedomains.status.observer import ClaimingClique
 from gkm_operator.pods import WatchedPod
 from support.grove.objects import NAMESPACE, claim_template, compute_domain
 from support.grove.pods import pod

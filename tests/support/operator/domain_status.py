@@ -8,9 +8,9 @@ from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.kube.api import Api, Change, ObjectEntry, WatchEvent
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import Resource
+from gkm_operator.computedomains.pacing import WritePacing
 from gkm_operator.computedomains.status.controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
-from gkm_operator.computedomains.write_pacing import WritePacing
 from gkm_operator.pods import WatchedPod
 from support.grove.objects import NAMESPACE
 from support.grove.observed import NAME, Json, domain_json, read, template_json

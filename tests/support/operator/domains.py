@@ -17,12 +17,11 @@ from gkm.kube.informers import Informers
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, EVENTS, PODCLIQUESETS, Json, Resource
 from gkm.kube.workqueue import Retry
+from gkm_operator.computedomains.controller import WorkloadReconciler
 from gkm_operator.computedomains.objects import Workload
-from gkm_operator.computedomains.pods import DomainPods
+from gkm_operator.computedomains.pacing import WritePacing
 from gkm_operator.computedomains.presence import Presence
-from gkm_operator.computedomains.reconciler import WorkloadReconciler
-from gkm_operator.computedomains.watcher import DomainWatcher
-from gkm_operator.computedomains.write_pacing import WritePacing
+from gkm_operator.computedomains.watcher import DomainPods, DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from support.grove.objects import NAMESPACE, claim_template, clique, pod_clique_set
 from support.kube.fake_api import FakeApi

@@ -14,7 +14,7 @@ from gkm.kube.memory import MAX_HELD_BYTES, bounded, held_bytes
 from gkm.kube.resources import Json, Resource
 from gkm.topology.pods import NodeLoad
 from gkm_operator.caches.fleet import NodeWatcher
-from gkm_operator.computedomains.pods import DomainPods
+from gkm_operator.computedomains.watcher import DomainPods
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.plans.state.plan_index import PlanIndex
 from gkm_operator.plans.state.pod_usage import PodUsageIndex

@@ -1,37 +1,170 @@
 """Reconciles the ComputeDomain that pods name by the label `gkm.io/compute-domain`.
 
-Its owners are the root workloads of the pods, so the garbage collector removes it with the last of them. One that no
-pod needs for some minutes is released earlier: a Deployment whose label changes may live for years. A domain of that
-name which GKM did not make for a label is used as it is. While the switch of the feature is off, no domain is created,
-because admission adds no claim for one that does not exist: existing ones stay until they are unused.
+Its owners are the root workloads of the pods, so the garbage collector removes it with the last of them: their
+controllers, followed upward as far as GKM may read. A Job is a root even if a CronJob made it: each run of a CronJob is
+a workload that ends, and its domain ends with it.
+
+A domain that no pod needs for some minutes is released earlier: a Deployment whose label changes may live for years. A
+domain of that name which GKM did not make for a label is used as it is. While the switch of the feature is off, no
+domain is created, because admission adds no claim for one that does not exist: existing ones stay until they are
+unused.
 """
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet
-from gkm.api.mnnvl_metadata import DOMAIN_LABEL, Owner
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL, PART_OF, REPLICA_INDEX, MnnvlMetadata, Owner
 from gkm.api.network_settings import Network
+from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock
 from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
 from gkm.kube.live_objects import live_object
-from gkm.kube.resources import PODCLIQUESETS
+from gkm.kube.resources import PODCLIQUESETS, Resource
+from msgspec import Struct, structs
 
 from gkm_operator.computedomains import events, objects
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
-from gkm_operator.computedomains.lifecycle.creation_pacing import CreationPacing
-from gkm_operator.computedomains.lifecycle.grove_pods import joins_domain_of_set
-from gkm_operator.computedomains.lifecycle.owners import RootOwners
 from gkm_operator.computedomains.lifecycle.writer import DomainWriter
-from gkm_operator.computedomains.objects import Workload
-from gkm_operator.computedomains.pods import DomainPods
+from gkm_operator.computedomains.objects import Workload, WorkloadKind, workload_of
+from gkm_operator.computedomains.pacing import CreationPacing, WritePacing
 from gkm_operator.computedomains.presence import Presence
-from gkm_operator.computedomains.watcher import DomainWatcher
-from gkm_operator.computedomains.write_pacing import WritePacing
+from gkm_operator.computedomains.watcher import DomainPods, DomainWatcher
 from gkm_operator.mnnvl.injection import own_claim
-from gkm_operator.pods import WatchedPod
+from gkm_operator.mnnvl.required import names_domain, replica_index
+from gkm_operator.pods import PodMetadata, WatchedPod
+
+MAX_DEPTH = 8
+"""A worker of a LeaderWorkerSet has four controllers above it: StatefulSet, Pod, StatefulSet, LeaderWorkerSet."""
+MAX_CACHED = 8192
+
+_PLURALS = {
+    ("", "Pod"): "pods",
+    ("apps", "Deployment"): "deployments",
+    ("apps", "ReplicaSet"): "replicasets",
+    ("apps", "StatefulSet"): "statefulsets",
+    ("batch", "Job"): "jobs",
+    ("jobset.x-k8s.io", "JobSet"): "jobsets",
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkersets",
+}
+"""The kinds that deploy/components/domains lets the controllers read."""
+_VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}", re.ASCII)
+_FORBIDDEN, _NOT_FOUND = 403, 404
+
+
+class Owned(Struct, frozen=True):
+    """Any object that may have a controller."""
+
+    metadata: MnnvlMetadata
+
+
+class _OwnerAbsent(Exception):
+    """A controller does not exist any more, or is going: the garbage collector deletes its dependents."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Controller:
+    """The controller of an object: None above a root. `readable` is false where GKM may not read the object."""
+
+    owner: Owner | None = None
+    readable: bool = True
+
+
+_UNREADABLE = _Controller(readable=False)
+
+
+_Reference = tuple[str, Owner]
+"""A namespace and the whole reference: users write its parts, so a uid alone may be that of another object."""
+
+
+class RootOwners:
+    """Finds roots. Thread-safe; remembers the controllers of objects, which do not change."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED)
+
+    def of(self, pods: Iterable[WatchedPod], *, fresh: bool = False) -> list[Owner]:
+        """Return the roots of pods, each once, in a stable order; none for a pod that goes with its controller.
+
+        `fresh` reads the controllers again.
+
+        Raises:
+            ApiError: a controller could not be read, for a passing reason.
+        """
+        cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED) if fresh else self._cache
+        found: dict[str, Owner] = {}
+        for pod in pods:
+            with suppress(_OwnerAbsent):
+                root = self._root(pod.metadata, cache)
+                found[root.uid] = root
+        return sorted(found.values(), key=lambda owner: (owner.kind, owner.name, owner.uid))
+
+    def _root(self, pod: PodMetadata, cache: LRUCache[_Reference, _Controller]) -> Owner:
+        root, above = Owner("v1", "Pod", pod.name, pod.uid), pod.controller
+        for _ in range(MAX_DEPTH):
+            if above is None:
+                break
+            controller = cache.get((pod.namespace, above))
+            if controller is None:
+                controller = self._controller_of(above, pod.namespace)
+                cache.put((pod.namespace, above), controller)
+            if not controller.readable:
+                break
+            root, above = above, controller.owner
+        # Several pods may name one object with and without `controller`: it is one owner of the domain.
+        return structs.replace(root, controller=False)
+
+    def _controller_of(self, owner: Owner, namespace: str) -> _Controller:
+        """Return the controller of an object.
+
+        Raises:
+            _Gone: the object does not exist, or is being deleted.
+        """
+        group, _, version = owner.api_version.rpartition("/")
+        plural = _PLURALS.get((group, owner.kind))
+        # Users write owner references, and the version becomes a part of a path.
+        if plural is None or not _VERSION.fullmatch(version):
+            return _UNREADABLE
+        resource = Resource(owner.api_version, owner.kind, plural, namespaced=True, type=Owned)
+        try:
+            metadata = self._api.get(resource, owner.name, namespace).metadata
+        except ApiError as error:
+            if error.reason == "NotFound":
+                raise _OwnerAbsent from error
+            if error.status in (_FORBIDDEN, _NOT_FOUND):  # the kind is not served
+                return _UNREADABLE
+            raise
+        if metadata.uid != owner.uid or metadata.terminating:
+            raise _OwnerAbsent
+        return _Controller(metadata.controller)
+
+
+FindSet = Callable[[str, str], PodCliqueSet | None]
+"""Returns a PodCliqueSet by namespace and name."""
+
+
+def joins_domain_of_set(pod: WatchedPod, watcher: DomainWatcher, sets: FindSet | None = None) -> bool:
+    """Return whether the label of a pod names a domain of a PodCliqueSet, which that set's reconcile creates.
+
+    The domain may be absent for a moment. A set that is not shown is no reason to wait: if its domain exists, the label
+    takes nothing from it. `sets` finds a set with its template; without, a large one counts as one that is not shown.
+    """
+    metadata = pod.metadata
+    domain = watcher.domain(metadata.namespace, pod.domain)
+    if domain is not None:
+        workload = workload_of(domain)
+        return workload is not None and workload.kind is WorkloadKind.SET
+    owner = (sets or watcher.pod_clique_set)(metadata.namespace, metadata.label(PART_OF))
+    replica = replica_index(metadata.label(REPLICA_INDEX))
+    return owner is not None and replica is not None and names_domain(owner, replica, pod.domain)
+
 
 MAX_OWNERS = 256
 """Owners of one domain. With more, it lives as long as one of the first."""

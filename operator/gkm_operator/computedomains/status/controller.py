@@ -1,20 +1,26 @@
 """Marks ComputeDomains and their claim templates as used, and writes the condition MNNVLReady and the capacity.
 
+The mark says how many living pods use an object, and which. ValidatingAdmissionPolicies refuse to delete an object
+whose mark is not 0.
+
 The controller of ComputeDomains starts it, and passes it every change of a ComputeDomain and of a claim template. Every
 domain of the cluster is marked and gets a condition, also one of a user. A mark that protects is written at once,
-everything else is paced (write_pacing).
+everything else is paced (gkm_operator.computedomains.pacing).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
 from gkm.api.domain_readiness import MNNVLReadiness, ReadyReason, parse_readiness
+from gkm.api.grammar import listed
 from gkm.api.imex import IMEXMode
-from gkm.api.meta import Condition, timestamp
-from gkm.api.mnnvl_metadata import MNNVL_READY, PODS_USING, MnnvlMetadata
+from gkm.api.meta import TRUE, Condition, timestamp
+from gkm.api.mnnvl_metadata import MAX_USED_BY, MNNVL_READY, PODS_USING, USED_BY, MnnvlMetadata
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key
 from gkm.kube.errors import ApiError
@@ -28,15 +34,95 @@ from gkm.kube.workqueue import WorkQueue
 from gkm_operator import metrics
 from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.computedomains import events
-from gkm_operator.computedomains.capacity.report import CapacityReport
-from gkm_operator.computedomains.status import readiness_events
-from gkm_operator.computedomains.status.domain_states import DomainStates, state
-from gkm_operator.computedomains.status.marks import Annotations, Target, is_used, mark, must_protect, patch, targets
-from gkm_operator.computedomains.status.observed_domain import ObservedDomain
+from gkm_operator.computedomains.capacity import CapacityReport
+from gkm_operator.computedomains.pacing import WritePacing
 from gkm_operator.computedomains.status.observer import DomainObserver
-from gkm_operator.computedomains.status.readiness import readiness
+from gkm_operator.computedomains.status.readiness import ObservedDomain, readiness
 from gkm_operator.computedomains.watcher import DomainWatcher
-from gkm_operator.computedomains.write_pacing import WritePacing
+from gkm_operator.pods import WatchedPod
+
+UNUSED = "0"
+MAX_USERS = 5
+"""Names of pods in USED_BY."""
+
+Annotations = Mapping[str, str | None]
+"""Annotations to write; None removes one."""
+Target = tuple[Resource[Any], MnnvlMetadata]
+"""An object that carries annotations."""
+
+
+def mark(pods: Iterable[WatchedPod]) -> Annotations:
+    """Return the mark for the living pods that use an object; terminating pods count until they are gone."""
+    names = sorted(pod.metadata.name for pod in pods)
+    return {PODS_USING: str(len(names)), USED_BY: listed(names, MAX_USERS)[:MAX_USED_BY] or None}
+
+
+def must_protect(metadata: MnnvlMetadata, wanted: Annotations) -> bool:
+    """Return whether pods use an object that is not protected yet: such a mark must not wait."""
+    return is_used(wanted.get(PODS_USING)) and not is_used(metadata.annotation(PODS_USING))
+
+
+def is_used(count: str | None) -> bool:
+    """Return whether a value of PODS_USING protects an object, as the policies read it."""
+    return count not in (None, UNUSED)
+
+
+def targets(observed: ObservedDomain) -> Iterator[Target]:
+    """Yield the objects that carry the mark of a domain.
+
+    The claim template precedes: while its mark is not 0, NVIDIA's controller cannot tear a deleted domain down, and an
+    update of the domain is what makes it try again.
+    """
+    if observed.template is not None and observed.serves:
+        yield CLAIM_TEMPLATES, observed.template.metadata
+    yield COMPUTEDOMAINS, observed.domain.metadata
+
+
+def patch(target: Target, marks: Annotations, condition: Annotations) -> Annotations:
+    """Return the annotations of an object that are out of date; only the domain has the condition.
+
+    A claim template without a mark is as good as one with the mark 0, and costs no request.
+    """
+    resource, metadata = target
+    if resource is CLAIM_TEMPLATES and metadata.annotation(PODS_USING) is None and not is_used(marks[PODS_USING]):
+        return {}
+    wanted = {**marks, **condition} if resource is COMPUTEDOMAINS else marks
+    return {key: value for key, value in wanted.items() if metadata.annotation(key) != value}
+
+
+_STATES = {
+    ReadyReason.DOMAIN_LOST.value: "lost",
+    ReadyReason.DOMAIN_TERMINATING.value: "terminating",
+    ReadyReason.WAITING_FOR_PODS.value: "waiting",
+    # A busy cluster always has pods that wait for nodes: no fault that an alert should count.
+    ReadyReason.PODS_PENDING.value: "waiting",
+}
+
+
+def state_of(condition: MNNVLReadiness) -> str:
+    """Return the state that a condition counts as."""
+    return "ready" if condition.status == TRUE else _STATES.get(condition.reason, "notReady")
+
+
+class DomainStates:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def record(self, key: Key, new: str) -> None:
+        """Record the state of a domain; "" forgets it."""
+        with self._lock:
+            old = self._by_key.pop(key, "")
+            if new:
+                self._by_key[key] = new
+            self._counts[old] -= 1
+            self._counts[new] += 1
+            for changed in {old, new} - {""}:
+                metrics.COMPUTEDOMAINS.labels(changed).set(self._counts[changed])
+
 
 NAME = "domain-status"
 WORKERS = 4
@@ -142,7 +228,7 @@ class DomainStatusController:
         self._unmark_orphan((key[0], observed.domain.template))
         old = parse_readiness(observed.domain.metadata.annotation(MNNVL_READY))
         new, again = self._condition(key, observed, old)
-        self._states.record(key, "" if observed.is_leaving else state(new))
+        self._states.record(key, "" if observed.is_leaving else state_of(new))
         marks = mark(observed.pods)
         condition = {} if new == old or observed.is_leaving else {MNNVL_READY: new.text()}
         patches = [(target, found) for target in targets(observed) if (found := patch(target, marks, condition))]
@@ -197,9 +283,9 @@ class DomainStatusController:
                 raise
 
     def _emit(self, domain: ComputeDomain, old: MNNVLReadiness | None, new: MNNVLReadiness) -> None:
-        body = readiness_events.event_of(domain, old, new)
+        body = events.readiness_changed(domain, old, new)
         if body is not None and self._event_budget.spend(domain.metadata.uid):
-            self._recorder.emit(readiness_events.regarding(domain), body, new.last_transition_time)
+            self._recorder.emit(events.of_domain(domain), body, new.last_transition_time)
 
     def _domain_affected(self, key: Key, urgent: bool) -> None:  # noqa: FBT001 -- the observer's callback
         self._queue.add(key, 0.0 if urgent else SETTLE_SECONDS)

@@ -5,29 +5,70 @@ as the key of a domain that it may affect. Must never write to the API server.
 """
 
 from collections.abc import Callable, Iterable
+from copy import copy
+from typing import Self
 
 from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.config import Config
 from gkm.api.domain_capacity import DomainCapacity
-from gkm.api.mnnvl_metadata import NODE_LABEL
+from gkm.api.grove import API_VERSION, CliqueSpec
+from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
 from gkm.kube.controller import WatchSet
 from gkm.kube.index import Index
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnRefused, Reflector, no_report
+from gkm.kube.resources import Resource
 from gkm.topology.nodes import Node
+from msgspec import Struct, structs
 
-from gkm_operator.computedomains.capacity.free_nodes import capacity
-from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_node, has_gpus
-from gkm_operator.computedomains.pods import DomainPods
-from gkm_operator.computedomains.status.cliques import CLAIMING_CLIQUES, ClaimingClique
-from gkm_operator.computedomains.status.observed_domain import ObservedDomain
-from gkm_operator.computedomains.watcher import DomainWatcher
+from gkm_operator.computedomains.capacity import FabricNode, capacity, fabric_node, has_gpus
+from gkm_operator.computedomains.status.readiness import ObservedDomain
+from gkm_operator.computedomains.watcher import DomainPods, DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import own_claim
 from gkm_operator.nodes import NODES
-from gkm_operator.pods import WatchedPod
+from gkm_operator.pods import WatchedPod, claim_templates
+
+_NO_SPEC = CliqueSpec()
+
+
+class ClaimingClique(Struct, frozen=True):
+    """A PodClique. `spec` is empty once it is decoded."""
+
+    metadata: MnnvlMetadata
+    spec: CliqueSpec = _NO_SPEC
+    replicas: int = 0
+    """The pods that it should have; Grove reads no number as 1."""
+    templates: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("replicas", 1 if self.spec.replicas is None else self.spec.replicas),
+            ("templates", claim_templates(self.spec.pod_spec.claims)),
+            ("spec", _NO_SPEC),
+        ):
+            structs.force_setattr(self, name, value)
+
+    def outline(self, why: str) -> Self:
+        """Return it with less metadata."""
+        outlined = copy(self)  # not made anew from the spec, which decoding has emptied
+        structs.force_setattr(outlined, "metadata", self.metadata.outline(why))
+        return outlined
+
+    @property
+    def key(self) -> Key:
+        """Return namespace and name."""
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def template_keys(self) -> list[Key]:
+        """Return namespace and name of its claim templates."""
+        return [(self.metadata.namespace, template) for template in self.templates]
+
+
+CLAIMING_CLIQUES = Resource(API_VERSION, "PodClique", "podcliques", namespaced=True, type=ClaimingClique)
 
 
 class DomainObserver:

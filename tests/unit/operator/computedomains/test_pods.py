@@ -9,7 +9,7 @@ from gkm.api.network_settings import Network
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.informers import Informers
 from gkm.kube.resources import Json, Resource
-from gkm_operator.computedomains.pods import DomainPods
+from gkm_operator.computedomains.watcher import DomainPods
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.pods import PodStatus, WatchedPod
 from msgspec import Raw

@@ -11,9 +11,14 @@ from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import NODES, Json, Resource
-from gkm_operator.computedomains.capacity.free_nodes import MAX_TEXT, capacity, capacity_text
-from gkm_operator.computedomains.capacity.nodes import has_gpus
-from gkm_operator.computedomains.capacity.report import INTERVAL_SECONDS, CapacityReport
+from gkm_operator.computedomains.capacity import (
+    INTERVAL_SECONDS,
+    MAX_TEXT,
+    CapacityReport,
+    capacity,
+    capacity_text,
+    has_gpus,
+)
 from support.grove.objects import claim_template
 from support.grove.observed import CLIQUE, node, node_json
 from support.grove.pods import pod
@@ -123,8 +128,8 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr("gkm_operator.computedomains.capacity.report.INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr("gkm_operator.computedomains.capacity.report.CALM_SECONDS", 0.01)
+    monkeypatch.setattr("gkm_operator.computedomains.capacity.INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr("gkm_operator.computedomains.capacity.CALM_SECONDS", 0.01)
     made = Site()
     yield made
     made.close()

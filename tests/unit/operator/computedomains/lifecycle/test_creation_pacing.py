@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
-from gkm_operator.computedomains.lifecycle.creation_pacing import (
-    BATCH,
-    BURST,
+from gkm_operator.computedomains.pacing import (
+    CREATION_BATCH,
+    CREATION_BURST,
+    CREATIONS_PER_SECOND,
     LONGEST_SECONDS,
-    PER_SECOND,
     CreationPacing,
 )
 from hypothesis import given, settings
@@ -50,7 +50,7 @@ def test_in_no_time_more_than_the_burst_and_the_rate_are_created(steps: Steps) -
         for when, number in made[first:]:
             total += number
             # Reservations of the six workloads may come due together.
-            assert total <= BURST + PER_SECOND * (when - began) + 6 * BATCH + 1
+            assert total <= CREATION_BURST + CREATIONS_PER_SECOND * (when - began) + 6 * CREATION_BATCH + 1
 
 
 @pytest.mark.parametrize("start", [0.0, 1e6])
@@ -58,30 +58,32 @@ def test_a_namespace_that_rested_has_its_whole_burst(start: float) -> None:
     clock = Clock(start)
     pacing = CreationPacing(clock)
     for _ in range(3):
-        assert creations(pacing, "a", 1000) == BURST
-        clock.seconds += BURST / PER_SECOND + BATCH / PER_SECOND
+        assert creations(pacing, "a", 1000) == CREATION_BURST
+        clock.seconds += CREATION_BURST / CREATIONS_PER_SECOND + CREATION_BATCH / CREATIONS_PER_SECOND
         assert creations(pacing, "a", 1) == 1
-        clock.seconds += BURST / PER_SECOND
-        creations(pacing, "a", BATCH - 1)
-        clock.seconds += BURST / PER_SECOND
+        clock.seconds += CREATION_BURST / CREATIONS_PER_SECOND
+        creations(pacing, "a", CREATION_BATCH - 1)
+        clock.seconds += CREATION_BURST / CREATIONS_PER_SECOND
 
 
 def test_workloads_that_wait_get_some_each_when_they_come_back_in_time() -> None:
     clock = Clock()
     pacing = CreationPacing(clock)
-    creations(pacing, "first", BURST)
+    creations(pacing, "first", CREATION_BURST)
     waits = {name: pacing.seconds(NAMESPACE, name, 50) for name in "abcdef"}
-    assert list(waits.values()) == pytest.approx([BATCH / PER_SECOND * number for number in range(1, 7)])
+    assert list(waits.values()) == pytest.approx(
+        [CREATION_BATCH / CREATIONS_PER_SECOND * number for number in range(1, 7)]
+    )
     for name, wait in waits.items():
         assert creations(pacing, name, 50) == 0
         clock.seconds = wait + 0.01
-        assert creations(pacing, name, 50) == BATCH
+        assert creations(pacing, name, 50) == CREATION_BATCH
 
 
 def test_workloads_that_were_deleted_do_not_stop_their_namespace() -> None:
     clock = Clock()
     pacing = CreationPacing(clock)
-    creations(pacing, "first", BURST)
+    creations(pacing, "first", CREATION_BURST)
     for number in range(5000):
         assert 0 < pacing.seconds(NAMESPACE, str(number), 50) <= LONGEST_SECONDS
     clock.seconds += LONGEST_SECONDS + 1
@@ -90,5 +92,5 @@ def test_workloads_that_were_deleted_do_not_stop_their_namespace() -> None:
 
 def test_another_namespace_has_a_burst_of_its_own() -> None:
     pacing = CreationPacing(Clock())
-    assert creations(pacing, "a", 1000) == BURST
-    assert creations(pacing, "b", 1000, "other") == BURST
+    assert creations(pacing, "a", 1000) == CREATION_BURST
+    assert creations(pacing, "b", 1000, "other") == CREATION_BURST

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm_operator.computedomains.pods import OVERDUE_SECONDS
+from gkm_operator.computedomains.watcher import OVERDUE_SECONDS
 from support.grove.objects import NAMESPACE
 from support.operator.domains import DOMAINS, OURS, Process, World, grouped
 from support.operator.plans import PODS, gpu_pod

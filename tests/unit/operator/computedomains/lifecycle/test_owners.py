@@ -3,8 +3,8 @@
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json
-from gkm_operator.computedomains.lifecycle import owners
-from gkm_operator.computedomains.lifecycle.owners import RootOwners
+from gkm_operator.computedomains.lifecycle import labels
+from gkm_operator.computedomains.lifecycle.labels import RootOwners
 from support.grove.objects import NAMESPACE
 from support.operator.domains import Process, World
 from support.operator.plans import PODS
@@ -105,7 +105,7 @@ def test_controllers_in_a_circle_end(world: World) -> None:
 
 def test_a_chain_ends_at_the_limit_of_its_depth(world: World) -> None:
     above: list[Json] = []
-    for number in range(owners.MAX_DEPTH + 4):
+    for number in range(labels.MAX_DEPTH + 4):
         above = [world.controller("batch/v1 Job", f"job-{number}", above)]
     world.pod("p", "train", owners=above)
     assert roots(world) == ["Job job-4"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm_operator.computedomains.lifecycle.creation_pacing import BATCH, BURST
+from gkm_operator.computedomains.pacing import CREATION_BATCH, CREATION_BURST
 from gkm_operator.computedomains.presence import Presence
 from support.grove.objects import NAMESPACE, pod_clique_set
 from support.operator.domains import ENROLLED, SETS, Process, World, grouped
@@ -154,12 +154,12 @@ def test_a_namespace_creates_a_burst_and_then_three_domains_a_second(world: Worl
         process.pass_time(1.0)
     seconds = process.seconds
     made = len(world.domains())
-    assert BURST <= made <= BURST + 3 * (seconds + BATCH)
-    while process.wait(3 * BATCH / 3 + 1):
+    assert CREATION_BURST <= made <= CREATION_BURST + 3 * (seconds + CREATION_BATCH)
+    while process.wait(3 * CREATION_BATCH / 3 + 1):
         process.observe()
         assert process.work() == []
     assert len(world.domains()) == 501
-    assert process.seconds >= (501 - BURST) / 3 - BATCH
+    assert process.seconds >= (501 - CREATION_BURST) / 3 - CREATION_BATCH
 
 
 def test_a_namespace_that_waits_delays_no_other(world: World, process: Process) -> None:

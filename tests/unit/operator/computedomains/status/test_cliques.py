@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.api.grove import CliqueSpec
-from gkm_operator.computedomains.status.cliques import ClaimingClique
+from gkm_operator.computedomains.status.observer import ClaimingClique
 from support.grove.observed import clique, clique_json, read
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 from gkm.kube.elector import NotLeading
-from gkm_operator.computedomains.status.marks import is_used, mark
+from gkm_operator.computedomains.status.controller import is_used, mark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples

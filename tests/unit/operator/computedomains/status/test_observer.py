@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gkm.api.computedomains import CHANNEL_CLASS
 from gkm.kube.resources import COMPUTEDOMAINS, NODES
-from gkm_operator.computedomains.status.observed_domain import ObservedDomain
+from gkm_operator.computedomains.status.readiness import ObservedDomain
 from support.grove.objects import NAMESPACE, claim_template
 from support.grove.observed import NAME, Json, domain_json, node_json, template_json
 from support.grove.pods import pod

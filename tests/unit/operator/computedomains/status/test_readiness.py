@@ -13,8 +13,7 @@ from gkm.api.domain_readiness import (
     parse_readiness,
     unused,
 )
-from gkm_operator.computedomains.status.observed_domain import ObservedDomain
-from gkm_operator.computedomains.status.readiness import readiness
+from gkm_operator.computedomains.status.readiness import ObservedDomain, readiness
 from gkm_operator.pods import WatchedPod
 from support.grove.observed import CLIQUE, Json, domain, joined, template, user
 

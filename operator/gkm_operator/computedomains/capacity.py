@@ -1,0 +1,161 @@
+"""Whole free nodes by NVLink clique and GPU product, and the ConfigMap `gkm-domains` that shows them.
+
+A whole node is free if it is usable, no ComputeDomain holds its IMEX channel, and no pod on it requests GPUs. The
+ConfigMap also has the conditions of the feature. It is written on change, at most every INTERVAL_SECONDS. Admission
+reads it for warnings, so it decides about nothing.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from sys import intern
+
+import msgspec
+from gkm.api.domain_capacity import (
+    CAPACITY_KEY,
+    CONDITIONS_KEY,
+    CONFIG_MAP,
+    MAX_BYTES,
+    MAX_CLIQUES,
+    MAX_POOLS,
+    CliqueCapacity,
+    DomainCapacity,
+    NodePool,
+)
+from gkm.api.meta import Condition
+from gkm.api.mnnvl_metadata import NODE_LABEL
+from gkm.api.topology_settings import Topology
+from gkm.hoststate.pacing import Backoff, Clock
+from gkm.kube.api import Api
+from gkm.kube.resources import CONFIGMAPS
+from gkm.kube.workqueue import WorkQueue
+from gkm.topology import labels
+from gkm.topology.nodes import Node, gpu_count
+from msgspec import Struct
+
+from gkm_operator import metrics
+
+_UNHEALTHY = "unhealthy"
+
+
+class FabricNode(Struct, frozen=True, gc=False):
+    """A node. `gpus` are its allocatable GPUs: None if no device plugin counts them, as where DRA assigns GPUs."""
+
+    name: str
+    clique: str = ""
+    """Its fabric domain, "" without one."""
+    product: str = ""
+    """The product of its GPUs, in lower case."""
+    gpus: int | None = None
+    usable: bool = False
+    """Whether it is Ready and schedulable, its fabric is not unhealthy, and its device plugin, if any, offers GPUs."""
+    held_by: str = ""
+    """The uid of the ComputeDomain that has its IMEX channel."""
+
+
+def fabric_node(node: Node, settings: Topology) -> FabricNode:
+    """Return what a node is with the labels of a configuration; one with an invalid value is not usable."""
+    clique = product = ""
+    gpus = None if node.gpus is None else 0
+    try:
+        claims = labels.read(node.labels, settings)
+        clique, product = intern(claims.domain), intern(claims.flavor)
+        gpus = None if node.gpus is None else gpu_count(node.gpus)
+        usable = node.ready and not node.spec.unschedulable and claims.health != _UNHEALTHY and gpus != 0
+    except ValueError:
+        usable = False
+    return FabricNode(node.name, clique, product, gpus, usable, node.labels.get(NODE_LABEL, ""))
+
+
+def has_gpus(node: FabricNode) -> bool:
+    """Return whether a node is of interest."""
+    return bool(node.clique or node.held_by) or node.gpus is not None
+
+
+MAX_TEXT = MAX_BYTES * 3 // 4
+"""The limit of etcd is for the whole ConfigMap, and the conditions need some of it."""
+
+_Pool = tuple[str, int]
+_Counts = list[int]
+
+
+def capacity(nodes: Iterable[FabricNode], is_busy: Callable[[str], bool]) -> DomainCapacity:
+    """Return the capacity; `is_busy` returns whether a pod on a node requests GPUs. The order of nodes does not matter.
+
+    A node without a device plugin counts with 0 GPUs: DRA assigns them, and no field of the node has their number.
+    """
+    cliques: defaultdict[str, dict[_Pool, _Counts]] = defaultdict(dict)
+    for node in nodes:
+        if not node.clique and node.gpus is None:
+            continue
+        counts = cliques[node.clique].setdefault((node.product, node.gpus or 0), [0, 0])
+        counts[0] += 1
+        counts[1] += node.usable and not node.held_by and not is_busy(node.name)
+    without_fabric = _pools(cliques.pop("", {}))
+    found = [CliqueCapacity(name, _pools(pools)) for name, pools in cliques.items()]
+    found.sort(key=lambda clique: (-clique.free, clique.name))
+    return DomainCapacity(tuple(found[:MAX_CLIQUES]), without_fabric)
+
+
+def capacity_text(found: DomainCapacity) -> str:
+    """Return a capacity as JSON of at most MAX_TEXT bytes; the cliques with the fewest free nodes are omitted."""
+    while len(text := msgspec.json.encode(found)) > MAX_TEXT:
+        found = DomainCapacity(found.cliques[: len(found.cliques) // 2], found.without_fabric)
+    return text.decode()
+
+
+def _pools(pools: Mapping[_Pool, _Counts]) -> tuple[NodePool, ...]:
+    made = [NodePool(product, gpus, *counts) for (product, gpus), counts in pools.items()]
+    made.sort(key=lambda pool: (-pool.free, -pool.nodes, pool.product, pool.gpus_per_node))
+    return tuple(made[:MAX_POOLS])
+
+
+NAME = "domain-capacity"
+FIELD_MANAGER = "gkm-domains"
+INTERVAL_SECONDS = 5.0
+CALM_SECONDS = 0.5
+"""The delay after a change, so that one write covers the changes that come with it."""
+
+
+class CapacityReport:
+    """`capacity` and `conditions` return what to write."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        *,
+        capacity: Callable[[], DomainCapacity],
+        conditions: Callable[[], Sequence[Condition]],
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._capacity = capacity
+        self._conditions = conditions
+        self._clock = clock
+        self._written: dict[str, str] = {}
+        self._next = clock()
+        self.queue: WorkQueue[str] = WorkQueue(
+            NAME, self.write, workers=1, backoff=Backoff(1.0, 60.0), observe=metrics.reconcile_recorder(NAME)
+        )
+
+    def changed(self) -> None:
+        """Schedule a write."""
+        self.queue.add(CONFIG_MAP, max(CALM_SECONDS, self._next - self._clock()))
+
+    def write(self, name: str) -> None:
+        """Write the ConfigMap if it differs from the last write.
+
+        Raises:
+            ApiError: the API server refused the write.
+        """
+        conditions = msgspec.json.encode(list(self._conditions())).decode()
+        data = {CAPACITY_KEY: capacity_text(self._capacity()), CONDITIONS_KEY: conditions}
+        if data == self._written:
+            return
+        self._next = self._clock() + INTERVAL_SECONDS
+        meta = {"name": name, "namespace": self._namespace}
+        value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        self._api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
+        self._written = data

@@ -1,1 +1,0 @@
-"""Whole free nodes by NVLink clique, which admission warns with."""

@@ -1,0 +1,128 @@
+"""When ComputeDomains may be created, and when their annotations may be written.
+
+NVIDIA's controller reconciles ten times a second over all domains, three times for each new one, and a write to a
+ComputeDomain takes one of these. So annotations are paced, but a mark that protects is written at once. A namespace has
+a burst of creations, and then a rate: one that creates fewer than NVIDIA's controller finishes leaves time for the
+domains of others.
+"""
+
+import random
+import time
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+
+from gkm.hoststate.lru import LRUCache
+from gkm.hoststate.pacing import Clock
+from gkm.kube.api import Key
+
+INTERVAL_SECONDS = 2.0
+FIGURES_SECONDS = 15.0
+"""The pause before a write that changes figures only: the number of pods, or of nodes."""
+
+
+@dataclass(slots=True)
+class _Times:
+    first: float
+    last: float
+    protected: set[str] = field(default_factory=set)
+
+
+class WritePacing:
+    """Thread-safe.
+
+    A protecting write does not wait, and is not repeated before the next paced one: the watch may not have delivered it
+    yet. Nothing else is written in between, so a mark cannot fall unseen.
+    """
+
+    def __init__(
+        self,
+        interval: float = INTERVAL_SECONDS,
+        figures: float = FIGURES_SECONDS,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._interval = interval
+        self._figures = figures
+        self._clock = clock
+        self._times: dict[Key, _Times] = {}
+        self._lock = Lock()
+
+    def seconds(self, key: Key, *, figures_only: bool) -> float:
+        """Return the seconds until a paced write, 0 or less if it may be now."""
+        with self._lock:
+            pause = self._figures if figures_only else self._interval
+            return self._of(key).last + pause - self._clock()
+
+    def age(self, key: Key) -> float:
+        """Return the seconds since a domain was first seen."""
+        with self._lock:
+            return self._clock() - self._of(key).first
+
+    def unprotected(self, key: Key, uids: Iterable[str]) -> set[str]:
+        """Return the objects of a domain that were not protected since its last paced write."""
+        with self._lock:
+            return set(uids) - self._of(key).protected
+
+    def wrote(self, key: Key, protected: Iterable[str] = ()) -> None:
+        """Record a write: a paced one, or one that protected these objects."""
+        with self._lock:
+            times = self._of(key)
+            times.last = self._clock()
+            uids = set(protected)
+            times.protected = times.protected | uids if uids else uids
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted domain."""
+        with self._lock:
+            self._times.pop(key, None)
+
+    def _of(self, key: Key) -> _Times:
+        now = self._clock()
+        return self._times.setdefault(key, _Times(now, now))
+
+
+CREATION_BURST = 300
+"""Creations of a namespace at once: 90 seconds of NVIDIA's controller."""
+CREATIONS_PER_SECOND = 3.0
+CREATION_BATCH = 10
+"""Creations that a workload reserves at a time, so that many workloads of a namespace take turns."""
+LONGEST_SECONDS = 120.0
+"""Reservations reach no further: workloads may be deleted before they use theirs."""
+_ROUNDING = 1e-3
+_MAX_NAMESPACES, _MAX_RESERVED = 4096, 16384
+
+
+class CreationPacing:
+    """Thread-safe for different workloads; only the most recent namespaces are tracked."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._paid_until: LRUCache[str, float] = LRUCache(_MAX_NAMESPACES)
+        """When the creations of a namespace so far would have been made at the rate."""
+        self._reserved: LRUCache[Hashable, tuple[float, int]] = LRUCache(_MAX_RESERVED)
+        self._lock = Lock()
+
+    def seconds(self, namespace: str, workload: Hashable, missing: int) -> float:
+        """Return 0.0 if one domain of a workload that lacks `missing` may be created now: it counts.
+
+        Else return the seconds until some may be, which are reserved.
+        """
+        now = self._clock()
+        with self._lock:
+            due, number = self._reserved.get(workload) or (0.0, 0)
+            if number:
+                if due <= now:
+                    self._reserved.put(workload, (due, number - 1))
+                return max(due - now, 0.0)
+            rested = now - CREATION_BURST / CREATIONS_PER_SECOND
+            paid = max(self._paid_until.get_or_create(namespace, lambda: rested), rested)
+            number = min(max(missing, 1), CREATION_BATCH)
+            if paid + 1 / CREATIONS_PER_SECOND <= now + _ROUNDING:
+                self._paid_until.put(namespace, paid + 1 / CREATIONS_PER_SECOND)
+                return 0.0
+            wait = paid + number / CREATIONS_PER_SECOND - now
+            if wait > LONGEST_SECONDS:
+                return LONGEST_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load, hides nothing
+            self._paid_until.put(namespace, now + wait)
+            self._reserved.put(workload, (now + wait, number))
+            return wait
