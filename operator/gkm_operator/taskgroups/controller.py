@@ -21,9 +21,8 @@ from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.rendering.renderer import Renderer
 
 from gkm_operator import metrics
-from gkm_operator.taskgroups.inventory import GroupInventory
 from gkm_operator.taskgroups.kinds import KindWatches
-from gkm_operator.taskgroups.members import GroupMember, WatchedObject
+from gkm_operator.taskgroups.members import GroupInventory, GroupMember, WatchedObject
 from gkm_operator.taskgroups.observer import GroupObserver
 from gkm_operator.taskgroups.planning import TemplatePlanner
 from gkm_operator.taskgroups.pools import PoolReconciler

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gkm_operator.taskgroups import conditions
 from gkm_operator.taskgroups.conditions import ConditionCause, with_verdicts
-from gkm_operator.taskgroups.inventory import Living, Seen, Sight
+from gkm_operator.taskgroups.members import Living, Seen, Sight
 
 LOOK_SECONDS = 30.0
 """The pause before an object that does not go is looked at again, and the time after which its finalizers are named."""

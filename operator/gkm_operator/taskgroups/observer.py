@@ -1,27 +1,168 @@
-"""The knowledge about a task group at one moment, for a decision about it."""
+"""The knowledge about a task group at one moment, for a decision about it. It must never write.
+
+A pod that succeeded counts although it is removed later: the status of its group names it. Until it does, this process
+remembers the pods that went. The result of a test of NVLink is in the messages with which the pods of its Job ended.
+Any user can set labels: a pod is the Job's if the Job is its controller.
+"""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from threading import Lock
 
 from gkm.api import computedomains
 from gkm.api.domain_readiness import parse_readiness
 from gkm.api.meta import timestamp
 from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.api.task_group_reasons import GroupReason
-from gkm.api.task_groups import NVLINK_TEST_ANNOTATION, GroupObject, TaskGroup
+from gkm.api.task_groups import MAX_TASKS, NVLINK_TEST_ANNOTATION, GroupObject, TaskGroup
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock
-from gkm.kube.api import Api
+from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import KindName
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import Resource
+from msgspec import Struct
 
-from gkm_operator.taskgroups import conditions, nvlink_results
+from gkm_operator.pods import WatchedPod
+from gkm_operator.taskgroups import conditions
 from gkm_operator.taskgroups.conditions import ConditionCause
-from gkm_operator.taskgroups.decisions import LOOK_SECONDS, GroupObservation
-from gkm_operator.taskgroups.inventory import GroupInventory, Living, Seen, Sight
-from gkm_operator.taskgroups.members import JOB, GroupMember
-from gkm_operator.taskgroups.pod_history import PodHistory
+from gkm_operator.taskgroups.decisions import LOOK_SECONDS, GroupObservation, Pods
+from gkm_operator.taskgroups.members import JOB, GroupInventory, GroupMember, Living, Seen, Sight
 from gkm_operator.taskgroups.watcher import GroupWatcher
+
+_MAX_PODS, _PAGE = 100, 10
+"""A page has whole pods, each of up to 1.5 MB (etcd), although little of them is decoded."""
+_UID_LABEL = "batch.kubernetes.io/controller-uid"
+"""The label of a Job's pods with the uid of the Job (Kubernetes 1.27)."""
+
+
+class _Owner(Struct):
+    uid: str
+    controller: bool = False
+
+
+class _Metadata(Struct, rename="camel"):
+    owner_references: list[_Owner] | None = None
+
+
+class _Terminated(Struct):
+    message: str = ""
+
+
+class _State(Struct):
+    terminated: _Terminated | None = None
+
+
+class _Container(Struct):
+    state: _State
+
+
+class _Status(Struct, rename="camel"):
+    container_statuses: list[_Container] | None = None
+
+
+class _Pod(Struct):
+    metadata: _Metadata
+    status: _Status
+
+
+JOB_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
+
+
+def job_messages(api: Api, job: GroupMember) -> list[str]:
+    """Return the termination messages of a Job's pods.
+
+    Raises:
+        ApiError: the pods cannot be listed.
+    """
+    selector = ListSelector(job.metadata.namespace, labels=f"{_UID_LABEL}={job.metadata.uid}")
+    entries = chain.from_iterable(page.entries for page in api.list_pages(JOB_PODS, selector, limit=_PAGE))
+    pods = [entry.value for entry in islice(entries, _MAX_PODS) if _is_of(entry.value, job)]
+    ended = (one.state.terminated for pod in pods for one in pod.status.container_statuses or ())
+    return [terminated.message for terminated in ended if terminated is not None]
+
+
+def _is_of(pod: _Pod, job: GroupMember) -> bool:
+    return any(one.controller and one.uid == job.metadata.uid for one in pod.metadata.owner_references or ())
+
+
+_MAX_GONE = 8192
+"""Groups with pods that went before the status names them: their next write does."""
+_MAX_WAITING = 65_536
+"""Groups with a clock. Only those have one that wait for the end of a time."""
+
+
+class PodHistory:
+    """Thread-safe for different groups."""
+
+    def __init__(self, watcher: GroupWatcher, clock: Clock) -> None:
+        self._watcher = watcher
+        self._gone: LRUCache[tuple[str, str], frozenset[tuple[str, str]]] = LRUCache(_MAX_GONE)
+        self._lock = Lock()
+        self._quiet, self._unrecorded = _Clocks(clock), _Clocks(clock)
+        watcher.pod_changed.append(self._changed)
+
+    def of(self, group: TaskGroup) -> Pods:
+        """Return what is known of the pods of a group now."""
+        status, uid = group.status, group.metadata.uid
+        counts = status.phase in {"Pending", "Running"} and group.spec.phase is None
+        pods, gone = self._watcher.pods_of(group), self._gone_of(group, remember=counts)
+        living = sum(not pod.ended for pod in pods)
+        seen = status.pods_seen or bool(pods) or bool(gone)
+        recorded, succeeded = status.succeeded_pods, [pod for pod in pods if counts and pod.succeeded]
+        leaving = {*gone, *_uids(pod for pod in succeeded if pod.metadata.deletion_timestamp is not None)}
+        every = dict.fromkeys((*recorded, *sorted(leaving), *_uids(succeeded)))
+        named = tuple(islice(every, max(1, len(group.spec.tasks))))
+        unrecorded = self._unrecorded.seconds(uid, going=counts and len(named) > len(recorded))
+        quiet = self._quiet.seconds(uid, going=counts and seen and not living)
+        return Pods(seen, living, named, float("inf") if leaving - {*recorded} else unrecorded, quiet)
+
+    def _changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
+        """Remember a pod that succeeded and is gone, if its group exists."""
+        if old is None or not old.succeeded or (new is not None and new.metadata.uid == old.metadata.uid):
+            return
+        namespace, name = key = old.metadata.group
+        if self._watcher.groups.get(name, namespace) is None:
+            return  # or pods of no group would evict those of others
+        with self._lock:
+            gone = self._gone.get(key) or frozenset()
+            if len(gone) < MAX_TASKS:
+                self._gone.put(key, gone | {(old.metadata.uid, old.metadata.creation_timestamp)})
+
+    def _gone_of(self, group: TaskGroup, *, remember: bool) -> set[str]:
+        """Return the pods of a group that went and that its status does not name; forget all others."""
+        key, since = (group.metadata.namespace, group.metadata.name), group.metadata.creation_timestamp
+        with self._lock:
+            gone = self._gone.get(key)
+            if gone is None:
+                return set()
+            recorded = frozenset(group.status.succeeded_pods)
+            left = frozenset(each for each in gone if remember and each[0] not in recorded)
+            if left:
+                self._gone.put(key, left)
+            else:
+                self._gone.remove(key)
+        return {uid for uid, created in left if created >= since}
+
+
+class _Clocks:
+    """How long something has been so, by the uid of a group; a clock that is not read as going is forgotten."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began: LRUCache[str, float] = LRUCache(_MAX_WAITING)
+
+    def seconds(self, uid: str, *, going: bool) -> float:
+        if not going:
+            self._began.remove(uid)
+            return 0.0
+        return self._clock() - self._began.get_or_create(uid, self._clock)
+
+
+def _uids(pods: Iterable[WatchedPod]) -> list[str]:
+    return [pod.metadata.uid for pod in pods]
+
 
 _COMPUTE_DOMAIN = KindName(computedomains.GROUP, computedomains.KIND)
 _MAX_DELETED, _MAX_TESTS = 65_536, 1024
@@ -101,7 +242,7 @@ class GroupObserver:
         if unread is not None and self._clock() < until:
             return unread
         try:
-            return conditions.nvlink(threshold, job.job, nvlink_results.messages(self._api, job))
+            return conditions.nvlink(threshold, job.job, job_messages(self._api, job))
         except ApiError as error:
             verdict = conditions.nvlink_unread(error.message)
             self._unread.put(job.metadata.uid, (self._clock() + LOOK_SECONDS, verdict))

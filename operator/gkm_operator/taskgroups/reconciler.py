@@ -26,11 +26,10 @@ from gkm_operator.taskgroups.decisions import (
     Step,
     WriteStatus,
 )
-from gkm_operator.taskgroups.inventory import Living, Seen
+from gkm_operator.taskgroups.members import Living, Seen
 from gkm_operator.taskgroups.observer import GroupObserver
 from gkm_operator.taskgroups.planning import GroupRefused, TemplatePlanner, group_object, key_of
-from gkm_operator.taskgroups.watched import MAX_FINALIZERS, WatchedGroup
-from gkm_operator.taskgroups.watcher import GroupWatcher
+from gkm_operator.taskgroups.watcher import MAX_FINALIZERS, GroupWatcher, WatchedGroup
 from gkm_operator.taskgroups.writer import GroupWriter
 
 MAX_STEPS = 3 * MAX_TEMPLATES

@@ -15,9 +15,8 @@ from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.taskgroups.inventory import GroupInventory
-from gkm_operator.taskgroups.watched import WATCHED_GROUPS
-from gkm_operator.taskgroups.watcher import GroupWatcher
+from gkm_operator.taskgroups.members import GroupInventory
+from gkm_operator.taskgroups.watcher import WATCHED_GROUPS, GroupWatcher
 from gkm_operator.taskgroups.writer import GroupWriter
 
 _LOG = logging.getLogger(__name__)

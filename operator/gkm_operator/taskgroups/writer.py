@@ -9,9 +9,8 @@ from gkm.kube.workqueue import Retry
 from msgspec import structs, to_builtins
 
 from gkm_operator import metrics
-from gkm_operator.taskgroups.inventory import Living, Seen, Sight
 from gkm_operator.taskgroups.kinds import KindWatches
-from gkm_operator.taskgroups.members import MemberMetadata, owned_by, watched
+from gkm_operator.taskgroups.members import Living, MemberMetadata, Seen, Sight, owned_by, watched
 
 FIELD_MANAGER = "gkm"
 _ENDING = ENDED | {"Ending"}

@@ -28,7 +28,7 @@ def _computed() -> dict[tuple[str, str], tuple[Resource[Any], ...]]:
     """Return the resources of the calls whose argument is no name of a module: module and argument, as written."""
     assert KindName.of(_JOBS.api_version, _JOBS.kind) == JOB
     return {
-        ("gkm_operator.taskgroups.feed", "watched(resource)"): (watched(_JOBS), watched(_ANY)),
+        ("gkm_operator.taskgroups.kinds", "watched(resource)"): (watched(_JOBS), watched(_ANY)),
     }
 
 

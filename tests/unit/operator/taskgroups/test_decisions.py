@@ -20,7 +20,7 @@ from gkm_operator.taskgroups.decisions import (
     WriteStatus,
     decide,
 )
-from gkm_operator.taskgroups.inventory import Living, Sight
+from gkm_operator.taskgroups.members import Living, Sight
 from msgspec.structs import replace
 
 NOW, EARLIER = "2026-03-01T12:00:00Z", "2026-03-01T11:00:00Z"

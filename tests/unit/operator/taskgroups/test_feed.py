@@ -5,9 +5,8 @@ from collections.abc import Callable
 import pytest
 from gkm.kube.discovery import KindName
 from gkm.kube.resources import CONFIGMAPS
-from gkm_operator.taskgroups.feed import KindFeed
-from gkm_operator.taskgroups.inventory import GroupInventory, Living, Seen, Sight
-from gkm_operator.taskgroups.kinds import KindWatches
+from gkm_operator.taskgroups.kinds import KindFeed, KindWatches
+from gkm_operator.taskgroups.members import GroupInventory, Living, Seen, Sight
 from support.kube.interposed_api import Call, InterposedApi
 from support.operator.group_witness import NAMESPACE, SYSTEM
 from support.operator.taskgroups import World

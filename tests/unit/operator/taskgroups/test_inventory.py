@@ -3,8 +3,7 @@
 import pytest
 from gkm.api.meta import OwnerReference
 from gkm.kube.discovery import KindName
-from gkm_operator.taskgroups.inventory import GroupInventory, Living, Seen, Sight
-from gkm_operator.taskgroups.members import GroupMember, MemberMetadata
+from gkm_operator.taskgroups.members import GroupInventory, GroupMember, Living, MemberMetadata, Seen, Sight
 
 KIND, GROUP = KindName("", "ConfigMap"), ("team", "g")
 
@@ -102,7 +101,7 @@ def test_the_reference_decides_which_group_an_object_is_of() -> None:
 
 
 def test_the_number_of_objects_that_are_remembered_as_gone_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm_operator.taskgroups.inventory._MAX_GONE", 3)
+    monkeypatch.setattr("gkm_operator.taskgroups.members._MAX_GONE", 3)
     inventory = GroupInventory()
     for number in range(5):
         inventory.change(member(f"{number}", deleted=True), None)

@@ -6,7 +6,7 @@ import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 from gkm_operator.taskgroups.members import JOB, GroupMember, watched
-from gkm_operator.taskgroups.nvlink_results import messages
+from gkm_operator.taskgroups.observer import job_messages
 from support.operator.group_witness import DOMAINS, JOBS, NAMESPACE, RAW_POOLS, RAW_TEMPLATES, an_object
 from support.operator.plans import PODS
 from support.operator.taskgroups import Process, World, settled
@@ -166,5 +166,5 @@ def test_pods_of_a_test_are_read_in_small_pages_and_at_most_a_hundred() -> None:
         pod_of_test(world, f"p{number:03}", f"message {number}")
     job = world.api.get(watched(JOBS), "nccl-g", NAMESPACE)
     before = lists_of_pods(world)
-    assert messages(world.api, GroupMember.of(JOB, job)) == [f"message {number}" for number in range(100)]
+    assert job_messages(world.api, GroupMember.of(JOB, job)) == [f"message {number}" for number in range(100)]
     assert lists_of_pods(world) == before + 10  # pages of ten whole pods, of up to 1.5 MB each

@@ -5,7 +5,7 @@ import string
 from gkm.api.meta import ObjectMeta
 from gkm.api.task_groups import TaskGroup, TaskGroupSpec, TaskGroupStatus
 from gkm_operator.pods import PodMetadata, PodStatus, WatchedPod
-from gkm_operator.taskgroups.inventory import GroupInventory
+from gkm_operator.taskgroups.members import GroupInventory
 from gkm_operator.taskgroups.observer import GroupObserver
 from support.operator.group_witness import LABEL, NAMESPACE
 from support.operator.plans import PODS

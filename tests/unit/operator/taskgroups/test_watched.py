@@ -13,8 +13,7 @@ from gkm.api.task_groups import TaskGroup
 from gkm.kube.errors import ApiError
 from gkm.kube.informers import Informers
 from gkm.kube.resources import CONFIGMAPS, TASKGROUPS
-from gkm_operator.taskgroups.watched import MAX_FINALIZERS, WatchedGroup
-from gkm_operator.taskgroups.watcher import GroupWatcher
+from gkm_operator.taskgroups.watcher import MAX_FINALIZERS, GroupWatcher, WatchedGroup
 from support.kube.interposed_api import Call, Killed
 from support.operator.group_witness import (
     DOMAINS,
