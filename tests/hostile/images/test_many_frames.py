@@ -35,6 +35,7 @@ ENDLESS = {
     "empty gzip members behind a cache": GZIP + gzip.compress(b"", mtime=0) * FRAMES,
     "skippable frames behind a cache": ZSTD + SKIPPABLE * FRAMES,
     "empty zstd frames before a cache": zstd.compress(b"") * FRAMES + ZSTD,
+    "skippable frames before a cache": SKIPPABLE * FRAMES + ZSTD,
 }
 
 
@@ -49,6 +50,13 @@ def test_a_million_frames_are_refused_in_bounded_memory(layer: bytes, state: Pat
     done = pulled(state, [layer], LIMIT_MIB)
     assert done["results"] == [Reason.UNSAFE_CONTENT]
     assert done["left"] == []
+    assert done["peak"] <= LIMIT_MIB
+
+
+def test_a_skippable_frame_as_large_as_the_memory_is_skipped(state: Path) -> None:
+    content = random.Random(0).randbytes(1 << 20) * LIMIT_MIB
+    done = pulled(state, [SKIPPABLE[:4] + len(content).to_bytes(4, "little") + content + ZSTD], LIMIT_MIB)
+    assert done["results"] == [f"{len(FILES)} files"]
     assert done["peak"] <= LIMIT_MIB
 
 

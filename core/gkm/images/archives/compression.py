@@ -37,6 +37,8 @@ MAX_RATIO = 100
 RATIO_SLACK_BYTES = 4 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE_MAGICS = tuple(bytes([number]) + b"\x2a\x4d\x18" for number in range(0x50, 0x60))
+"""A frame without content that decoders skip (RFC 8878, 3.1.2). pzstd writes one before each frame, also the first."""
 _MAX_WINDOW_LOG = 23
 """8 MiB, which every decoder should support (RFC 8878, 3.1.1.1.2); the window is memory of this process."""
 MAX_EMPTY_MEMBERS = 1024
@@ -80,7 +82,7 @@ def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
 def _decompressor_factory(first: bytes) -> Callable[[], _Decompressor] | None:
     if first.startswith(GZIP_MAGIC):
         return lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-    if first.startswith(_ZSTD_MAGIC):
+    if first.startswith((_ZSTD_MAGIC, *_SKIPPABLE_MAGICS)):
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
         return lambda: zstd.ZstdDecompressor(options=options)
     return None

@@ -17,6 +17,17 @@ Pack = Callable[[bytes], bytes]
 TEXT = random.Random(7).randbytes(3000) * 500
 
 
+def skippable(content: bytes, number: int = 0, stated: int | None = None) -> bytes:
+    """Return a frame that decoders skip (RFC 8878, 3.1.2), of the 16 magic numbers that with `number`."""
+    size = len(content) if stated is None else stated
+    return bytes([0x50 + number]) + b"\x2a\x4d\x18" + size.to_bytes(4, "little") + content
+
+
+def by_pzstd(*frames: bytes) -> bytes:
+    """Return frames as pzstd writes them: before each, a skippable frame with its size."""
+    return b"".join(skippable(len(frame).to_bytes(4, "little")) + frame for frame in frames)
+
+
 def parts(data: bytes, step: int = 4096) -> list[bytes]:
     return [data[start : start + step] for start in range(0, len(data), step)]
 
@@ -29,8 +40,23 @@ def parts(data: bytes, step: int = 4096) -> list[bytes]:
         gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:]),
         zstd.compress(TEXT),
         zstd.compress(TEXT[:1000]) + zstd.compress(TEXT[1000:]),
+        by_pzstd(zstd.compress(TEXT[:1000]), zstd.compress(TEXT[1000:])),
+        *(skippable(b"a note", number) + zstd.compress(TEXT) for number in (1, 15)),
+        skippable(skippable(b"no frame"), 3) + zstd.compress(TEXT),
+        skippable(bytes(1 << 20)) + zstd.compress(TEXT),
     ],
-    ids=["plain", "gzip", "gzip members", "zstd", "zstd frames"],
+    ids=[
+        "plain",
+        "gzip",
+        "gzip members",
+        "zstd",
+        "zstd frames",
+        "pzstd",
+        "skippable frame 1",
+        "skippable frame 15",
+        "skippable frame in another",
+        "large skippable frame",
+    ],
 )
 @pytest.mark.parametrize("step", [1000, 65536, 10_000_000])
 def test_a_layer_is_decompressed_whatever_it_is_packed_with(packed: bytes, step: int) -> None:
@@ -64,6 +90,22 @@ def test_a_cut_layer_is_refused(pack: Pack) -> None:
     with pytest.raises(GKMError) as caught:
         list(inflated(parts(pack(TEXT)[:-5])))
     assert caught.value.reason is Reason.CONTENT_MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (skippable(b"x", stated=0xFFFFFFFF) + zstd.compress(TEXT), "ends in the middle of its compressed data"),
+        (skippable(b"x")[:6], "ends in the middle of its compressed data"),
+        (skippable(b"x") + b"neither a frame nor a note", "cannot be decompressed"),
+        (skippable(b"x") + gzip.compress(TEXT), "cannot be decompressed"),
+        (skippable(b"") * 100_000 + zstd.compress(TEXT), "empty or tiny compressed pieces"),
+    ],
+    ids=["more than the layer has", "cut", "other bytes behind it", "gzip behind it", "thousands"],
+)
+def test_skippable_frames_before_no_content_are_refused(layer: bytes, reason: str) -> None:
+    with pytest.raises(GKMError, match=reason):
+        list(inflated(parts(layer)))
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
