@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 from gkm.api.config import Identity, Policy
+from gkm.api.errors import Reason
 from gkm.images.reference import Reference
 from gkm.images.signatures import keys
 from gkm.images.signatures.rekor import Rekor
+from gkm.images.signatures.signature_formats import SignatureForm
 from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signing import keyless, sign
 from gkm.images.signing import keys as signing_keys
@@ -112,3 +114,18 @@ def test_gkm_and_cosign_sign_the_same_image_side_by_side(other: Cosign, host: st
         path.write_text(pem)
         who = ["--key", str(path), "--insecure-ignore-tlog=true"]
         assert accepts(other, ref, who, other.trusted_root)
+
+
+def test_gkm_counts_legacy_signatures_that_cosign_attaches_as_referrers(other: Cosign, host: str) -> None:
+    """By `--registry-referrers-mode=oci-1-1`, which cosign calls experimental: no tag names such a signature."""
+    ref = unsigned(host, f"{other.command}-oci-1-1")
+    trusted = Policy([str(other.public_key)])
+    old = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
+    attached = ["--registry-referrers-mode=oci-1-1", "--key", str(other.private_key), *old, *PLAIN, "--yes", str(ref)]
+    other.run("sign", *attached, environment={"COSIGN_EXPERIMENTAL": "1"})
+    verdict = verdict_on(str(ref), trusted)
+    assert (verdict.verified, [finding.form for finding in verdict.findings]) == (True, [SignatureForm.LEGACY])
+    sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(private_key()))
+    assert verdict_on(str(ref), trusted).verified
+    stranger = verdict_on(str(ref), Policy([private_key().public.pem.decode()]))
+    assert (stranger.verified, stranger.reason) == (False, Reason.SIGNATURE_INVALID)

@@ -1,6 +1,7 @@
 """Cosign signatures by key made in Python: right ones that real cosign accepts, and ones that are wrong in one way.
 
-Two forms: the legacy tag sha256-<hex>.sig with a simplesigning payload, and a bundle v0.3 as a referrer. Those with a
+Two forms: the legacy tag sha256-<hex>.sig with a simplesigning payload, which can be a referrer too, and a bundle v0.3
+as a referrer. Those with a
 log entry or without a key are made in `sigstore_keyless`.
 """
 
@@ -75,6 +76,21 @@ def sign_legacy(target: Target, digest: str, key: SigningKey, flaw: Flaw = Flaw.
         payload = flipped(payload)
     annotations = {} if flaw is Flaw.MISSING else {SIGNATURE_ANNOTATION: base64.b64encode(signature).decode()}
     return push_legacy(target, digest, payload, annotations)
+
+
+def attach_legacy(target: Target, digest: str, key: SigningKey, flaw: Flaw = Flaw.NONE, *, more: int = 0) -> str:
+    """Attach a legacy signature as a referrer, as cosign's oci-1-1 mode does, before `more` of strangers."""
+    sign_legacy(target, digest, key, flaw)
+    tag = digest.replace(":", "-") + ".sig"
+    signed = json.loads(target.get(f"manifests/{tag}")[1])
+    target.request("DELETE", f"/v2/{target.repository}/manifests/{tag}")
+    signature = {SIGNATURE_ANNOTATION: base64.b64encode(SigningKey().sign(b"")).decode()}
+    signed["layers"] += [{**signed["layers"][0], "annotations": signature}] * more
+    kind = "application/vnd.dev.cosign.artifact.sig.v1+json"
+    image = target.get(f"manifests/{digest}")[1]
+    subject = {"mediaType": json.loads(image).get("mediaType", OCI_MANIFEST), "digest": digest, "size": len(image)}
+    signed |= {"config": {**signed["config"], "mediaType": kind}, "artifactType": kind, "subject": subject}
+    return str(target.manifest(signed)["digest"])
 
 
 def payload_of(target: Target, digest: str, flaw: Flaw = Flaw.NONE) -> bytes:

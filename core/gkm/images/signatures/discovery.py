@@ -1,8 +1,9 @@
 """Find the signatures of an image in its registry; `evaluation` decides whether a signature counts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
@@ -20,12 +21,14 @@ from gkm.images.signatures.signature_formats import (
 )
 
 MAX_SIGNATURES = 64
-"""Signatures of each form that are read; a finding reports that more exist."""
+"""Signatures that are read from referrers, and from the legacy tag; a finding reports that more are attached."""
 MAX_PAYLOAD_BYTES = 256 << 10
 MAX_MANIFEST_BYTES = 1 << 20
 """Size of a manifest that holds signatures. 64 legacy ones with certificate, chain and log entry have about 640 KiB."""
 MAX_HELD_BYTES = 4 << 20
 """Memory of all signatures of an image until their evaluation; 128 real signatures need less than half of it."""
+_TYPES_BY_PROBABILITY = {OCI_EMPTY: 2, "application/vnd.dev.cosign.artifact.sig.v1+json": 3}
+"""The second is that of `cosign sign --registry-referrers-mode=oci-1-1`, whose many layers must not hide a bundle."""
 T = TypeVar("T")
 
 
@@ -63,7 +66,7 @@ class DiscoveredSignatures:
 
 
 def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
-    """Return the signatures of a pinned image, at most MAX_SIGNATURES of each form.
+    """Return the signatures of a pinned image, at most MAX_SIGNATURES from referrers and as many from the legacy tag.
 
     An error with one form does not hide the other form: a good signature counts even if the search is incomplete.
 
@@ -73,16 +76,35 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
     registry.check_allowed(ref)
     found = DiscoveredSignatures()
     referrers = signatures_first(found.try_read(SignatureForm.BUNDLE, partial(registry.referrers, ref)) or [])
-    for descriptor in referrers[:MAX_SIGNATURES]:
-        found.add(SignatureForm.BUNDLE, partial(bundle, registry, ref, descriptor))
-    if len(referrers) > MAX_SIGNATURES:
+    attached = _attached(registry, ref, referrers[:MAX_SIGNATURES], found)
+    for layer in islice(attached, MAX_SIGNATURES):
+        found.add(*_reading(registry, ref, layer))
+    if len(referrers) > MAX_SIGNATURES or next(attached, None) is not None:
         # A client with push access can attach thousands. Verification then fails unless a good one is among the first.
-        problem = f"{len(referrers)} artifacts are attached to the image, only the first {MAX_SIGNATURES} were read"
+        what = f"{len(referrers)} artifacts" if len(referrers) > MAX_SIGNATURES else "more signatures"
+        problem = f"{what} are attached to the image, only the first {MAX_SIGNATURES} were read"
         found.signatures.append(Signature(SignatureForm.BUNDLE, problem=problem))
     layers = found.try_read(SignatureForm.LEGACY, partial(layers_in_tag, registry, legacy_tag(ref))) or []
     for layer in layers[:MAX_SIGNATURES]:
         found.add(SignatureForm.LEGACY, partial(legacy, registry, ref, layer))
     return found
+
+
+def _attached(
+    registry: Registry, ref: Reference, referrers: Iterable[Descriptor], found: DiscoveredSignatures
+) -> Iterator[Descriptor]:
+    """Yield the layers with signatures in the referrers; `found` has those that cannot be read."""
+    for each in referrers:
+        yield from found.try_read(SignatureForm.BUNDLE, partial(signature_layers, registry, ref, each)) or []
+
+
+def _reading(
+    registry: Registry, ref: Reference, layer: Descriptor
+) -> tuple[SignatureForm, Callable[[], Signature | None]]:
+    """Return the form of the signature in a layer, and the function that reads it."""
+    if layer.media_type == SIMPLE_SIGNING:
+        return SignatureForm.LEGACY, partial(legacy, registry, ref, layer)
+    return SignatureForm.BUNDLE, partial(_bundle_in, registry, ref, layer)
 
 
 def signatures_first(referrers: Iterable[Descriptor]) -> list[Descriptor]:
@@ -98,11 +120,11 @@ def signatures_first(referrers: Iterable[Descriptor]) -> list[Descriptor]:
 def _improbability(referrer: Descriptor) -> int:
     stated = referrer.annotations.get(PREDICATE_ANNOTATION, "")
     if stated and stated != SIGN_PREDICATE:
-        return 3
+        return 4
     if referrer.artifact_type.startswith(BUNDLE_PREFIX):
         return 1 - (stated == SIGN_PREDICATE)
     # In the fallback index that cosign 3.1 writes, a bundle has the artifact type "empty".
-    return 2 if referrer.artifact_type == OCI_EMPTY else 3
+    return _TYPES_BY_PROBABILITY.get(referrer.artifact_type, 4)
 
 
 def is_transient(error: GKMError) -> bool:
@@ -119,17 +141,34 @@ def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signat
     """Return the bundle in a referrer; None if the referrer is another artifact.
 
     Raises:
-        GKMError: the referrer cannot be read.
+        GKMError: the referrer cannot be read, or is attached to another image.
+    """
+    layers = signature_layers(registry, ref, descriptor)
+    if not layers or layers[0].media_type == SIMPLE_SIGNING:
+        return None
+    return _bundle_in(registry, ref, layers[0])
+
+
+def signature_layers(registry: Registry, ref: Reference, descriptor: Descriptor) -> list[Descriptor]:
+    """Return the layers with signatures in a referrer: a bundle, or legacy signatures; none in another artifact.
+
+    cosign attaches legacy signatures instead of writing their tag with `--registry-referrers-mode=oci-1-1`.
+
+    Raises:
+        GKMError: the referrer cannot be read; METADATA_INVALID if it is attached to another image.
     """
     # Do not trust or filter by the descriptor's artifactType: cosign 3.1's fallback index has
     # "application/vnd.oci.empty.v1+json" there. The manifest has the right type.
     image = registry.manifest(ref.pinned(descriptor.digest), MAX_MANIFEST_BYTES).image()
     bundles = [layer for layer in image.layers if layer.media_type.startswith(BUNDLE_PREFIX)]
-    if not bundles:
-        return None
-    if image.subject is None or image.subject.digest != ref.digest:
-        return Signature(SignatureForm.BUNDLE, problem="it is attached to another image")
-    return parse_bundle(registry.small_blob(ref, bundles[0], MAX_PAYLOAD_BYTES))
+    layers = bundles[:1] or [layer for layer in image.layers if layer.media_type == SIMPLE_SIGNING]
+    if layers and (image.subject is None or image.subject.digest != ref.digest):
+        raise GKMError(Reason.METADATA_INVALID, "it is attached to another image")
+    return layers
+
+
+def _bundle_in(registry: Registry, ref: Reference, layer: Descriptor) -> Signature:
+    return parse_bundle(registry.small_blob(ref, layer, MAX_PAYLOAD_BYTES))
 
 
 def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature | None:

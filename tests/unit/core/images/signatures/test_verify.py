@@ -13,12 +13,12 @@ from gkm.images.signatures.verify import Verdict, Verifier
 from support.images.cache_registry import Site
 from support.registry import faults
 from support.registry.push import Target
-from support.sigstore.key_signatures import Flaw, SigningKey, sign_bundle, sign_legacy
+from support.sigstore.key_signatures import Flaw, SigningKey, attach_legacy, sign_bundle, sign_legacy
 
 Sign = Callable[[Target, str, SigningKey, Flaw], str]
 KEY = SigningKey()
 BY_KEY = Policy(keys=[KEY.public_pem.decode()])
-both_forms = pytest.mark.parametrize("sign", [sign_legacy, sign_bundle])
+both_forms = pytest.mark.parametrize("sign", [sign_legacy, sign_bundle, attach_legacy])
 
 
 def target(site: Site) -> Target:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from gkm.api.config import Policy, Verification
+from gkm.api.errors import Reason
 from gkm.images.local_image import LocalImage
 from gkm.images.signatures.discovery import MAX_SIGNATURES
 from gkm.images.signatures.signature_formats import SIGN_PREDICATE
@@ -16,7 +17,7 @@ from support.images.signers import private_key
 from support.registry.push import Target
 from support.registry.server import Registry
 from support.registry.store import OCI_EMPTY, OCI_MANIFEST
-from support.sigstore.key_signatures import BUNDLE, SigningKey, sign_bundle
+from support.sigstore.key_signatures import BUNDLE, SigningKey, attach_legacy, sign_bundle, sign_legacy
 
 KEY = SigningKey()
 PREDICATE = "dev.sigstore.bundle.predicateType"
@@ -71,6 +72,23 @@ def test_a_signature_counts_among_other_artifacts(crowded: Site, kind: str, anno
     sign_bundle(target(crowded), crowded.ref.target, KEY)
     found = verdict(crowded)
     assert found.verified is True, found.message
+
+
+def test_attached_legacy_signatures_of_others_hide_no_bundle_and_no_tag(crowded: Site) -> None:
+    place, digest = target(crowded), crowded.ref.target
+    for _ in range(2):
+        attach_legacy(place, digest, SigningKey(), more=MAX_SIGNATURES - 1)
+    refused = verdict(crowded)
+    assert (refused.verified, refused.reason) == (False, Reason.SIGNATURE_INVALID)
+    assert (
+        refused.findings[-1].reason == f"more signatures are attached to the image, only the first {BESIDE} were read"
+    )
+    assert len(refused.findings) == MAX_SIGNATURES + 1
+    sign_legacy(place, digest, KEY)
+    assert verdict(crowded).verified is True
+    place.request("DELETE", f"/v2/{place.repository}/manifests/{digest.replace(':', '-')}.sig")
+    sign_bundle(place, digest, KEY)
+    assert verdict(crowded).verified is True
 
 
 def test_attestations_beyond_the_limit_hide_no_signature(crowded: Site) -> None:
