@@ -1,5 +1,8 @@
 """`gkm cache sign`: sign an image so that cosign 2, cosign 3 and gkm verify it."""
 
+import sys
+
+from gkm.hoststate.escaping import escape
 from gkm.images.reference import Reference
 from gkm.images.signing import sign as signing
 
@@ -23,6 +26,9 @@ def sign(
     signer = options.signer()
     pinned = ref.pinned(registry.resolve(ref))
     signed = signing.sign(registry, pinned, signer)
+    for form, obstacle in signed.missing.items():
+        sys.stderr.write(f"warning: {escape(f'no {form} signature is stored: {obstacle}')}\n")
     stored = {form.value: location for form, location in signed.stored.items()}
-    result = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}
+    missing = {form.value: str(obstacle) for form, obstacle in signed.missing.items()}
+    result = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored, "missing": missing}}
     show(result, output, lambda: line(f"{pinned} signed ({signed.form})"))

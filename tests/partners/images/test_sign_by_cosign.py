@@ -19,6 +19,7 @@ from support.images.signers import private_key
 from support.peers import require
 from support.registry.clients import plain_client
 from support.registry.push import Target
+from support.registry.server import Registry
 from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
 from support.sigstore.http_services import SigstoreServer, token
 from support.sigstore.keyless import Person
@@ -129,3 +130,17 @@ def test_gkm_counts_legacy_signatures_that_cosign_attaches_as_referrers(other: C
     assert verdict_on(str(ref), trusted).verified
     stranger = verdict_on(str(ref), Policy([private_key().public.pem.decode()]))
     assert (stranger.verified, stranger.reason) == (False, Reason.SIGNATURE_INVALID)
+
+
+def test_cosign_verifies_a_second_signer_where_tags_are_immutable(cosign: Cosign, tmp_path: Path) -> None:
+    with Registry.start() as registry:
+        registry.routes.refusal_to_change = 400
+        ref = unsigned(registry.host, "immutable")
+        first, second = private_key(), private_key()
+        for key in (first, second):
+            sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(key))
+        for key in (first, second):
+            assert accepts(cosign, ref, by_key(tmp_path, key), cosign.trusted_root)
+        assert verdict_on(
+            str(ref), Policy([key.public.pem.decode() for key in (first, second)], require="all")
+        ).verified

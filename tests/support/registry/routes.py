@@ -42,6 +42,8 @@ class Routes:
 
     store: Store
     with_referrers: bool = True
+    refusal_to_change: int = 0
+    """The status for a write to a tag that exists, of a registry with immutable tags; 0: tags can change."""
     uploads: Uploads = field(default_factory=Uploads)
 
     def answer(self, request: Request) -> Answer:
@@ -92,6 +94,9 @@ class Routes:
     def _manifest(self, request: Request, found: Found, repository: Repository, _: Found) -> Answer:
         reference = found["reference"]
         if request.method == "PUT":
+            digest = digest_of(request.body)
+            if self.refusal_to_change and repository.tags.get(reference, digest) != digest:
+                return refusal(self.refusal_to_change, "TAG_INVALID", "the tag is immutable")
             return self._put_manifest(request, found["name"], reference, repository)
         stored = repository.find(reference)
         if stored is None:

@@ -152,20 +152,34 @@ class RegistryHosts:
         return self._transports.get_or_create(host, lambda: Transport(self._config, host, limits=self.limits))
 
 
-def failure(ref: Reference, status: int, verb: str, retry_after: str = "") -> GKMError:
+class UnexpectedStatus(GKMError):
+    """An unexpected response status of a registry."""
+
+    status: int = 0
+
+
+def failure(ref: Reference, status: int, verb: str, retry_after: str = "") -> UnexpectedStatus:
     """Return the error for an unexpected response status; `verb` names the attempted operation ("read", "written").
 
     `retry_after` is the header of the response.
     """
+    error = _failure(ref, status, verb, retry_after)
+    error.status = status
+    return error
+
+
+def _failure(ref: Reference, status: int, verb: str, retry_after: str) -> UnexpectedStatus:
     if status in (UNAUTHORIZED, FORBIDDEN):
-        return GKMError(
+        return UnexpectedStatus(
             Reason.UNAUTHORIZED,
             f"{ref} cannot be {verb}: the registry answers {status}",
             Remedy.CHECK_LOGIN,
             ref.registry,
         )
     if status == NOT_FOUND:
-        return GKMError(Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest")
+        return UnexpectedStatus(
+            Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest"
+        )
     hint = "it limits how often it is asked: try again later, or log in" if status == TOO_MANY_REQUESTS else ""
     message = f"{ref} cannot be {verb}: the registry answers {status}"
-    return GKMError(Reason.REGISTRY_UNAVAILABLE, message, hint, retry_after=requested_pause(retry_after))
+    return UnexpectedStatus(Reason.REGISTRY_UNAVAILABLE, message, hint, retry_after=requested_pause(retry_after))

@@ -2,7 +2,8 @@
 
 GKM stores only signatures that its own verifier accepts. It stores blobs before the manifest that names them, and the
 legacy form before the bundle. So an interrupted run leaves the image signed or not signed, and the user can repeat it.
-A signer whose valid signature exists does not sign again.
+A signer whose valid signature exists does not sign again. Each form is stored by itself: where a registry makes tags
+immutable, the second signer of an image cannot change the legacy tag, and its bundle is a referrer.
 
 Attach a signed statement to an image, such as its bill of materials, as `cosign attest` does.
 
@@ -10,7 +11,7 @@ It is a bundle beside the signatures; its predicate type keeps it apart from the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,19 +25,19 @@ from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.signature_formats import Signature, SignatureForm, parse_bundle, parse_legacy
 from gkm.images.signing import forms, store
 from gkm.images.signing.forms import ImageSigner, LegacyLayer
+from gkm.images.signing.store import TagUnusable
 
 SIGN_SECONDS = 300.0
 """Total time for all requests to the registry."""
-MAX_ROUNDS = 4
-"""Attempts to write a tag. A concurrent writer can overwrite it, so `sign` reads the tag again after each write."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedImage:
-    """A signed image: `stored` maps each form of the signature to its reference."""
+    """A signed image: `stored` maps forms of the signature to their references, `missing` others to their obstacles."""
 
     digest: str
     stored: dict[SignatureForm, str]
+    missing: dict[SignatureForm, TagUnusable] = field(default_factory=dict)
 
     @property
     def form(self) -> str:
@@ -54,22 +55,31 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage
 
     Raises:
         GKMError: NOT_FOUND if the image does not exist, UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE;
-            SIGNATURE_INVALID if verification would refuse the new signature; TOO_LARGE if the tag is full.
+            SIGNATURE_INVALID if verification would refuse the new signature; as store.TagUnusable if no form is stored.
     """
     trust = TrustPolicy.from_policy(0, signer.policy)
     registry = registry.within(SIGN_SECONDS)
     subject = registry.manifest(ref)
     pinned = ref.pinned(subject.digest)
-    legacy = _legacy(registry, pinned, signer, trust)
-    bundle = _bundle(registry, pinned, signer, trust, subject)
-    return SignedImage(subject.digest, {SignatureForm.LEGACY: legacy, SignatureForm.BUNDLE: bundle})
+    signed = SignedImage(subject.digest, {})
+    for form, store_form in (
+        (SignatureForm.LEGACY, partial(_legacy, registry, pinned, signer, trust)),
+        (SignatureForm.BUNDLE, partial(_bundle, registry, pinned, signer, trust, subject)),
+    ):
+        try:
+            signed.stored[form] = store_form()
+        except TagUnusable as error:
+            signed.missing[form] = error
+    if not signed.stored:
+        raise next(iter(signed.missing.values()))
+    return signed
 
 
 def _legacy(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
     """Add a layer to the tag unless it has a valid one of this signer; return the tag."""
     tag = discovery.legacy_tag(ref)
     layer: LegacyLayer | None = None
-    for _ in range(MAX_ROUNDS):
+    for _ in range(store.MAX_ROUNDS):
         before = store.read_tag(registry, tag)
         existing = [_read(partial(discovery.legacy, registry, ref, each)) for each in before.layers]
         if any(each is not None and trust.evaluate(each, ref.target).ok for each in existing):
@@ -80,25 +90,18 @@ def _legacy(registry: Registry, ref: Reference, signer: ImageSigner, trust: Trus
         # Replace an invalid signature of the same key, for example one without a log entry.
         retained = [number for number, each in enumerate(existing) if each is None or not _by_same_key(signer, each)]
         store.write_tag(registry, tag, before, retained, layer)
-    raise _overwritten(tag)
+    raise store.overwritten(tag)
 
 
 def _bundle(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest) -> str:
     """Attach a bundle unless the image has a valid one of this signer; return the referrer."""
-    bundle: bytes | None = None
-    for _ in range(MAX_ROUNDS):
-        for each in discovery.signatures_first(registry.referrers(ref))[: discovery.MAX_SIGNATURES]:
-            signature = _read(partial(discovery.bundle, registry, ref, each))
-            if signature is not None and trust.evaluate(signature, ref.target).ok:
-                return str(ref.pinned(each.digest))
-        if bundle is None:
-            bundle = forms.bundle(ref, signer)
-            _check(trust, parse_bundle(bundle), ref)
-        referrer, listed = store.attach(registry, ref, subject, bundle)
-        if listed:
-            return str(ref.pinned(referrer.digest))
-        store.list_in_fallback_tag(registry, ref, referrer)
-    raise _overwritten(ref)
+    for each in discovery.signatures_first(registry.referrers(ref))[: discovery.MAX_SIGNATURES]:
+        signature = _read(partial(discovery.bundle, registry, ref, each))
+        if signature is not None and trust.evaluate(signature, ref.target).ok:
+            return str(ref.pinned(each.digest))
+    bundle = forms.bundle(ref, signer)
+    _check(trust, parse_bundle(bundle), ref)
+    return str(store.attach(registry, ref, subject, bundle))
 
 
 def _read(read: Callable[[], Signature | None]) -> Signature | None:
@@ -123,14 +126,6 @@ def _check(trust: TrustPolicy, signature: Signature, ref: Reference) -> None:
             f"the {finding.form} signature of {ref} would not be accepted: {finding.reason}",
             "check that the trusted root is that of the services that took part; nothing was stored of it",
         )
-
-
-def _overwritten(ref: Reference) -> GKMError:
-    return GKMError(
-        Reason.REGISTRY_UNAVAILABLE,
-        f"the signature that was added to {ref} was overwritten {MAX_ROUNDS} times: others write at the same time",
-        "sign again",
-    )
 
 
 def attest(
@@ -162,7 +157,4 @@ def attest(
     bundle = forms.attestation(payload, signer)
     if len(bundle) > MAX_ATTESTATION_BYTES:
         raise GKMError(Reason.TOO_LARGE, f"the statement about {ref} has {len(bundle)} bytes, signed")
-    referrer, listed = store.attach(registry, ref, subject, bundle, predicate_type)
-    if listed or any(store.list_in_fallback_tag(registry, ref, referrer) for _ in range(MAX_ROUNDS)):
-        return str(ref.pinned(referrer.digest))
-    raise _overwritten(ref)
+    return str(store.attach(registry, ref, subject, bundle, predicate_type))

@@ -1,10 +1,13 @@
 """Storage of signatures in a registry: layers of the tag `sha256-<hex>.sig`, and referrers with or without their API.
 
+Each write is read back: a registry may answer with an older copy for some seconds, or may never list a referrer.
 Entries of other writers stay unchanged, including fields that GKM does not know.
 Source: distribution-spec 1.1, "Pushing Manifests with Subject" and "Unavailable Referrers API".
 """
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,14 +30,24 @@ from gkm.images.manifest import (
 )
 from gkm.images.reference import Reference
 from gkm.images.registries import push
+from gkm.images.registries.hosts import UnexpectedStatus
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
 from gkm.images.signatures.signature_formats import SIGN_PREDICATE, SIMPLE_SIGNING
 from gkm.images.signing.forms import LegacyLayer
 
+MAX_ROUNDS = 4
+"""Attempts to write a tag. A concurrent writer can overwrite it, so the writer reads the tag again after each write."""
 STALE_SECONDS = 30.0
-"""The longest wait until a registry answers with a tag as it was written: a cache before it keeps tags for seconds."""
+"""The longest wait until a registry answers with what was written: a cache before it keeps tags and lists for seconds.
+"""
+_REFUSALS_TO_CHANGE = frozenset({400, 403, 405, 409, 412, 422})
+"""The statuses of registries for a write to an immutable tag; the specification names none."""
 _PAUSES = Backoff(0.2, 2.0)
+
+
+class TagUnusable(GKMError):
+    """The tag of one form of a signature cannot take it; another form may be stored."""
 
 
 class _Layers(Struct):
@@ -62,23 +75,26 @@ def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
     """Return the content of the tag; an empty one if the tag does not exist.
 
     Raises:
-        GKMError: as Registry.manifest; METADATA_INVALID if the tag has other content.
+        TagUnusable: METADATA_INVALID if the tag has other content.
+        GKMError: as Registry.manifest.
     """
-    manifest = _found(registry, tag)
-    if manifest is None:
-        return LegacyTag(OCI_MANIFEST, (), ())
-    raw = decode(manifest.raw, _Layers, f"manifest of {tag}").layers
-    return LegacyTag(manifest.media_type, tuple(manifest.image().layers), tuple(raw), manifest.digest)
+    with _content_of(tag):
+        manifest = _found(registry, tag)
+        if manifest is None:
+            return LegacyTag(OCI_MANIFEST, (), ())
+        raw = decode(manifest.raw, _Layers, f"manifest of {tag}").layers
+        return LegacyTag(manifest.media_type, tuple(manifest.image().layers), tuple(raw), manifest.digest)
 
 
 def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: list[int], layer: LegacyLayer) -> None:
     """Write the tag: the layers of `before` whose indices are in `retained`, then `layer`.
 
     Raises:
-        GKMError: as push.manifest; TOO_LARGE if the tag is full.
+        TagUnusable: TOO_LARGE if the tag is full; NOT_ALLOWED if the registry refuses to change it.
+        GKMError: as push.manifest.
     """
     if len(retained) >= MAX_LAYERS:
-        raise GKMError(
+        raise TagUnusable(
             Reason.TOO_LARGE,
             f"{tag} holds {len(retained)} signatures, more than {MAX_LAYERS} are not read",
             "remove those that are not needed any more",
@@ -94,17 +110,17 @@ def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: l
         "config": _store_blob(registry, tag, config, OCI_CONFIG),
         "layers": layers,
     }
-    push.manifest(registry, tag, msgspec.json.encode(manifest), before.media_type)
-    _wait_until_served(registry, tag, before.digest)
+    _replace(registry, tag, before.digest, msgspec.json.encode(manifest), before.media_type)
 
 
 def attach(
     registry: Registry, ref: Reference, subject: Manifest, bundle: bytes, predicate: str = SIGN_PREDICATE
-) -> tuple[Descriptor, bool]:
-    """Store a bundle as a referrer of an image; return it, and whether the registry lists it by its referrers API.
+) -> Reference:
+    """Store a bundle as a referrer of an image that the registry lists; return its reference.
 
     Raises:
-        GKMError: as push.manifest.
+        TagUnusable: the registry has no referrers API, and the tag `sha256-<hex>` cannot take the referrer.
+        GKMError: as push.manifest; REGISTRY_UNAVAILABLE if the registry does not list the referrer.
     """
     annotations = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_ANNOTATION: predicate}
     manifest = {
@@ -118,28 +134,64 @@ def attach(
     }
     raw = msgspec.json.encode(manifest)
     digest = Manifest.from_bytes(raw, OCI_MANIFEST).digest
-    referrer = Descriptor(OCI_MANIFEST, digest, len(raw), annotations, BUNDLE_PREFIX)
-    return referrer, push.referrer(registry, ref.pinned(referrer.digest), raw, OCI_MANIFEST)
+    store_referrer(registry, ref, Descriptor(OCI_MANIFEST, digest, len(raw), annotations, BUNDLE_PREFIX), raw)
+    return ref.pinned(digest)
 
 
-def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> bool:
+def store_referrer(registry: Registry, ref: Reference, referrer: Descriptor, raw: bytes) -> None:
+    """Store the manifest of a referrer of a pinned image, whose blobs are stored, and see that the registry lists it.
+
+    Raises:
+        TagUnusable, GKMError: as `attach`.
+    """
+    listed = push.referrer(registry, ref.pinned(referrer.digest), raw, referrer.media_type)
+    if not listed and not any(_list_in_fallback_tag(registry, ref, referrer) for _ in range(MAX_ROUNDS)):
+        raise overwritten(ref.tag_of_digest())
+    if not _served(lambda: any(each.digest == referrer.digest for each in registry.referrers(ref))):
+        raise GKMError(
+            Reason.REGISTRY_UNAVAILABLE,
+            f"{ref.registry} stored {referrer.digest}, but does not list it as a referrer of {ref}",
+            "try again later; if it stays so, the registry's referrers API does not work",
+        )
+
+
+def overwritten(ref: Reference) -> GKMError:
+    """Return the error for a tag that other writers overwrite at each attempt."""
+    return GKMError(
+        Reason.REGISTRY_UNAVAILABLE,
+        f"the signature that was added to {ref} was overwritten {MAX_ROUNDS} times: others write at the same time",
+        "sign again",
+    )
+
+
+def _list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> bool:
     """Add a referrer to the index in the tag `sha256-<hex>`, for a registry without a referrers API.
 
     Return whether the index had it already. Another writer can overwrite the index, so call it until it returns True.
-
-    Raises:
-        GKMError: as push.manifest; METADATA_INVALID if the tag has other content.
     """
     tag = ref.tag_of_digest()
-    before = _found(registry, tag)
-    listed = (decode(before.raw, _Index, f"index in {tag}").manifests or []) if before else []
+    with _content_of(tag):
+        before = _found(registry, tag)
+        listed = (decode(before.raw, _Index, f"index in {tag}").manifests or []) if before else []
     if any(each.get("digest") == referrer.digest for each in listed):
         return True
     entry = {**referrer.to_json(), "artifactType": referrer.artifact_type, "annotations": referrer.annotations}
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, entry]}
-    push.manifest(registry, tag, msgspec.json.encode(index), OCI_INDEX)
-    _wait_until_served(registry, tag, before.digest if before else "")
+    _replace(registry, tag, before.digest if before else "", msgspec.json.encode(index), OCI_INDEX)
     return False
+
+
+@contextmanager
+def _content_of(tag: Reference) -> Iterator[None]:
+    """Raise TagUnusable if a tag of signatures has other content."""
+    try:
+        yield
+    except GKMError as error:
+        if error.reason is not Reason.METADATA_INVALID:
+            raise
+        raise TagUnusable(
+            error.reason, f"{tag} holds no signatures: {error.message}", "remove the tag and sign again"
+        ) from error
 
 
 def _found(registry: Registry, tag: Reference) -> Manifest | None:
@@ -151,18 +203,39 @@ def _found(registry: Registry, tag: Reference) -> Manifest | None:
         raise
 
 
-def _wait_until_served(registry: Registry, tag: Reference, before: str) -> None:
-    """Wait until a tag that was written is another one than `before`, the digest that it had, "" for none.
+def _replace(registry: Registry, tag: Reference, before: str, raw: bytes, media_type: str) -> None:
+    """Write a tag whose manifest has the digest `before`, "" for none, and wait until the registry serves another one.
 
     The next writer reads the tag, adds to it and writes it: an old copy would lose what was added now.
     """
-    end, looks = time.monotonic() + STALE_SECONDS, 0
-    while time.monotonic() < end:
+    try:
+        push.manifest(registry, tag, raw, media_type)
+    except UnexpectedStatus as error:
+        if not before or error.status not in _REFUSALS_TO_CHANGE:
+            raise
+        # The blobs were stored with the same credentials, so the registry refuses this tag.
+        raise TagUnusable(
+            Reason.NOT_ALLOWED,
+            f"the registry answers {error.status} and does not change the tag {tag}, which exists: tags are immutable",
+            "exempt the tags sha256-* from the rule of the registry that makes tags immutable",
+        ) from error
+
+    def is_another() -> bool:
         found = _found(registry, tag)
-        if (found.digest if found else "") != before:
-            return
+        return (found.digest if found else "") != before
+
+    _served(is_another)
+
+
+def _served(written: Callable[[], bool]) -> bool:
+    """Wait until `written`, STALE_SECONDS at most; return whether it is."""
+    end, looks = time.monotonic() + STALE_SECONDS, 0
+    while not written():
+        if time.monotonic() >= end:
+            return False
         looks += 1
         time.sleep(_PAUSES.pause(looks))
+    return True
 
 
 def _store_blob(registry: Registry, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:

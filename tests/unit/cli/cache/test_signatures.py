@@ -9,7 +9,7 @@ from support.images.signers import private_key
 from support.registry.push import Target
 from support.registry.server import Registry
 from support.sigstore.http_services import SigstoreServer, token
-from support.sigstore.key_signatures import sign_bundle
+from support.sigstore.key_signatures import sign_bundle, sign_legacy
 from support.sigstore.keyless import Person
 from support.sigstore.services import Sigstore
 
@@ -138,3 +138,18 @@ def test_a_policy_for_a_namespace_is_for_that_namespace(signed: str, key: Path, 
     policy.write_text(f"policies:\n- keys: [{key}]\n  namespaces: [ml-apps]\n")
     verify = ["cache", "verify", signed, "--policy", policy, "--plain-http"]
     assert [gkm(*verify, *where).returncode for where in ([], ["-n", "ml-apps"], ["-n", "other"])] == [3, 0, 3]
+
+
+def test_a_form_that_the_registry_refuses_is_a_warning(
+    registry_server: Registry, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / "cosign.key"
+    private.write_bytes(private_pem(private_key()))
+    sign_legacy(Target(registry_server.host, "team/vector-add"), image.partition("@")[2], KEY)
+    monkeypatch.setattr(registry_server.routes, "refusal_to_change", 400)
+    done = gkm("cache", "sign", image, "--key", private, "--plain-http", "-o", "json")
+    assert done.returncode == 0
+    signature = json.loads(done.stdout)["signature"]
+    assert (list(signature["stored"]), list(signature["missing"])) == (["bundle-v0.3"], ["legacy"])
+    assert done.stderr == f"warning: no legacy signature is stored: {signature['missing']['legacy']}\n"
+    assert f"{image.partition('@')[2].replace(':', '-')}.sig, which exists" in done.stderr

@@ -201,7 +201,7 @@ def test_signing_can_be_repeated_after_an_interruption_at_any_write(place: Place
     assert place.forms() == [SignatureForm.BUNDLE, SignatureForm.LEGACY]
 
 
-def test_a_full_tag_is_refused_and_not_written(place: Place) -> None:
+def test_a_full_tag_is_not_written_and_the_bundle_is_stored(place: Place) -> None:
     theirs = place.target.blob(b"{}", "text/plain")
     manifest = {
         "schemaVersion": 2,
@@ -210,18 +210,85 @@ def test_a_full_tag_is_refused_and_not_written(place: Place) -> None:
         "layers": [theirs] * 64,
     }
     place.target.manifest(json.dumps(manifest).encode(), place.tag)
-    with pytest.raises(GKMError, match="holds 64 signatures") as caught:
-        place.sign(private_key())
-    assert caught.value.reason is Reason.TOO_LARGE
+    key = private_key()
+    signed = place.sign(key)
+    assert "holds 64 signatures" in str(signed.missing[SignatureForm.LEGACY])
+    assert signed.missing[SignatureForm.LEGACY].reason is Reason.TOO_LARGE
+    assert len(json.loads(place.target.get(f"manifests/{place.tag}")[1])["layers"]) == 64
+    assert place.verdict(key).verified
 
 
 def test_a_tag_with_other_content_is_not_overwritten(place: Place) -> None:
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
     place.target.manifest(json.dumps(index).encode(), place.tag, OCI_INDEX)
-    with pytest.raises(GKMError) as caught:
-        place.sign(private_key())
-    assert caught.value.reason is Reason.METADATA_INVALID
+    signed = place.sign(private_key())
+    assert signed.missing[SignatureForm.LEGACY].reason is Reason.METADATA_INVALID
+    assert f"{place.tag} holds no signatures" in str(signed.missing[SignatureForm.LEGACY])
+    assert list(signed.stored) == [SignatureForm.BUNDLE]
     assert json.loads(place.target.get(f"manifests/{place.tag}")[1]) == index
+
+
+@pytest.mark.parametrize("status", [400, 403, 405, 409, 412, 422])
+def test_a_second_signer_gets_a_bundle_where_tags_are_immutable(status: int) -> None:
+    with Registry.start() as real:
+        place = Place(real)
+        real.routes.refusal_to_change = status
+        first, second = private_key(), private_key("ed25519")
+        assert place.sign(first).missing == {}
+        signed = place.sign(second)
+        assert signed.form == "bundle-v0.3"
+        obstacle = signed.missing[SignatureForm.LEGACY]
+        assert obstacle.reason is Reason.NOT_ALLOWED
+        assert f"does not change the tag {place.target}:{place.tag}, which exists" in str(obstacle)
+        assert place.verdict(first, second).verified
+        real.requests.clear()
+        assert place.sign(second).stored == signed.stored  # its bundle is not stored again
+        assert real.seen("PUT", "manifests/sha256:") == []
+
+
+def test_a_second_signer_gets_an_error_where_tags_are_immutable_and_referrers_need_one() -> None:
+    with Registry.start(referrers=False) as real:
+        place = Place(real)
+        real.routes.refusal_to_change = 409
+        place.sign(private_key())
+        with pytest.raises(GKMError, match=rf"does not change the tag {place.target}:{place.tag}") as caught:
+            place.sign(private_key())
+        assert caught.value.reason is Reason.NOT_ALLOWED
+        index = place.ref.target.replace(":", "-")
+        signer = ImageSigner.by_key(private_key())
+        with pytest.raises(GKMError, match=rf"does not change the tag {place.target}:{index}, "):
+            sign.attest(place.client, place.ref, "https://statement.test/v1", {}, signer)
+
+
+def test_a_refusal_to_create_the_tag_is_no_immutable_tag(place: Place) -> None:
+    place.real.misbehave(Fault(rf"manifests/{place.tag}$", lambda _: Answer(403, {}, b""), frozenset({"PUT"})))
+    place.real.requests.clear()
+    with pytest.raises(GKMError, match="the registry answers 403") as caught:
+        place.sign(private_key())
+    assert caught.value.reason is Reason.UNAUTHORIZED
+    assert place.real.seen("PUT", "manifests/sha256:") == []
+
+
+def test_a_signature_is_listed_when_signing_ends_behind_a_cache() -> None:
+    with Registry.start() as real:
+        place = Place(real)
+        real.misbehave(faults.cached(r"referrers/", 0.5))
+        signed = place.sign(private_key())
+        referrer = signed.stored[SignatureForm.BUNDLE].partition("@")[2]
+        assert [each.digest for each in place.client.referrers(place.ref)] == [referrer]
+
+
+def test_a_registry_that_never_lists_a_bundle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "STALE_SECONDS", 0.1)
+    with Registry.start() as real:
+        place = Place(real)
+        real.misbehave(faults.cached(r"referrers/", 3600.0))
+        with pytest.raises(GKMError, match="does not list it as a referrer") as caught:
+            place.sign(private_key())
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
+        signer = ImageSigner.by_key(private_key())
+        with pytest.raises(GKMError, match="does not list it as a referrer"):
+            sign.attest(place.client, place.ref, "https://statement.test/v1", {}, signer)
 
 
 def test_a_missing_image_is_not_signed(place: Place) -> None:
