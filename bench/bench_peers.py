@@ -96,6 +96,7 @@ def _turn(image: Image, roots: Mapping[str, Path], number: int) -> dict[str, flo
 def _gkm(image: Image, root: Path) -> dict[str, float]:
     with ExitStack() as stack:
         node = Node.at(_directory(stack, root))
+        stack.callback(node.close)
         pulled = node.pull(image.host, image.digest, image.key)
         with node.driver() as driver:
             first, second = node.volume("first"), node.volume("second")

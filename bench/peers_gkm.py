@@ -12,6 +12,7 @@ from csi_calls import Caller, Volume
 from gkm.hoststate import trees
 from gkm.hoststate.names import CacheRef
 from gkm.images.pulling.blob_files import BlobFiles
+from gkm.mounts import syscalls
 from gkm_agent.store import pointers
 from support.csi.nodes import NAMESPACE, NODE, NodeFiles
 from support.host.processes import Process
@@ -39,9 +40,15 @@ class Node:
     def at(cls, directory: Path) -> "Node":
         """Return a node with all its files below the new directory."""
         files = NodeFiles(directory)
+        files.layout.run.mkdir(parents=True)
+        syscalls.mount("run", str(files.layout.run), "tmpfs", 0, "")  # as /run of a node
         files.layout.make_directories()
         (files.kubelet / "plugins_registry").mkdir(parents=True)
         return cls(files)
+
+    def close(self) -> None:
+        """Unmount what `at` mounted."""
+        syscalls.umount2(str(self.files.layout.run), syscalls.MNT_DETACH)
 
     def pull(self, host: str, digest: str, key: Path) -> Pulled:
         """Verify and pull an image in a process of its own."""

@@ -152,7 +152,7 @@ def test_a_private_volume_leaves_nothing_but_the_shared_tree(fleet: Fleet, names
     running(fleet, pod("writer", namespace, [container(f"echo mine > {MOUNT}/mine; {FOREVER}")], [given]))
     (record,) = recorded(fleet, namespace)
     assert [found.mark.owner for found in mounted(fleet)] == [record.volume_id]
-    shared = layout(fleet).relocated(record.digest)
+    shared = layout(fleet).relocated_in_memory(record.digest)
     prepared = tree(shared)
     delete(fleet, namespace, "writer")
     assert left(fleet) == []

@@ -61,7 +61,7 @@ def prepare(layout: Layout) -> None:
         _clean_caches(layout)
     with _failure_logged():
         BlobFiles(layout.blobs).sweep()
-    for directory in (layout.relocations, layout.locks):
+    for directory in (layout.relocations, layout.relocations_in_memory, layout.locks):
         with _failure_logged():
             _remove_without_entries(layout, directory)
 
@@ -117,7 +117,8 @@ def _remove_without_entry(layout: Layout, digest: str) -> None:
         return
     # A busy lock is that of a publish. No process creates an entry during the start, so the entry stays missing.
     with suppress(locks.LockBusy), locks.exclusive(layout.entry_lock(digest)):
-        trees.remove(layout.relocated(digest))
+        for relocated in (layout.relocated(digest), layout.relocated_in_memory(digest)):
+            trees.remove(relocated)
         layout.entry_lock(digest).unlink(missing_ok=True)
 
 

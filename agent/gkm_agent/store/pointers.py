@@ -307,7 +307,8 @@ def move_to_trash(layout: Layout, digest: str) -> Path | None:
             return None
         raise
     try:
-        trees.remove(layout.relocated(digest))
+        for relocated in (layout.relocated(digest), layout.relocated_in_memory(digest)):
+            trees.remove(relocated)
     except OSError as error:
         # The relocated files stay valid for this digest; the next start of the agent removes them.
         _LOG.warning("removal of relocated files failed", extra=fields(digest=digest, why=str(error)))

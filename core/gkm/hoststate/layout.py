@@ -49,6 +49,15 @@ class Layout:
         return self.relocations / names.digest(digest).removeprefix("sha256:")
 
     @property
+    def relocations_in_memory(self) -> Path:
+        """Return the directory of the relocated trees that lie in memory: /run is a tmpfs."""
+        return self.run / "relocated"
+
+    def relocated_in_memory(self, digest: str) -> Path:
+        """Return the directory of an entry's relocated trees in memory."""
+        return self.relocations_in_memory / names.digest(digest).removeprefix("sha256:")
+
+    @property
     def locks(self) -> Path:
         """Return the directory of the lock files."""
         return self.state / "locks"
@@ -153,7 +162,10 @@ class Layout:
     def owned(self) -> tuple[Path, ...]:
         """Return all that GKM makes directly below `state` and `run`; anything else there belongs to others."""
         below_state = (self.store.parent, self.trash, self.work, self.blobs, self.relocations, self.empty, self.caches)
-        below_run = (self.volumes, self.layers, self.usage, self.waiting, self.counters.parent)
+        below_run = (
+            *(self.volumes, self.layers, self.usage, self.waiting, self.counters.parent),
+            self.relocations_in_memory,
+        )
         return *below_state, self.captured, self.catalog, self.survey.parent, self.check_request, self.locks, *below_run
 
     def make_directories(self) -> None:

@@ -39,8 +39,10 @@ class Mounter:
         self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
     ) -> Iterator[int]:
         """Implement MountInterface.open_relocated."""
-        tree = tree_store.relocate(entry, layer, self.layout.relocated(digest), in_use)
-        with safe_open.open_directory(self.layout.state, str(tree.relative_to(self.layout.state))) as descriptor:
+        memory = self.layout.relocated_in_memory(digest)
+        tree = tree_store.relocate(entry, layer, self.layout.relocated(digest), in_use, memory)
+        root = self.layout.run if tree.is_relative_to(memory) else self.layout.state
+        with safe_open.open_directory(root, str(tree.relative_to(root))) as descriptor:
             yield descriptor
 
     def observe(self, path: Path) -> TargetState:

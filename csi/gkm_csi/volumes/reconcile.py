@@ -18,6 +18,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.mountinfo import MarkedMount
+from gkm.mounts.relocation import tree_store
 
 from gkm_csi.volumes.mounter import Mounter
 from gkm_csi.volumes.records import VolumeRecords
@@ -66,6 +67,8 @@ def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -
     for directory in list(layout.layers.iterdir()):
         with _logged_failure("leftover of a private layer not removed", path=str(directory)):
             mounter.remove_scratch(directory)
+    with _logged_failure("leftover of a rewritten cache not removed"):
+        tree_store.remove_unfinished(layout.relocations_in_memory)
     loaded, unreadable = _read(layout)
     existing = {record.target_path for record in loaded if _exists(Path(record.target_path))}
     repairs = decide(loaded, mounter.own_mounts(), unreadable, existing)

@@ -10,6 +10,8 @@ from support.host.waiting import scaled
 
 TESTS = Path(__file__).resolve().parents[2]
 DATA = TESTS / "data" / "triton-cache"
+KINDS = ("first", "after a reboot", "in memory", "too large for memory")
+ROOM = 16 << 20
 
 
 def test_a_kill_at_any_step_leaves_a_complete_tree_or_none(tmp_path: Path) -> None:
@@ -26,6 +28,8 @@ def test_a_kill_at_any_step_leaves_a_complete_tree_or_none(tmp_path: Path) -> No
     # Fewer would say that the steps were not seen, not that there are none.
     assert steps["first"] > 25
     assert steps["after a reboot"] > steps["first"]
+    assert steps["in memory"] > 25
+    assert steps["too large for memory"] > steps["first"]
 
 
 def main(root: Path) -> None:
@@ -46,35 +50,44 @@ def main(root: Path) -> None:
     boot.write_text("first")
     whole = files(tree_store.relocate(content, RelocationLayer(path), root / "whole"))
 
-    def killed(place: Path, fatal: int) -> bool:
+    def killed(place: Path, memory: Path | None, fatal: int) -> bool:
         child = os.fork()
         if child == 0:
             counter = Counter(fatal)
             counter.arm()
-            tree_store.relocate(content, RelocationLayer(path), place)
+            tree_store.relocate(content, RelocationLayer(path), place, memory=memory)
             counter.disarm()
             os._exit(0)
         return was_killed(child)
 
     def survives(kind: str, fatal: int) -> bool:
         place = root / f"{kind}-{fatal}"
+        memory = root / f"{kind}-{fatal}-in-memory" / "0123" if "memory" in kind else None
+        roots = [memory, place] if memory else [place]
         boot.write_text("first")
-        beside = tree_store.relocate(content, RelocationLayer(neighbour), place)
-        if kind != "first":
+        tree_store.MAX_TREE_MEMORY = ROOM  # type: ignore[misc]
+        beside = tree_store.relocate(content, RelocationLayer(neighbour), place, memory=memory)
+        if kind == "after a reboot":
             tree_store.relocate(content, RelocationLayer(path), place)
             boot.write_text("second")
-        died = killed(place, fatal)
-        seen = tree_store._find(place, RelocationLayer(path), boot.read_text())
+        elif kind == "too large for memory":
+            tree_store.MAX_TREE_MEMORY = 10_000  # type: ignore[misc]  # it ends in the second of its two files
+        died = killed(place, memory, fatal)
+        seen = tree_store._find(roots, RelocationLayer(path), boot.read_text())
         assert seen is None or files(seen) == whole, "a tree counts and is not whole"
-        found = tree_store.relocate(content, RelocationLayer(path), place)
+        if memory and fatal % 2:
+            tree_store.remove_unfinished(memory.parent)
+            assert not list(memory.glob(".tmp-*")), "a start leaves a rest in memory"
+        found = tree_store.relocate(content, RelocationLayer(path), place, memory=memory)
         assert files(found) == whole
+        assert (found.parent.parent == memory) == (kind == "in memory")
         # A death after the last step leaves the tree of the earlier boot on its way out: the next making removes it.
-        tree_store.relocate(content, RelocationLayer(MountPath("/third")), place)
-        assert not list(place.glob(".tmp-*")), "a rest is left"
+        tree_store.relocate(content, RelocationLayer(MountPath("/third")), place, memory=memory)
+        assert not [rest for each in roots for rest in each.glob(".tmp-*")], "a rest is left"
         assert files(beside), "the neighbour is touched"
         return not died
 
-    steps = {kind: next(fatal for fatal in range(500) if survives(kind, fatal)) for kind in ("first", "after a reboot")}
+    steps = {kind: next(fatal for fatal in range(500) if survives(kind, fatal)) for kind in KINDS}
     print(json.dumps(steps))  # noqa: T201
 
 

@@ -127,10 +127,10 @@ def test_a_driver_comes_by_its_runtime_or_from_its_root_and_not_by_both() -> Non
         render({"agent": {"driverRoot": "/"}})
 
 
-def test_the_agent_writes_nothing_below_run_but_the_marks_of_waiting_pods() -> None:
+def test_the_agent_writes_nothing_below_run_but_marks_of_waiting_pods_and_rewritten_files() -> None:
     mounts = {each["mountPath"]: each.get("readOnly", False) for each in container("gkm-agent")["volumeMounts"]}
     below = {path: read_only for path, read_only in mounts.items() if path.startswith("/run/gkm")}
-    assert below == {"/run/gkm": True, "/run/gkm/volumes": True, "/run/gkm/waiting": False}
+    assert below == {"/run/gkm": True, "/run/gkm/volumes": True, "/run/gkm/waiting": False, "/run/gkm/relocated": False}
 
 
 def test_kubelets_root_is_that_of_every_path_of_the_csi_driver() -> None:

@@ -54,7 +54,7 @@ def test_the_prepared_tree_has_directories_and_groups_and_serves_every_later_vol
     attributes = {"cacheName": ref.name, "readOnly": "false", "mountPath": "/models/cache"}
     rig.client.publish(first, target, attributes)
 
-    place = rig.files.layout.relocated(rig.record(first).digest)
+    place = rig.files.layout.relocated_in_memory(rig.record(first).digest)
     made = place / RelocationLayer(MountPath("/models/cache"), is_writable=True).key
     said = json.loads((made / "made.json").read_text())
     assert (said["mountPath"], said["rewritten"], said["incomplete"]) == ("/models/cache", KERNELS, 0)

@@ -110,7 +110,7 @@ def test_a_tree_is_made_once_for_all_volumes_at_a_path(rig: Rig) -> None:
     asked = {"cacheName": ref.name, "mountPath": "/once"}
     (first, one), (second, two) = rig.volume(), rig.volume()
     rig.client.publish(first, one, asked)
-    trees = rig.files.layout.relocated(rig.record(first).digest)
+    trees = rig.files.layout.relocated_in_memory(rig.record(first).digest)
     made = {path: path.stat().st_ino for path in trees.rglob("*")}
 
     rig.client.publish(second, two, asked)
@@ -127,7 +127,7 @@ def test_unused_trees_are_evicted_for_new_ones(rig: Rig) -> None:
         rig.client.publish(volume, target, {"cacheName": ref.name, "mountPath": f"/path/{number}"})
         rig.client.unpublish(volume, target)
 
-    trees = rig.files.layout.relocated(rig.record(kept).digest)
+    trees = rig.files.layout.relocated_in_memory(rig.record(kept).digest)
     assert len([path for path in trees.iterdir() if not path.name.startswith(".")]) <= 16
     assert (rig.namespace.inside(kept_target) / "a" / "file").read_text() == "many paths"
 
@@ -217,7 +217,7 @@ def test_a_volume_without_its_mount_is_abnormal(rig: Rig) -> None:
 def test_a_tree_that_is_being_made_for_another_pod_is_aborted(rig: Rig) -> None:
     ref = rig.ready(KERNEL | {"other/file": "under way"})
     volume, target = rig.volume()
-    place = rig.files.layout.relocated(rig.files.entry(KERNEL | {"other/file": "under way"}))
+    place = rig.files.layout.relocated_in_memory(rig.files.entry(KERNEL | {"other/file": "under way"}))
     place.mkdir(parents=True)
     with (place / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -242,8 +242,8 @@ def test_an_entry_with_invalid_content_gets_no_layer(rig: Rig) -> None:
 def test_a_full_disk_is_unavailable_and_a_retry_succeeds(rig: Rig) -> None:
     content = {"a/file": "no room"}
     ref = rig.ready(content)
-    place = rig.files.layout.relocated(rig.files.entry(content))
-    place.parent.mkdir(exist_ok=True)
+    place = rig.files.layout.relocated_in_memory(rig.files.entry(content))
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("in the way")
     volume, target = rig.volume()
     code, text = rig.refused(volume, target, {"cacheName": ref.name, "readOnly": "false"})

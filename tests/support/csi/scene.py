@@ -76,7 +76,7 @@ class Scene:
         assert self.rig.namespace.mounts(self.rig.files.root) == self.mounts
         assert list(layout.layers.iterdir()) == []
         assert not layout.captured.exists() or list(layout.captured.iterdir()) == []
-        assert list(layout.relocated(self.rig.record(self.volume).digest).glob(".tmp-*")) == []
+        assert list(layout.relocated_in_memory(self.rig.record(self.volume).digest).glob(".tmp-*")) == []
         assert self.rig.client.call("Probe", csi_pb2.ProbeRequest()).ready.value
 
 

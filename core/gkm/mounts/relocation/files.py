@@ -5,6 +5,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from gkm.hoststate.files import closing
+
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE: Final = 0o444
@@ -14,26 +16,27 @@ WRITABLE_MODE: Final = 0o777
 """The same for a private volume: a pod that is not root must be able to write."""
 
 
-def make_directory(top: Path, relative: str, mode: int) -> str:
-    """Return the directory `relative` of the tree `top`, making it and its missing parents.
+def make_directory(top: Path, relative: str, mode: int) -> int:
+    """Make the directory `relative` of the tree `top` and its missing parents; return how many were made.
 
     Mostly only the last name is missing, so it is tried first.
 
     Raises:
         OSError: the disk refused.
     """
+    parents = 0
     directory = f"{top}/{relative}" if relative else str(top)
     try:
         os.mkdir(directory)  # noqa: PTH102 -- a Path for each of thousands costs as much as the call
     except FileExistsError:
-        return directory
+        return 0
     except FileNotFoundError:
         if not relative:
             raise
-        make_directory(top, os.path.dirname(relative), mode)  # noqa: PTH120 -- as above
+        parents = make_directory(top, os.path.dirname(relative), mode)  # noqa: PTH120 -- as above
         os.mkdir(directory)  # noqa: PTH102 -- as above
     os.chmod(directory, mode)  # noqa: PTH101 -- independent of the umask; as above
-    return directory
+    return parents + 1
 
 
 def read(directory: int, name: str, limit: int) -> bytes:
@@ -44,13 +47,12 @@ def read(directory: int, name: str, limit: int) -> bytes:
     Raises:
         OSError: ELOOP for a link, or it cannot be read.
     """
-    descriptor = os.open(name, _READ, dir_fd=directory)
-    # os.fdopen refuses a directory and leaves its descriptor open.
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return b""
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(limit + 1)
+    # Without file objects, which cost as much as the calls.
+    with closing(os.open(name, _READ, dir_fd=directory)) as descriptor:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        return os.read(descriptor, min(found.st_size, limit) + 1)
 
 
 def write(path: str, data: bytes) -> None:
@@ -59,6 +61,7 @@ def write(path: str, data: bytes) -> None:
     Raises:
         OSError: it exists already, or the disk refused.
     """
-    with os.fdopen(os.open(path, _WRITE, _FILE_MODE), "wb") as file:
-        os.fchmod(file.fileno(), _FILE_MODE)
-        file.write(data)
+    with closing(os.open(path, _WRITE, _FILE_MODE)) as descriptor:
+        os.fchmod(descriptor, _FILE_MODE)
+        while data:
+            data = data[os.write(descriptor, data) :]

@@ -18,4 +18,9 @@ class RewriteResult:
 
 def is_usable_path(path: str) -> bool:
     """Return whether every process of a container can open the path; an unprintable one may fail in its locale."""
-    return path.isprintable() and len(os.fsencode(path)) <= MAX_PATH_BYTES
+    return path.isprintable() and encoded_length(path) <= MAX_PATH_BYTES
+
+
+def encoded_length(path: str) -> int:
+    """Return the bytes of a path; most of many thousands are ASCII, and need no encoding to tell."""
+    return len(path) if path.isascii() else len(os.fsencode(path))

@@ -4,11 +4,15 @@ A tree holds the few files that contain absolute paths, rewritten for one mount 
 written under a temporary name and appears by one rename; the next writer removes the temporary directory of a process
 that died. Nothing is synced to disk: a tree is valid only in the boot that wrote it, because after a power cut a
 damaged tree looks like a good one, and writing it again is faster than a sync. No mount of an earlier boot uses it.
+
+So a tree needs no disk: it lies in memory, on the tmpfs of /run. A disk takes ten times as long for the same thousands
+of inodes. The memory is bounded; the trees beyond it lie on the disk.
 """
 
+import errno
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +36,10 @@ _MAX_BYTES: Final = 16 << 10
 MAX_CONCURRENT: Final = 2
 """Trees that one process writes at a time. The largest that an image may need takes minutes, and the caller has few
 threads: further callers get an error and repeat their call, and other calls are served meanwhile."""
+MAX_TREE_MEMORY: Final = 16 << 20
+"""Of one tree: of 2,700 kernels of Triton, for instance."""
+MAX_MEMORY: Final = 64 << 20
+"""Of the trees of all caches. The CSI process is charged for it: its memory limit in the chart allows for it."""
 _slots: Final = threading.BoundedSemaphore(MAX_CONCURRENT)
 
 
@@ -53,13 +61,16 @@ class RelocationLayer:
         return f"{path}-open" if self.is_writable else path
 
 
-def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[[], Uses] = Uses) -> Path:
+def relocate(
+    content: int, layer: RelocationLayer, root: Path, in_use: Callable[[], Uses] = Uses, memory: Path | None = None
+) -> Path:
     """Return the directory of the tree of a cache for `layer`, writing it first where it is missing.
 
-    `content` is a descriptor of the content for pods; `root` is the directory of the digest's trees, which only this
-    process writes to. The caller holds the shared lock of the entry, so that neither is collected. `in_use` returns the
-    keys of the layers that volumes of this cache use, the caller's own among them: at MAX_TREES, the unused trees are
-    removed. gkm.mounts.relocation.tree_limits has the limits of a namespace.
+    `content` is a descriptor of the content for pods; `root` is the directory of the digest's trees on the disk, and
+    `memory` that on a tmpfs, beside those of other digests: only this process writes to them. The caller holds the
+    shared lock of the entry, so that neither is collected. `in_use` returns the keys of the layers that volumes of this
+    cache use, the caller's own among them: at MAX_TREES, the unused trees are removed.
+    gkm.mounts.relocation.tree_limits has the limits of a namespace.
 
     Raises:
         RelocationInProgress: another call writes a tree of the same cache, or MAX_CONCURRENT others do.
@@ -69,15 +80,21 @@ def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[
         OSError: the disk refused; existing trees stay.
     """
     boot = boot_id()
-    if found := _find(root, layer, boot):
+    roots = [root] if memory is None else [memory, root]
+    if found := _find(roots, layer, boot):
         return found
-    root.mkdir(parents=True, exist_ok=True)
+    roots[0].mkdir(parents=True, exist_ok=True)
     try:
-        with _build_slot(), locks.exclusive(root / _LOCK_FILE):
-            if found := _find(root, layer, boot):
+        with _build_slot(), locks.exclusive(roots[0] / _LOCK_FILE):
+            if found := _find(roots, layer, boot):
                 return found
             check_share(in_use(), layer.key)
-            _evict_unused(root, layer.key, in_use)
+            _evict_unused(roots, layer.key, in_use)
+            for each in roots:
+                _remove_invalid(layer, each)
+            if memory is not None and (tree := _built_in_memory(content, layer, memory, boot)):
+                return tree
+            root.mkdir(parents=True, exist_ok=True)
             return _build(content, layer, root, boot)
     except locks.LockBusy as error:
         raise RelocationInProgress(f"the paths of {root.name} are being rewritten") from error
@@ -88,15 +105,32 @@ def boot_id() -> str:
     return _BOOT.read_text(encoding="ascii").strip()
 
 
-def _find(root: Path, layer: RelocationLayer, boot: str) -> Path | None:
-    directory = root / layer.key
+def remove_unfinished(memory: Path) -> None:
+    """Remove from memory the trees whose writer died; no other process writes one.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    for leftover in memory.glob(f"*/{_TEMPORARY_PREFIX}*"):
+        trees.remove(leftover)
+
+
+def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | None:
+    """Return the valid tree of a layer in one of `roots`."""
+    for directory in (root / layer.key for root in roots):
+        metadata = _metadata(directory)
+        has_counts = all(isinstance(metadata.get(name), int) for name in ("rewritten", "incomplete"))
+        if has_counts and _identity(layer, boot).items() <= metadata.items():
+            return directory / _TREE_DIRECTORY
+    return None
+
+
+def _metadata(directory: Path) -> dict[str, object]:
+    """Return the metadata of a tree, nothing where it is missing or unreadable."""
     try:
-        metadata = files.read_object(directory / _METADATA_FILE, _MAX_BYTES)
+        return files.read_object(directory / _METADATA_FILE, _MAX_BYTES)
     except (FileNotFoundError, UnreadableState):
-        return None
-    has_counts = all(isinstance(metadata.get(name), int) for name in ("rewritten", "incomplete"))
-    valid = has_counts and _identity(layer, boot).items() <= metadata.items()
-    return directory / _TREE_DIRECTORY if valid else None
+        return {}
 
 
 def _identity(layer: RelocationLayer, boot: str) -> dict[str, object]:
@@ -104,32 +138,57 @@ def _identity(layer: RelocationLayer, boot: str) -> dict[str, object]:
     return {"format": _FORMAT, "bootId": boot, "mountPath": layer.mount_path.text if layer.mount_path else ""}
 
 
-def _evict_unused(root: Path, key: str, in_use: Callable[[], Uses]) -> None:
+def _evict_unused(roots: Sequence[Path], key: str, in_use: Callable[[], Uses]) -> None:
     """Evict trees before another one is written. A volume that uses a tree has a record before it opens the tree."""
-    existing = [path for path in root.iterdir() if not path.name.startswith(".")]
+    existing = [path for root in roots for path in root.glob("[!.]*")]
     if len(existing) < MAX_TREES:
         return
     uses = in_use()
     for path in existing:
         if path.name not in uses.every:
-            _evict(path, root, in_use)
+            _evict(path, path.parent, in_use)
     check_all(uses, key, sum(1 for path in existing if path.exists()))
 
 
-def _build(content: int, layer: RelocationLayer, root: Path, boot: str) -> Path:
-    # Under the lock, a temporary directory belongs to a process that died.
-    for leftover in root.glob(f"{_TEMPORARY_PREFIX}*"):
-        trees.remove(leftover)
+def _built_in_memory(content: int, layer: RelocationLayer, memory: Path, boot: str) -> Path | None:
+    """Return the tree, built in memory; None where it is too large, or memory holds enough trees."""
+    taken = sum(_memory_bytes(tree) for tree in memory.parent.glob("*/[!.]*"))
+    # Each of the trees that are being written now may yet take its limit.
+    if taken + MAX_CONCURRENT * MAX_TREE_MEMORY > MAX_MEMORY:
+        return None
+    try:
+        return _build(content, layer, memory, boot, MAX_TREE_MEMORY)
+    except tree_writer.TreeTooLarge:
+        return None
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return None
+
+
+def _memory_bytes(directory: Path) -> int:
+    size = _metadata(directory).get("memoryBytes")
+    return size if isinstance(size, int) else MAX_TREE_MEMORY
+
+
+def _build(content: int, layer: RelocationLayer, root: Path, boot: str, max_memory_bytes: int | None = None) -> Path:
     directory = root / layer.key
     temporary = root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
     temporary.mkdir(0o755)
     try:
         counts = tree_writer.write(
-            content, temporary / _TREE_DIRECTORY, layer.mount_path, is_writable=layer.is_writable
+            content,
+            temporary / _TREE_DIRECTORY,
+            layer.mount_path,
+            is_writable=layer.is_writable,
+            max_memory_bytes=max_memory_bytes,
         )
-        metadata = {**_identity(layer, boot), "rewritten": counts.rewritten, "incomplete": counts.incomplete}
-        (temporary / _METADATA_FILE).write_bytes(files.encode(metadata))
-        _remove_stale(directory, root)
+        counted = {
+            "rewritten": counts.rewritten,
+            "incomplete": counts.incomplete,
+            "memoryBytes": counts.memory_bytes,
+        }
+        (temporary / _METADATA_FILE).write_bytes(files.encode({**_identity(layer, boot), **counted}))
         temporary.rename(directory)
     except BaseException:
         with suppress(OSError):
@@ -138,14 +197,13 @@ def _build(content: int, layer: RelocationLayer, root: Path, boot: str) -> Path:
     return directory / _TREE_DIRECTORY
 
 
-def _remove_stale(directory: Path, root: Path) -> None:
-    """Remove an invalid tree in one step, so that no reader sees a part of it."""
-    old = root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-    try:
-        directory.rename(old)
-    except FileNotFoundError:
-        return
-    trees.remove(old)
+def _remove_invalid(layer: RelocationLayer, root: Path) -> None:
+    """Remove an invalid tree of a layer, in one step, and what writers left that died."""
+    with suppress(FileNotFoundError):
+        (root / layer.key).rename(root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    # Under the lock, a temporary directory belongs to a process that died.
+    for leftover in root.glob(f"{_TEMPORARY_PREFIX}*"):
+        trees.remove(leftover)
 
 
 def _evict(directory: Path, root: Path, in_use: Callable[[], Uses]) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from gkm.hoststate.files import closing
 from gkm.mounts.relocation import files, triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
-from gkm.mounts.relocation.rewrite_result import RewriteResult
+from gkm.mounts.relocation.rewrite_result import RewriteResult, encoded_length
 
 MAX_ENTRIES: Final = 1_000_000
 """The number of files and directories that extraction admits, with the same depth and length of paths."""
@@ -29,19 +29,39 @@ little. A kernel has ten, vLLM's index one for each graph."""
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+_INODE_BYTES: Final = 1024
+_PAGE_BYTES: Final = 4096
+"""A tmpfs takes a page for each piece of a file, and kernel memory for each inode and its name."""
+
+
+class TreeTooLarge(Exception):
+    """The tree would take more memory than its limit."""
+
+
 class Unrelocatable(Exception):
     """The content cannot be that of a sealed store entry; a part of it would lead to wrong conclusions."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteCounts:
-    """The number of rewritten files, one for each kernel; `incomplete` of them name missing files and become misses."""
+    """The number of rewritten files, one for each kernel; `incomplete` of them name missing files and become misses.
+
+    `memory_bytes` is the memory that the tree takes on a tmpfs.
+    """
 
     rewritten: int
     incomplete: int
+    memory_bytes: int = field(default=0, compare=False)
 
 
-def write(content: int, destination: Path, mount_path: MountPath | None, *, is_writable: bool = False) -> RewriteCounts:
+def write(
+    content: int,
+    destination: Path,
+    mount_path: MountPath | None,
+    *,
+    is_writable: bool = False,
+    max_memory_bytes: int | None = None,
+) -> RewriteCounts:
     """Write the files of `content` (a descriptor) that contain paths, for `mount_path`, into the new `destination`.
 
     The same content and path give the same bytes. Every such file has a counterpart, so that no original shows through;
@@ -49,13 +69,14 @@ def write(content: int, destination: Path, mount_path: MountPath | None, *, is_w
 
     Raises:
         Unrelocatable: the content holds links or special files, or is larger than any cache.
+        TreeTooLarge: the tree would take more than `max_memory_bytes` on a tmpfs.
         OSError: it cannot be read, or `destination` cannot be written.
     """
-    walk = _Walk(destination, mount_path, is_writable=is_writable)
+    walk = _Walk(destination, mount_path, is_writable=is_writable, max_memory_bytes=max_memory_bytes)
     walk.make_directory("")
     with closing(os.open(".", _DIRECTORY, dir_fd=content)) as top:
         walk.directory(top, "")
-    return RewriteCounts(walk.rewritten, walk.incomplete)
+    return RewriteCounts(walk.rewritten, walk.incomplete, walk.memory_bytes)
 
 
 @dataclass(slots=True)
@@ -78,9 +99,13 @@ class _Listing:
 
 
 class _Walk:
-    def __init__(self, destination: Path, mount_path: MountPath | None, *, is_writable: bool) -> None:
+    def __init__(
+        self, destination: Path, mount_path: MountPath | None, *, is_writable: bool, max_memory_bytes: int | None
+    ) -> None:
         self.rewritten = 0
         self.incomplete = 0
+        self.memory_bytes = 0
+        self._max_memory_bytes = max_memory_bytes
         self._entries = 0
         self._directories = 0
         self._destination = destination
@@ -90,7 +115,9 @@ class _Walk:
     def make_directory(self, relative: str) -> str:
         """Return the counterpart of a directory, making it where it is missing."""
         mode = files.WRITABLE_MODE if self._is_writable else files.DIRECTORY_MODE
-        return files.make_directory(self._destination, relative, mode)
+        made = files.make_directory(self._destination, relative, mode)
+        self._count_memory(made * _INODE_BYTES)
+        return f"{self._destination}/{relative}"
 
     def directory(self, descriptor: int, relative: str) -> None:
         """Rewrite the files beneath one directory, then its own; `relative` is its path, "" for the top."""
@@ -103,7 +130,7 @@ class _Walk:
         if listing.path_files and self._mount_path is not None:
             if listing.is_truncated:
                 raise Unrelocatable(
-                    f"more than {MAX_SIBLINGS} files are beside {_quoted(relative, listing.path_files[0])}"
+                    f"more than {MAX_SIBLINGS} files are beside {_quoted(_joined(relative, listing.path_files[0]))}"
                 )
             self._rewrite(descriptor, relative, listing, self._mount_path)
 
@@ -112,10 +139,10 @@ class _Walk:
         listing = _Listing()
         with os.scandir(descriptor) as entries:
             for entry in entries:
-                self._count(relative, entry.name)
+                path = self._counted(relative, entry.name)
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_directory and not entry.is_file(follow_symlinks=False):
-                    raise Unrelocatable(f"{_quoted(relative, entry.name)} is neither a file nor a directory")
+                    raise Unrelocatable(f"{_quoted(path)} is neither a file nor a directory")
                 if self._mount_path is not None and _names_paths(entry.name):
                     listing.path_files.append(entry.name)  # a directory of such a name is hidden by a file, not entered
                     self.rewritten += 1
@@ -124,18 +151,26 @@ class _Walk:
                 elif is_directory:
                     listing.add(listing.directories, entry.name)
                     with closing(os.open(entry.name, _DIRECTORY, dir_fd=descriptor)) as below:
-                        self.directory(below, _joined(relative, entry.name))
+                        self.directory(below, path)
                 else:
                     listing.add(listing.files, entry.name)
         return listing
 
-    def _count(self, relative: str, name: str) -> None:
+    def _counted(self, relative: str, name: str) -> str:
+        """Count an entry and return its path."""
         self._entries += 1
         if self._entries > MAX_ENTRIES:
             raise Unrelocatable(f"the cache holds more than {MAX_ENTRIES} files and directories")
         path = _joined(relative, name)
-        if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
-            raise Unrelocatable(f"{_quoted(relative, name)} is too deep")
+        if path.count("/") >= MAX_DEPTH or encoded_length(path) > MAX_PATH_BYTES:
+            raise Unrelocatable(f"{_quoted(path)} is too deep")
+        return path
+
+    def _count_memory(self, size: int) -> None:
+        """Count what a file or directory takes."""
+        self.memory_bytes += size
+        if self._max_memory_bytes is not None and self.memory_bytes > self._max_memory_bytes:
+            raise TreeTooLarge(f"the tree takes more than {self._max_memory_bytes} bytes of memory")
 
     def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
         target_directory = self.make_directory(relative)
@@ -143,6 +178,7 @@ class _Walk:
         for name in listing.path_files:
             result = _rewritten(descriptor, name, inside, listing)
             self.incomplete += not result.complete
+            self._count_memory(_INODE_BYTES + -(-len(result.data) // _PAGE_BYTES) * _PAGE_BYTES)
             files.write(f"{target_directory}/{name}", result.data)
 
 
@@ -162,5 +198,5 @@ def _joined(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
-def _quoted(relative: str, name: str) -> str:
-    return ascii(_joined(relative, name)[:80])
+def _quoted(path: str) -> str:
+    return ascii(path[:80])

@@ -26,24 +26,27 @@ def written(path: Path, text: str = "x") -> Path:
 def test_locks_and_relocated_files_of_removed_entries_are_removed(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
-    kept = [node.layout.entry_lock(ONE), written(node.layout.relocated(ONE) / "ab" / "tree" / "file")]
-    gone = [written(node.layout.entry_lock(TWO)), written(node.layout.relocated(TWO) / "ab" / "tree" / "file")]
+    places = (node.layout.relocated, node.layout.relocated_in_memory)
+    kept = [node.layout.entry_lock(ONE), *(written(place(ONE) / "ab" / "tree" / "file") for place in places)]
+    gone = [written(node.layout.entry_lock(TWO)), *(written(place(TWO) / "ab" / "tree" / "file") for place in places)]
 
     node.restart()
 
     assert all(path.exists() for path in kept)
     assert not any(path.exists() for path in gone)
-    assert not node.layout.relocated(TWO).exists()
+    assert not any(place(TWO).exists() for place in places)
 
 
 def test_relocated_files_go_with_their_entry(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
     written(node.layout.relocated(ONE) / "ab" / "tree" / "file")
+    written(node.layout.relocated_in_memory(ONE) / "ab" / "tree" / "file")
     node.want()
 
     node.settle()
     assert not node.layout.relocated(ONE).exists()
+    assert not node.layout.relocated_in_memory(ONE).exists()
 
 
 def test_a_lock_that_a_publish_holds_stays(node: Node) -> None:

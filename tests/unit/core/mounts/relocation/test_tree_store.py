@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from gkm.hoststate import trees
 from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses
 from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer, relocate
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
 
@@ -30,6 +32,12 @@ def content() -> Iterator[int]:
 def place(tmp_path: Path) -> Path:
     """The directory of one cache's trees, not made yet."""
     return tmp_path / "relocated" / "0123"
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """The directory of its trees in memory, beside those of other caches."""
+    return tmp_path / "memory" / "0123"
 
 
 def names(place: Path) -> set[str]:
@@ -172,6 +180,118 @@ def test_a_full_disk_leaves_existing_trees(content: int, place: Path, monkeypatc
     with pytest.raises(OSError, match="No space left"):
         relocate(content, RelocationLayer(CACHE), place)
     assert names(place) == set()
+
+
+def test_a_tree_in_memory_leaves_nothing_on_the_disk(content: int, place: Path, memory: Path) -> None:
+    found = relocate(content, RelocationLayer(CACHE), place, memory=memory)
+    assert found == memory / CACHE.key / "tree"
+    assert names(memory) == {CACHE.key}
+    assert not place.exists()
+
+
+def test_a_tree_on_the_disk_is_found_where_memory_would_have_room(
+    content: int, place: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = relocate(content, RelocationLayer(CACHE), place)
+    monkeypatch.setattr(tree_writer, "write", None)
+    assert relocate(content, RelocationLayer(CACHE), place, memory=memory) == first
+
+
+def test_a_tree_too_large_for_memory_lies_on_the_disk(
+    content: int, place: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_store, "MAX_TREE_MEMORY", 10_000)  # two group files in two directories take 13 KiB
+    found = relocate(content, RelocationLayer(CACHE), place, memory=memory)
+    assert found == place / CACHE.key / "tree"
+    assert len(list(found.glob("*/__grp__*"))) == 2
+    assert names(memory) == set()
+
+
+def test_a_tree_lies_on_the_disk_where_the_file_system_in_memory_is_full(
+    content: int, place: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = tree_writer.write
+
+    def full_in_memory(
+        content: int,
+        destination: Path,
+        mount_path: MountPath | None,
+        *,
+        is_writable: bool,
+        max_memory_bytes: int | None,
+    ) -> RewriteCounts:
+        if max_memory_bytes is not None:
+            destination.mkdir()
+            raise OSError(28, "No space left on device")
+        return write(content, destination, mount_path, is_writable=is_writable)
+
+    monkeypatch.setattr(tree_writer, "write", full_in_memory)
+    assert relocate(content, RelocationLayer(CACHE), place, memory=memory) == place / CACHE.key / "tree"
+    assert names(memory) == set()
+
+
+def test_the_trees_of_all_caches_together_have_a_limit_of_memory(
+    content: int, place: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (paths, limit) = ([MountPath(f"/cache/{number}") for number in range(4)], tree_store.MAX_TREE_MEMORY)
+    first = relocate(content, RelocationLayer(paths[0]), place, memory=memory)
+    size = json.loads((first.parent / "made.json").read_text())["memoryBytes"]
+    # As long as this process may write two more at the same time.
+    monkeypatch.setattr(tree_store, "MAX_MEMORY", 2 * size + 2 * limit)
+    other = memory.with_name("4567")
+    found = [relocate(content, RelocationLayer(path), place, memory=other) for path in paths[1:]]
+    assert [tree.is_relative_to(other) for tree in found] == [True, True, False]
+    trees.remove(memory)
+    assert relocate(content, RelocationLayer(OTHER), place, memory=other).is_relative_to(other)
+
+
+@pytest.mark.parametrize("made", [None, b"{}"])
+def test_a_tree_of_unknown_size_counts_as_large_as_any(
+    content: int, place: Path, memory: Path, monkeypatch: pytest.MonkeyPatch, made: bytes | None
+) -> None:
+    monkeypatch.setattr(tree_store, "MAX_MEMORY", 3 * tree_store.MAX_TREE_MEMORY - 1)
+    unknown = memory / "key"
+    unknown.mkdir(parents=True)
+    if made is not None:
+        (unknown / "made.json").write_bytes(made)
+    assert relocate(content, RelocationLayer(CACHE), place, memory=memory).is_relative_to(place)
+
+
+def test_a_tree_in_memory_takes_no_more_than_it_counts(content: int, place: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        found = relocate(content, RelocationLayer(CACHE, is_writable=True), place, memory=Path(shared) / "0123")
+        blocks = sum(path.stat().st_blocks * 512 for path in found.rglob("*"))
+        inodes = 1 + len(list(found.rglob("*")))
+        counted = json.loads((found.parent / "made.json").read_text())["memoryBytes"]
+    assert counted == blocks + 1024 * inodes
+
+
+def test_an_invalid_tree_leaves_memory_also_when_the_next_one_is_too_large(
+    content: int, place: Path, memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relocate(content, RelocationLayer(CACHE), place, memory=memory)
+    reboot(monkeypatch, tmp_path)  # where /run outlives it
+    monkeypatch.setattr(tree_store, "MAX_TREE_MEMORY", 1)
+    assert relocate(content, RelocationLayer(CACHE), place, memory=memory).is_relative_to(place)
+    assert names(memory) == set()
+
+
+def test_trees_in_memory_and_on_the_disk_count_together(content: int, place: Path, memory: Path) -> None:
+    layers = [RelocationLayer(MountPath(f"/cache/{number}")) for number in range(MAX_TREES)]
+    for number, layer in enumerate(layers):
+        relocate(content, layer, place, memory=memory if number % 2 else None)
+    used = Uses([layers[0].key, layers[1].key])
+    relocate(content, RelocationLayer(CACHE), place, lambda: used, memory)
+    assert (names(place), names(memory)) == ({layers[0].key}, {layers[1].key, CACHE.key})
+
+
+def test_trees_whose_writer_died_leave_memory(content: int, place: Path, memory: Path) -> None:
+    relocate(content, RelocationLayer(CACHE), place, memory=memory)
+    half = memory.with_name("4567") / ".tmp-0123456789abcdef" / "tree"
+    half.mkdir(parents=True)
+    tree_store.remove_unfinished(memory.parent)
+    assert names(memory.with_name("4567")) == set()
+    assert names(memory) == {CACHE.key}
 
 
 def test_trees_are_removed_with_their_cache(content: int, place: Path) -> None:
