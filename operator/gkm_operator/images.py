@@ -71,4 +71,4 @@ class CheckedImages(RegistryImages):
     def claims(self, image: str, digest: str) -> ImageClaims:
         """See ImageChecker."""
         described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
-        return ImageClaims(described.size_bytes or 0, described.created, runtime=described.format.value)
+        return ImageClaims(described.size_bytes or 0, described.created, runtime=described.runtime)

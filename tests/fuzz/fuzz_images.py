@@ -121,7 +121,7 @@ def tar(data: bytes) -> None:
     with tempfile.TemporaryDirectory(prefix="gkm-fuzz-", dir=MEMORY if MEMORY.is_dir() else None) as directory:
         destination = Path(directory) / "cache"
         destination.mkdir()
-        extraction = Extraction(destination, Format.TRITON, MAX_BYTES)
+        extraction = Extraction(destination, [Format.TRITON], MAX_BYTES)
         try:
             extraction.layer([data[:777], data[777:]])
         finally:

@@ -76,7 +76,7 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
     read = _Reader(max_bytes)
     read.directory(content)
     contents = _scan(content, sorted(measured), read)
-    targets = [*_stated(contents), *read.compiled.named_in]
+    targets = [*contents.targets, *read.compiled.named_in]
     kinds = {target for target in measured if any(_is_of(target, stated) for stated in targets)}
     for target in targets:
         fit = preflight.check([target], inventory.gpus)
@@ -117,11 +117,6 @@ def _scan(content: Path, measured: Sequence[GpuTarget], read: "_Reader") -> Cach
         if error.reason is not Reason.METADATA_MISSING or len(measured) != 1 or not read.files:
             raise
         return scan_directory(content, measured, DependencyVersions(), CAPTURED)
-
-
-def _stated(contents: CacheContents) -> list[GpuTarget]:
-    summary = msgspec.json.decode(contents.labels[contents.format.summary_label])
-    return [GpuTarget(each["backend"], str(each["arch"]), each["warp_size"]) for each in summary["targets"]]
 
 
 def _is_of(measured: GpuTarget, stated: GpuTarget) -> bool:

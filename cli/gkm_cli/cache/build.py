@@ -1,8 +1,9 @@
-"""`gkm cache build`: make an image from the cache directory of a workload."""
+"""`gkm cache build`: make an image from the cache directories of a workload."""
 
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,13 +14,16 @@ from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.assembly import image as images
-from gkm.images.assembly.contents import CacheContents, scan_cache
+from gkm.images.assembly.contents import CacheContents
 from gkm.images.assembly.provenance import LOCAL_BUILDER, CacheBuild, statement
+from gkm.images.assembly.several import ScannedCaches, image_labels, scan_caches
 from gkm.images.assembly.versions import DependencyVersions
+from gkm.images.cache import common_targets
 from gkm.images.cache_entries import entries_in
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as registry_push
+from gkm.runtimes.placement import joined
 
 from gkm_cli import disks
 from gkm_cli.cache.machines import GPUOption, GPUsOption, gpu_from_options
@@ -27,7 +31,10 @@ from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.progress import progress_bars
 from gkm_cli.registries import RegistryAccess
 
-DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False)]
+DirectoriesArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="Caches of different runtimes make one image."),
+]
 ImageOption = Annotated[str, typer.Option("--image", metavar="REF", help="The name of the image.")]
 AllFilesOption = Annotated[
     bool,
@@ -74,7 +81,7 @@ _MAX_SHOWN = 20
 
 
 def build(
-    directory: DirectoryArgument,
+    directories: DirectoriesArgument,
     *,
     image: ImageOption = "",
     to: ToOption = "",
@@ -90,25 +97,24 @@ def build(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make an image of the Triton, vLLM or TorchInductor cache in DIR, in MCV's format."""
+    """Make an image of the Triton, vLLM and TorchInductor caches in each DIR, in MCV's format."""
     targets = gpu_from_options(gpu, gpus)
     versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
     if dry_run:
-        contents = scan_cache(directory, targets, versions, all_files=all_files, strict=strict)
-        described = _described(contents)
-        show(described, output, lambda: _print_contents(described, contents))
+        scanned = scan_caches(directories, targets, versions, all_files=all_files, strict=strict)
+        described = _described(scanned)
+        show(described, output, lambda: _print_contents(described, scanned))
         return
     ref, form, path = _destination(image, to, push=push)
     if provenance:
         disks.check_new(provenance, "--provenance")
     elif builder:
         raise UsageError("--builder is for --provenance", "name a file with --provenance")
-    packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
+    packing = disks.filling(Path(tempfile.gettempdir()), lambda: sum(map(disks.size_of, directories)))
     with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, progress_bars(*_STAGES) as report:
-        contents = scan_cache(directory, targets, versions, all_files=all_files, strict=strict)
+        scanned = scan_caches(directories, targets, versions, all_files=all_files, strict=strict)
         built = images.pack(
-            directory,
-            contents,
+            scanned.caches,
             ref.repository.rpartition("/")[2],
             Path(work),
             versions=versions,
@@ -117,7 +123,7 @@ def build(
         if form:
             need = sum(blob.descriptor.size for blob in built.blobs)
             disks.check_free(path.absolute().parent, need)
-            with disks.filling(path.absolute().parent, lambda: max(need, disks.size_of(directory))):
+            with disks.filling(path.absolute().parent, lambda: max(need, *map(disks.size_of, directories))):
                 _WRITERS[form](built, path, ref, lambda done, of: report("Writing", done, of))
         if provenance:
             program, finished = installed_version(), datetime.now(UTC)
@@ -126,9 +132,9 @@ def build(
         if push:
             registry = access.registry(ref)
             registry_push.image(registry, ref, built, lambda done, of: report("Pushing", done, of))
-    for warning in (*images.warnings(contents), *_left_out_lines(contents)):
+    for warning in (*_warnings(scanned), *_left_out_lines(scanned)):
         sys.stderr.write(f"warning: {escape(warning)}\n")
-    result = _result(ref, built) | {"leftOut": _left_out(contents)}
+    result = _result(ref, built) | {"leftOut": _left_out(scanned)}
     show(result, output, lambda: line(f"{ref.name}@{built.digest} {_summary(to, push=push)}"))
 
 
@@ -143,49 +149,82 @@ def _result(ref: Reference, built: LocalImage) -> dict[str, Any]:
     }
 
 
-def _described(contents: CacheContents) -> dict[str, Any]:
-    """Return what an image of the cache would have."""
+def _described(scanned: ScannedCaches) -> dict[str, Any]:
+    """Return what an image of the caches would have."""
+    caches = scanned.caches
     return {
-        "format": contents.format.value,
-        "size": contents.size_bytes,
-        "targets": json.loads(contents.labels[contents.format.summary_label])["targets"],
+        "format": joined(cache.format.value for cache in caches),
+        "size": sum(cache.size_bytes for cache in caches),
+        "targets": _targets(caches),
         "entries": [
-            {"form": each.form, "hash": each.hash, "arch": each.arch} for each in entries_in(contents.manifest)
+            {"form": each.form, "hash": each.hash, "arch": each.arch}
+            for cache in caches
+            for each in entries_in(cache.manifest)
         ],
-        "labels": contents.labels,
-        "leftOut": _left_out(contents),
-        "damaged": contents.damaged,
-        "warnings": images.warnings(contents),
+        "labels": image_labels(caches),
+        "leftOut": _left_out(scanned),
+        "damaged": _damaged(scanned),
+        "warnings": _warnings(scanned),
     }
 
 
-def _left_out(contents: CacheContents) -> list[dict[str, Any]]:
+def _targets(caches: Sequence[CacheContents]) -> list[dict[str, Any]]:
+    """Return the GPUs that can use every cache, as the label of a cache states them."""
+    hardware = {(target.backend, target.arch) for target in common_targets([cache.targets for cache in caches])}
+    stated = json.loads(caches[0].labels[caches[0].format.summary_label])["targets"]
+    return [each for each in stated if (each["backend"], str(each["arch"]).removeprefix("sm_")) in hardware]
+
+
+def _warnings(scanned: ScannedCaches) -> list[str]:
+    return [warning for cache in scanned.caches for warning in images.warnings(cache)]
+
+
+def _damaged(scanned: ScannedCaches) -> dict[str, str]:
+    return {
+        f"{prefix}{path}": problem for cache, prefix in _prefixed(scanned) for path, problem in cache.damaged.items()
+    }
+
+
+def _prefixed(scanned: ScannedCaches) -> list[tuple[CacheContents, str]]:
+    """Return each cache with the part of a path that tells it from the others."""
+    several = len(scanned.caches) > 1
+    return [(cache, f"{cache.format.value}/" if several else "") for cache in scanned.caches]
+
+
+def _left_out(scanned: ScannedCaches) -> list[dict[str, Any]]:
+    found = [("", scanned.beside), *((prefix, cache.left_out) for cache, prefix in _prefixed(scanned))]
     return [
-        {"kind": kind.value, "count": found.count, "bytes": found.bytes, "examples": found.examples}
-        for kind, found in contents.left_out.kinds.items()
+        {
+            "kind": kind.value,
+            "count": files.count,
+            "bytes": files.bytes,
+            "examples": [f"{prefix}{path}" for path in files.examples],
+        }
+        for prefix, left_out in found
+        for kind, files in left_out.kinds.items()
     ]
 
 
-def _left_out_lines(contents: CacheContents) -> list[str]:
+def _left_out_lines(scanned: ScannedCaches) -> list[str]:
     """Return a line for each kind of files that stay out, and one for each damaged kernel."""
     kinds = [
-        f"left out {found.count} of {kind.value} ({found.bytes} bytes): {', '.join(found.examples)}"
-        + (", …" if found.count > len(found.examples) else "")
-        for kind, found in contents.left_out.kinds.items()
+        f"left out {found['count']} of {found['kind']} ({found['bytes']} bytes): {', '.join(found['examples'])}"
+        + (", …" if found["count"] > len(found["examples"]) else "")
+        for found in _left_out(scanned)
     ]
-    damaged = [f"kernel {path}: {problem}" for path, problem in list(contents.damaged.items())[:_MAX_SHOWN]]
+    damaged = [f"kernel {path}: {problem}" for path, problem in list(_damaged(scanned).items())[:_MAX_SHOWN]]
     return [*kinds, *damaged]
 
 
-def _print_contents(described: dict[str, Any], contents: CacheContents) -> None:
-    line(f"format   {described['format']}, {contents.size_bytes} bytes")
+def _print_contents(described: dict[str, Any], scanned: ScannedCaches) -> None:
+    line(f"format   {described['format']}, {described['size']} bytes")
     for target in described["targets"]:
         line(f"target   {' '.join(f'{key}={value}' for key, value in target.items())}")
     for entry in described["entries"][:_MAX_SHOWN]:
         line(f"entry    {entry['form']} {entry['hash']} {entry['arch']}".rstrip())
     if (more := len(described["entries"]) - _MAX_SHOWN) > 0:
         line(f"entry    and {count_of(more, 'more entry', 'more entries')}: -o json lists all")
-    for text in (*described["warnings"], *_left_out_lines(contents)):
+    for text in (*described["warnings"], *_left_out_lines(scanned)):
         line(escape(text))
 
 

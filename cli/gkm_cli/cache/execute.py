@@ -35,7 +35,7 @@ from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_store import RelocationLayer
 from gkm.mounts.relocation.tree_writer import Unrelocatable
-from gkm.runtimes import BY_NAME
+from gkm.runtimes.placement import environment
 
 from gkm_cli.cache.extraction import relocate
 from gkm_cli.cache.machines import GPUsOption, machines
@@ -102,7 +102,7 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
         store.use(image.digest)
         _pull(store, registry, image, access)
         path = _provided(store, image.digest, options)
-    _become(command, dict.fromkeys(BY_NAME[image.format.value].variables, str(path)))
+    _become(command, environment([kind.value for kind in image.formats], str(path)))
 
 
 def _check_gpus(image: CacheImage, file: Path | None) -> None:

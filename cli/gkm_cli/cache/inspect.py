@@ -8,9 +8,11 @@ import typer
 from gkm.api.grammar import count_of
 from gkm.api.targets import GpuTarget
 from gkm.images.assembly.versions import stated_versions
-from gkm.images.cache import CacheImage
+from gkm.images.cache import CacheImage, RuntimeCache
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry
+from gkm.runtimes import BY_NAME
+from gkm.runtimes.placement import directory_of
 
 from gkm_cli.cache import extraction
 from gkm_cli.output import Output, OutputOption, line, show, table
@@ -34,7 +36,8 @@ def inspect(
     found, files = _content(registry, image, access.config.store.max_image_bytes) if entries else (None, None)
     result = {
         "digest": image.digest,
-        "format": image.format.value,
+        "format": image.runtime,
+        "caches": [_cache(image, cache) for cache in image.caches],
         "size": image.size_bytes,
         "entryCount": image.entry_count,
         "entries": [_entry(entry) for entry in found] if found is not None else _entries_from_labels(image),
@@ -50,7 +53,21 @@ def _content(registry: Registry, image: CacheImage, max_bytes: int) -> tuple[lis
     """Fetch the content into a temporary directory; return its entries and the number of its files."""
     with tempfile.TemporaryDirectory(prefix="gkm-inspect-") as directory:
         extracted, _ = extraction.extract(registry, image, Path(directory) / "content", max_bytes, None)
-    return entries_in(extracted.manifest), len(extracted.files)
+    entries = [entry for manifest in extracted.manifests.values() for entry in entries_in(manifest)]
+    return entries, len(extracted.files)
+
+
+def _cache(image: CacheImage, cache: RuntimeCache) -> dict[str, Any]:
+    """Return one cache, and the variables that name its directory below the path of the image."""
+    name, names = cache.format.value, [kind.value for kind in image.formats]
+    return {
+        "format": name,
+        "directory": directory_of(name, names),
+        "variables": list(BY_NAME[name].variables),
+        "size": cache.size_bytes,
+        "entryCount": cache.entry_count,
+        "targets": [_target(target) for target in cache.targets],
+    }
 
 
 def _entry(entry: CacheEntry) -> dict[str, Any]:
@@ -91,7 +108,11 @@ def _print_result(image: CacheImage, entries: list[CacheEntry] | None) -> None:
         else "an unknown number of entries"
     )
     line(str(image.ref))
-    line(f"{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
+    line(f"{image.runtime} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
+    if len(image.caches) > 1:
+        caches = [_cache(image, cache) for cache in image.caches]
+        places = [(each["directory"], each["entryCount"], each["size"], " ".join(each["variables"])) for each in caches]
+        table(("directory", "entries", "bytes", "variables"), places)
     if versions := stated_versions(image.labels):
         line(f"compiled by {', '.join(f'{name} {version}' for name, version in versions.items())}")
     if entries is None:

@@ -110,8 +110,9 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     """Earliest time that a log or timestamp authority confirms for a signature that counts."""
     size_bytes: Annotated[int, Meta(ge=0)] = 0
     """Size of the image in bytes, as its manifest states it; 0 while unknown."""
-    runtime: Annotated[str, Meta(max_length=16)] = ""
-    """Program that wrote the cache, by the labels of the image: triton, vllm or inductor; empty while unknown."""
+    runtime: Annotated[str, Meta(max_length=128)] = ""
+    """Program that wrote the cache, by the labels of the image: triton, vllm or inductor, or several of them, such as
+    vllm-triton; empty while unknown."""
     total_nodes: Count = 0
     """Nodes that report the cache."""
     ready_nodes: Count = 0

@@ -6,6 +6,7 @@ uses one as a path (a trusted label led to containerd CVE-2026-53488).
 
 import platform
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -18,14 +19,28 @@ from gkm.images.configuration import CREATED_ANNOTATION, MAX_CONFIG_BYTES, creat
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
+from gkm.runtimes.placement import joined, names_in
 
+CACHES_LABEL = "gkm.io/caches"
+"""The runtimes of an image with several caches (gkm.runtimes.placement)."""
 MAX_TARGETS = 256
 MAX_VERSION = 32
 """The characters of a version; a later check ignores an unreadable one."""
 _BACKEND = re.compile(r"[a-z][a-z0-9_]{0,15}", re.ASCII)
 _ARCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,31}", re.ASCII)
 _MAX_WARP = 1024
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_NUMBER = re.compile(r"([0-9]{1,18})", re.ASCII)
+_COUNT = re.compile(r"([0-9]{1,18}), one of [^\n]*", re.ASCII)
+"""The entries of one of several caches (`entry_label`)."""
+
+
+def entry_label(count: str, runtimes: str) -> str:
+    """Return the label of the number of entries of one of several caches.
+
+    A GKM that knows only images of one cache would mount the first cache without a word of the others. It refuses this
+    text before it fetches anything, because it is not a number; MCV does not read the label.
+    """
+    return f"{count}, one of several caches: {runtimes}"
 
 
 class Format(StrEnum):
@@ -52,26 +67,83 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeCache:
+    """The cache of one runtime in an image. `size_bytes` and `entry_count` are claims; None without a claim."""
+
+    format: Format
+    targets: tuple[GpuTarget, ...]
+    size_bytes: int | None
+    entry_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CacheImage:
-    """A cache image as its labels describe it. `size_bytes` and `entry_count` are claims; None without a claim.
+    """A cache image as its labels describe it: one cache, or one for each of several runtimes.
 
     `created` is a claim too, from the annotation, the label or the configuration.
     """
 
     ref: Reference
     digest: str
-    format: Format
-    targets: tuple[GpuTarget, ...]
-    size_bytes: int | None
-    entry_count: int | None
+    caches: tuple[RuntimeCache, ...]
     layers: tuple[Descriptor, ...]
     labels: dict[str, str]
     created: datetime | None = None
 
     @property
+    def formats(self) -> tuple[Format, ...]:
+        """Return the format of each cache."""
+        return tuple(cache.format for cache in self.caches)
+
+    @property
+    def runtime(self) -> str:
+        """Return the runtimes as one text."""
+        return joined(kind.value for kind in self.formats)
+
+    @property
+    def targets(self) -> tuple[GpuTarget, ...]:
+        """Return the GPUs that can use every cache."""
+        return common_targets([cache.targets for cache in self.caches])
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Return the claimed size of all caches."""
+        return _sum(cache.size_bytes for cache in self.caches)
+
+    @property
+    def entry_count(self) -> int | None:
+        """Return the claimed number of entries of all caches."""
+        return _sum(cache.entry_count for cache in self.caches)
+
+    @property
     def download_bytes(self) -> int:
         """Return how many bytes a pull downloads."""
         return sum(layer.size for layer in self.layers)
+
+
+def common_targets(caches: Sequence[Collection[GpuTarget]]) -> tuple[GpuTarget, ...]:
+    """Return the GPUs that every cache is for, each with the newest versions that one of the caches needs.
+
+    A cache may state a GPU with several versions of CUDA, which are alternatives: the oldest counts.
+    """
+    if len(caches) == 1:
+        return tuple(caches[0])
+    needs = [{_hardware(target): target for target in sorted(cache, key=_versions, reverse=True)} for cache in caches]
+    common = set(needs[0]).intersection(*needs[1:])
+    return tuple(sorted(max((need[hardware] for need in needs), key=_versions) for hardware in common))
+
+
+def _hardware(target: GpuTarget) -> tuple[str, str]:
+    return target.backend, target.arch
+
+
+def _versions(target: GpuTarget) -> tuple[list[int], int]:
+    return [int(number) for number in re.findall(r"[0-9]{1,6}", target.cuda_version)], target.ptx_version
+
+
+def _sum(claims: Iterable[int | None]) -> int | None:
+    known = list(claims)
+    return None if None in known else sum(filter(None, known))
 
 
 class _SummaryTarget(Struct):
@@ -113,27 +185,56 @@ def host_platform() -> Platform:
 
 def from_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> CacheImage:
     """Return the description in the labels of an image; raises as `describe` does."""
-    kind = next((kind for kind in Format if kind.summary_label in labels), None)
-    if kind is None:
-        raise _labels_missing(ref, image)
-    _check_artifact(ref, image, kind)
+    formats = _formats(ref, image, labels)
+    _check_artifact(ref, image, formats[0])
+    caches = tuple(_runtime_cache(ref, labels, kind) for kind in formats)
+    described = CacheImage(ref, ref.target, caches, tuple(image.layers), labels)
+    if not described.targets:
+        raise GKMError(Reason.METADATA_INVALID, f"the caches in {ref} are for different GPUs")
+    return described
+
+
+def stated_targets(labels: Mapping[str, str], kind: Format, name: str) -> tuple[GpuTarget, ...]:
+    """Return the GPUs that the labels of image `name` state for a cache.
+
+    Raises:
+        GKMError: METADATA_INVALID.
+    """
     # MCV writes `null` for a cache whose GPU it cannot determine.
     text = labels[kind.summary_label] if labels[kind.summary_label] != "null" else "{}"
-    stated = decode(text.encode(), _Summary, f"label {kind.summary_label} of {ref}").targets or []
+    stated = decode(text.encode(), _Summary, f"label {kind.summary_label} of {name}").targets or []
     if not stated or len(stated) > MAX_TARGETS:
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"label {kind.summary_label} of {ref} names {len(stated)} targets, not 1 to {MAX_TARGETS}",
+            f"label {kind.summary_label} of {name} names {len(stated)} targets, not 1 to {MAX_TARGETS}",
         )
-    return CacheImage(
-        ref=ref,
-        digest=ref.target,
-        format=kind,
-        targets=tuple(sorted({_target(target, ref) for target in stated})),
-        size_bytes=_number(labels, kind.size_label, ref),
-        entry_count=_number(labels, kind.count_label, ref),
-        layers=tuple(image.layers),
-        labels=labels,
+    return tuple(sorted({_target(target, name) for target in stated}))
+
+
+def _formats(ref: Reference, image: ImageManifest, labels: Mapping[str, str]) -> tuple[Format, ...]:
+    """Return the formats of the caches in an image: several only where CACHES_LABEL lists them."""
+    if CACHES_LABEL in labels:
+        names = names_in(labels[CACHES_LABEL])
+        if len(names) < 2 or any(Format(name).summary_label not in labels for name in names):  # noqa: PLR2004 -- several
+            raise GKMError(
+                Reason.METADATA_INVALID,
+                f"label {CACHES_LABEL} of {ref} is {labels[CACHES_LABEL][:80]!r}: it does not list runtimes that this "
+                "GKM knows and that have labels in the image",
+                "use the version of GKM that built the image, or a later one",
+            )
+        return tuple(Format(name) for name in names)
+    kind = next((kind for kind in Format if kind.summary_label in labels), None)
+    if kind is None:
+        raise _labels_missing(ref, image)
+    return (kind,)
+
+
+def _runtime_cache(ref: Reference, labels: Mapping[str, str], kind: Format) -> RuntimeCache:
+    return RuntimeCache(
+        kind,
+        stated_targets(labels, kind, str(ref)),
+        _number(labels, kind.size_label, ref),
+        _number(labels, kind.count_label, ref, _COUNT if CACHES_LABEL in labels else _NUMBER),
     )
 
 
@@ -176,7 +277,7 @@ def is_valid_target(target: GpuTarget) -> bool:
     return bool(named) and 1 <= target.warp_size <= _MAX_WARP
 
 
-def _target(stated: _SummaryTarget, ref: Reference) -> GpuTarget:
+def _target(stated: _SummaryTarget, name: str) -> GpuTarget:
     target = GpuTarget(
         stated.backend,
         str(stated.arch).removeprefix("sm_"),
@@ -187,15 +288,16 @@ def _target(stated: _SummaryTarget, ref: Reference) -> GpuTarget:
     if not is_valid_target(target):
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"{ref} states an invalid GPU: backend {target.backend[:40]!r}, arch {target.arch[:40]!r}, "
+            f"{name} states an invalid GPU: backend {target.backend[:40]!r}, arch {target.arch[:40]!r}, "
             f"warp size {target.warp_size}",
         )
     return target
 
 
-def _number(labels: dict[str, str], label: str, ref: Reference) -> int | None:
+def _number(labels: Mapping[str, str], label: str, ref: Reference, pattern: re.Pattern[str] = _NUMBER) -> int | None:
     if label not in labels:
         return None
-    if not _NUMBER.fullmatch(labels[label]):
+    found = pattern.fullmatch(labels[label])
+    if not found:
         raise GKMError(Reason.METADATA_INVALID, f"label {label} of {ref} is {labels[label][:40]!r}, not a number")
-    return int(labels[label])
+    return int(found[1])

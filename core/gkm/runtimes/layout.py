@@ -24,6 +24,8 @@ class FileKind(StrEnum):
     MACHINE = "facts of one machine or one rank"
     SECRET = "keys, tokens and passwords"  # noqa: S105 -- a name of files
     WEIGHTS = "weights of models"
+    OTHER_CACHE = "caches of other runtimes"
+    """In a directory of its own inside this one: the build packs it as what it is."""
     FOREIGN = "files that no runtime wrote as a cache"
 
 

@@ -43,7 +43,7 @@ def test_an_extracted_and_relocated_image_is_a_hit_with_the_same_results(filled:
     (tmp_path / "work").mkdir()
     image = build(filled, "model", tmp_path / "work", stated=H100)
     (tmp_path / "entry").mkdir()
-    entry = Extraction(tmp_path / "entry", Format.INDUCTOR, 1 << 30)
+    entry = Extraction(tmp_path / "entry", [Format.INDUCTOR], 1 << 30)
     entry.layer([content(image.blobs[1])])
     mount = tmp_path / "mount"
     shutil.copytree(entry.destination, mount)

@@ -13,9 +13,10 @@ import pytest
 from gkm_cli.cache import run_store
 from support.cli import execution
 from support.cli.command import CACHE, content, gkm
-from support.cli.execution import ROOT, USERS, Machine
+from support.cli.execution import CONTAINER, ROOT, USERS, Machine
 from support.fakes import nvml_library
 from support.host.waiting import until
+from support.images.directories import KEY, component, kernel
 from support.registry import faults
 from support.registry.server import Registry
 
@@ -227,3 +228,22 @@ def test_several_at_once_share_an_empty_store_also_if_one_is_killed(machine: Mac
     assert int(expected) > 0
     assert results[1:] == [(expected, "", 0)] * 2
     assert mounts() == []
+
+
+@pytest.mark.parametrize("user", [*USERS, CONTAINER], ids=["root", "another", "container"])
+def test_each_of_several_runtimes_has_a_directory_of_its_own(
+    registry_server: Registry, tmp_path: Path, user: tuple[str, ...]
+) -> None:
+    component(tmp_path / "root/vllm")
+    kernel(tmp_path / "root/triton")
+    ref = f"{registry_server.host}/team/several:1"
+    built = gkm("cache", "build", tmp_path / "root", "--image", ref, "--push", "--plain-http", "-o", "json")
+    image = f"{registry_server.host}/team/several@{json.loads(built.stdout)['digest']}"
+    with execution.machine(registry_server, image, user) as made:
+        done = made.shell(
+            f'echo "$VLLM_CACHE_ROOT"; echo "$TRITON_CACHE_DIR"; cat "$TRITON_CACHE_DIR"/{KEY}/__grp__fwd.json'
+        )
+    vllm, triton, group = done.stdout.splitlines()
+    assert Path(vllm).parent == Path(triton).parent
+    assert (Path(vllm).name, Path(triton).name) == ("vllm", "triton")
+    assert json.loads(group)["child_paths"]["fwd.json"] == f"{triton}/{KEY}/fwd.json"

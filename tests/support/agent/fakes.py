@@ -13,7 +13,7 @@ from gkm.api.signers import Signer
 from gkm.api.targets import GpuTarget
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
-from gkm.images.cache import CacheImage, Format
+from gkm.images.cache import CacheImage, Format, RuntimeCache
 from gkm.images.pulling import entry
 from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import FileList, ListedFile, StoreEntry
@@ -78,7 +78,7 @@ class FakeImages:
         self._step("describe", digest)
         targets = tuple(GpuTarget("cuda", arch, 32) for arch in self.archs)
         ref = Reference.parse(image).pinned(digest)
-        return CacheImage(ref, digest, Format.TRITON, targets, None, None, (), {})
+        return CacheImage(ref, digest, (RuntimeCache(Format.TRITON, targets, None, None),), (), {})
 
     def fetch(
         self,

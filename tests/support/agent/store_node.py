@@ -31,7 +31,8 @@ class SizedImages(FakeImages):
     """Images that say how large they are, as real ones do."""
 
     def describe(self, image: str, digest: str) -> CacheImage:
-        return replace(super().describe(image, digest), size_bytes=ENTRY_BYTES)
+        described = super().describe(image, digest)
+        return replace(described, caches=tuple(replace(each, size_bytes=ENTRY_BYTES) for each in described.caches))
 
 
 def bounded(node: Node, bounds: Store) -> PointerStore:

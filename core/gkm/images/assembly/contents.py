@@ -25,7 +25,7 @@ from gkm.images.assembly.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.assembly.vllm import VllmScan
 from gkm.images.assembly.vllm_labels import vllm_labels, vllm_targets
-from gkm.images.cache import MAX_TARGETS, Format
+from gkm.images.cache import MAX_TARGETS, Format, stated_targets
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 from gkm.runtimes.foreign import SECRET_BYTES, holds_secret
 from gkm.runtimes.layout import FileKind
@@ -40,6 +40,7 @@ _KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.HINT})
 class CacheContents:
     """A cache in a directory: `manifest` is manifest.json, `size_bytes` the sum of all files."""
 
+    directory: Path
     format: Format
     manifest: bytes
     labels: dict[str, str]
@@ -54,6 +55,11 @@ class CacheContents:
     damaged: dict[str, str] = field(default_factory=dict)
     """The directories of kernels that stay out because they are incomplete or damaged, each with the reason."""
 
+    @property
+    def targets(self) -> tuple[GpuTarget, ...]:
+        """Return the GPUs that the cache is for."""
+        return stated_targets(self.labels, self.format, str(self.directory))
+
 
 def scan_cache(
     directory: Path,
@@ -62,17 +68,18 @@ def scan_cache(
     *,
     all_files: bool = False,
     strict: bool = False,
+    inside: Sequence[str] = (),
 ) -> CacheContents:
     """Return the contents of a directory in which users may keep more than a cache.
 
     It has the files that the runtime of the cache writes, or `all_files` but those that hold a key or a token; and no
-    kernel that is incomplete or damaged.
+    kernel that is incomplete or damaged. `inside` are directories at its top that hold caches of other runtimes.
 
     Raises:
         GKMError: as `scan_directory`; METADATA_INVALID when a kernel is damaged and `strict` refuses it.
         OSError: it cannot be read.
     """
-    selection = of_runtime(runtime_of(directory), all_files=all_files)
+    selection = of_runtime(runtime_of(directory), all_files=all_files, inside=inside)
     damaged = damaged_kernels(directory, selection)
     if strict and damaged:
         path, problem = next(iter(damaged.items()))
@@ -124,6 +131,7 @@ def scan_directory(
     }
     triton = scan.inductor.triton if kind is Format.INDUCTOR else set()
     return CacheContents(
+        directory,
         kind,
         _manifest(directory, kind, entries),
         labels,

@@ -1,7 +1,7 @@
-"""Build the image of a cache directory: scan it, pack its files through gzip into one layer, describe it with labels.
+"""Build the image of cache directories: scan, pack the files through gzip into one layer, describe it with labels.
 
 The layer does not depend on the machine: no times, no owners, two modes. It has MCV's member names, `io.triton.cache/…`
-without a leading "./", and the manifest last.
+without a leading "./", and the manifest of each cache behind its files.
 """
 
 import re
@@ -16,6 +16,7 @@ from gkm.images.archives.compression import deflated
 from gkm.images.assembly.contents import CacheContents, scan_directory
 from gkm.images.assembly.factors_file import NAME, redact
 from gkm.images.assembly.selection import EVERYTHING, Selection
+from gkm.images.assembly.several import image_labels
 from gkm.images.assembly.tree import walk
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import host_platform
@@ -46,26 +47,25 @@ def build(
     """
     versions = versions or DependencyVersions()
     contents = scan_directory(directory, stated, versions, selected)
-    return pack(directory, contents, title, work, versions=versions, report=report)
+    return pack([contents], title, work, versions=versions, report=report)
 
 
 def pack(
-    directory: Path,
-    contents: CacheContents,
+    caches: Sequence[CacheContents],
     title: str,
     work: Path,
     *,
     versions: DependencyVersions,
     report: ProgressCallback = lambda _done, _of: None,
 ) -> LocalImage:
-    """Return the image of a cache that was scanned; the same files give the same digest.
+    """Return the image of scanned caches, one of each runtime; the same files give the same digest.
 
     The manifest has one layer and OCI types: every version of MCV reads those, an OCI layout requires them, and every
     registry accepts them.
 
     Args:
-        directory: the directory that the variable of the runtime named. No program may write to it meanwhile.
-        contents: its contents.
+        caches: the contents of the directories that the variables of the runtimes named. No program may write to
+            them meanwhile.
         title: the title of the image: the base name of its repository.
         work: an empty directory of the caller for the layer; it must exist until the image is stored.
         versions: versions from the user of the programs that wrote the cache.
@@ -77,14 +77,23 @@ def pack(
         OSError: it cannot be read, or the disk refused.
     """
     unpacked = StreamHasher()
-    layer = write_blob(deflated(unpacked.through(_tar(directory, contents, report))), work / _LAYER_FILE, OCI_LAYER)
-    labels = {**contents.labels, **versions.with_triton(contents.triton).labels, TITLE: title}
+    layer = write_blob(deflated(unpacked.through(_tar(caches, report))), work / _LAYER_FILE, OCI_LAYER)
+    for cache in caches:
+        versions = versions.with_triton(cache.triton)
+    labels = {**image_labels(caches), **versions.labels, TITLE: title}
     return assemble_image(encode_config(host_platform(), labels, [unpacked.digest]), [layer], labels)
 
 
-def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> Iterator[bytes]:
-    count = ByteCounter(report, contents.size_bytes)
-    for entry in walk(directory, contents.selection):
+def _tar(caches: Sequence[CacheContents], report: ProgressCallback) -> Iterator[bytes]:
+    count = ByteCounter(report, sum(cache.size_bytes for cache in caches))
+    for cache in caches:
+        yield from _members(cache, count)
+    yield bytes(2 * BLOCK)
+
+
+def _members(contents: CacheContents, count: ByteCounter) -> Iterator[bytes]:
+    before = count.done
+    for entry in walk(contents.directory, contents.selection):
         name = f"{contents.format.content_directory}/{entry.path}"
         if entry.directory:
             yield _header(name, tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
@@ -95,16 +104,15 @@ def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> 
         yield _header(name, tarfile.REGTYPE, size, mode)
         yield from count.through([without_secrets.data] if without_secrets else entry.pieces())
         yield bytes(-size % BLOCK)
-    if count.done != contents.size_bytes:
+    if (packed := count.done - before) != contents.size_bytes:
         raise GKMError(
             Reason.CONTENT_MISMATCH,
-            f"{directory} had {contents.size_bytes} bytes, then {count.done}: a program writes to it",
+            f"{contents.directory} had {contents.size_bytes} bytes, then {packed}: a program writes to it",
             "build when no program writes to the cache",
         )
     yield _header(contents.format.manifest_path.rpartition("/")[0], tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
     yield _header(contents.format.manifest_path, tarfile.REGTYPE, len(contents.manifest), _FILE_MODE)
     yield contents.manifest + bytes(-len(contents.manifest) % BLOCK)
-    yield bytes(2 * BLOCK)
 
 
 def _header(name: str, kind: bytes, size: int, mode: int) -> bytes:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,34 @@ _MAX_NAMES: Final = 20_000
 _MAX_NEAR: Final = 8
 _ANCESTORS: Final = 5
 """As many names as the deepest layout has above its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCache:
+    """The directory of a cache; `inside` are the directories at its top that hold caches of other runtimes."""
+
+    runtime: Runtime
+    directory: Path
+    inside: tuple[str, ...] = ()
+
+
+def caches_in(directory: Path) -> list[FoundCache]:
+    """Return the cache in `directory`, and those in directories of it that have the name of another runtime.
+
+    The name alone decides nothing: the directory must hold a cache of that runtime.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    own = _runtime_in(directory)
+    others = [runtime for runtime in RUNTIMES if runtime is not own and _is_cache(directory, runtime)]
+    found = [FoundCache(runtime, directory / runtime.name) for runtime in others]
+    return [FoundCache(own, directory, tuple(runtime.name for runtime in others)), *found] if own else found
+
+
+def _is_cache(parent: Path, runtime: Runtime) -> bool:
+    path = parent / runtime.name
+    return path.is_dir() and not path.is_symlink() and _has_mark(path, runtime.marks)
 
 
 def runtime_of(directory: Path) -> Runtime:

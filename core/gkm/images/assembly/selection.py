@@ -1,6 +1,6 @@
 """Which files of a directory an image gets, by their paths, and the account of the ones that it does not get."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -8,7 +8,7 @@ from gkm.runtimes import VLLM, Runtime
 from gkm.runtimes.layout import PACKED, FileKind
 
 MAX_EXAMPLES: Final = 5
-_INSISTED: Final = frozenset(FileKind) - {FileKind.SECRET, FileKind.INCOMPLETE}
+_INSISTED: Final = frozenset(FileKind) - {FileKind.SECRET, FileKind.INCOMPLETE, FileKind.OTHER_CACHE}
 
 KindOf = Callable[[str, bool], FileKind]
 """Returns the kind of the file at a path, relative and with slashes; the flag tells whether it is a directory."""
@@ -38,12 +38,17 @@ CAPTURED: Final = Selection(
 """The files that vLLM and Triton compiled and a pod left in its private layer."""
 
 
-def of_runtime(runtime: Runtime, *, all_files: bool = False) -> Selection:
-    """Return the selection of what a runtime writes; with `all_files` everything but secrets and damaged kernels."""
-    return Selection(
-        lambda path, is_directory: runtime.kind_of(path, is_directory=is_directory),
-        _INSISTED if all_files else PACKED,
-    )
+def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[str] = ()) -> Selection:
+    """Return the selection of what a runtime writes; with `all_files` everything but secrets and damaged kernels.
+
+    `inside` are the directories at its top that hold caches of other runtimes.
+    """
+
+    def kind_of(path: str, is_directory: bool) -> FileKind:  # noqa: FBT001 -- KindOf
+        kind = runtime.kind_of(path, is_directory=is_directory)
+        return FileKind.OTHER_CACHE if kind is FileKind.FOREIGN and path.partition("/")[0] in inside else kind
+
+    return Selection(kind_of, _INSISTED if all_files else PACKED)
 
 
 @dataclass(slots=True)
@@ -63,6 +68,8 @@ class LeftOut:
 
     def add(self, path: str, kind: FileKind, size: int) -> None:
         """Count one file or directory; `size` in bytes, 0 for a directory."""
+        if kind is FileKind.OTHER_CACHE:
+            return
         found = self.kinds.setdefault(kind, LeftOutFiles())
         found.count += 1
         found.bytes += size

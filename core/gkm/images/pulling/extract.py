@@ -18,7 +18,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +34,7 @@ from gkm.images.cache import Format
 from gkm.images.local_image import write_all
 from gkm.images.pulling.disk_reservations import BLOCK_BYTES, disk_bytes
 from gkm.images.pulling.file_list import ListedFile, SpooledFileList
+from gkm.runtimes.placement import directory_of
 
 MAX_FILES = 200_000
 """A real cache of 1 GB has 15,000. Each file costs extraction time, a line of the file list, and an inode on every
@@ -197,22 +198,25 @@ class FileWriter:
 class Extraction:
     """An extraction into an empty directory that no other process uses.
 
+    The one cache of `formats` goes into the directory itself, several go where `gkm.runtimes.placement` has them.
     `claimed_bytes` is the size that the image claims; None if it claims none. `reserve` is called with bytes of content
     and of disk before they are written; an exception from it ends the extraction.
     """
 
     destination: Path
-    format: Format
+    formats: Sequence[Format]
     max_bytes: int
     claimed_bytes: int | None = None
     reserve: Callable[[int, int], object] = lambda _content, _disk: None
     files: SpooledFileList = field(init=False)
-    manifest: bytes = b""
+    manifests: dict[str, bytes] = field(default_factory=dict)
+    """By their paths in the image."""
     size_bytes: int = 0
     started: float = field(default_factory=time.monotonic)
     _unpacked: int = 0
     _members: int = 0
-    _has_manifest: bool = False
+    _prefixes: dict[str, str] = field(init=False)
+    """The prefix of paths in the destination, by the directory in the image."""
     _directories: int = 0
     _current: str = ""
     """The directory of the last member."""
@@ -222,6 +226,14 @@ class Extraction:
     def __post_init__(self) -> None:
         """Open the file list beside the directory."""
         self.files = SpooledFileList(self.destination.parent)
+        names = [kind.value for kind in self.formats]
+        places = {kind.content_directory: directory_of(kind.value, names) for kind in self.formats}
+        self._prefixes = {directory: f"{place}/" if place else "" for directory, place in places.items()}
+
+    @property
+    def manifest(self) -> bytes:
+        """Return the manifest of the cache; those of several caches one after the other."""
+        return b"\n".join(self.manifests.values())
 
     def layer(self, parts: Iterable[bytes]) -> None:
         """Extract one layer. Members outside the cache's directory are checked and skipped.
@@ -237,25 +249,27 @@ class Extraction:
             self._read(chunks, writer)
 
     def _read(self, chunks: Iterable[bytes], writer: FileWriter) -> None:
+        manifest_paths = {kind.manifest_path for kind in self.formats}
         for member, content in members(ByteStream(self._bounded(chunks))):
             self._members += 1
             if self._members > MAX_MEMBERS:
                 raise GKMError(Reason.TOO_LARGE, f"the image has more than {MAX_MEMBERS} entries in its archives")
             path = checked_path(member.name)
-            if path == self.format.manifest_path and not member.directory:
-                self.manifest = self._read_manifest(path, member, content)
+            if path in manifest_paths and not member.directory:
+                self.manifests[path] = self._read_manifest(path, member, content)
                 continue
             directory, _, inside = path.partition("/")
-            if directory != self.format.content_directory:
+            prefix = self._prefixes.get(directory)
+            if prefix is None:
                 continue
             if not inside:
                 if not member.directory:
                     raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a file where {path}/ must be")
                 continue
             if member.directory:
-                self._directory(inside)
+                self._directory(f"{prefix}{inside}")
             else:
-                self._file(inside, member, content, writer)
+                self._file(f"{prefix}{inside}", member, content, writer)
 
     def _in_time(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         # Checked for every compressed piece, because a piece has a bounded cost but may yield nothing.
@@ -273,9 +287,8 @@ class Extraction:
             yield chunk
 
     def _read_manifest(self, path: str, member: TarMember, content: Iterator[memoryview]) -> bytes:
-        if self._has_manifest:
+        if path in self.manifests:
             raise conflict(path)
-        self._has_manifest = True
         if member.size > MAX_MANIFEST_BYTES:
             raise GKMError(Reason.TOO_LARGE, f"the cache manifest in the image has {member.size} bytes")
         return bytes(joined(content))

@@ -80,7 +80,7 @@ def fetch(
         extraction = extract(
             registry, image, layout, work, max_bytes=max_bytes, reservation=reservation, progress=progress
         )
-        listed = FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
+        listed = FileList(image.digest, image.runtime, extraction.size_bytes, extraction.files)
         return entry.publish(layout, work, listed, extraction.manifest)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -116,7 +116,7 @@ def extract(
             downloaded.add(count)
 
         blobs = ImageDownload(registry, image.ref, BlobFiles(layout.blobs), work, on_bytes).run(image.layers)
-        extraction = Extraction(work / entry.CONTENT, image.format, max_bytes, image.size_bytes, reservation.consume)
+        extraction = Extraction(work / entry.CONTENT, image.formats, max_bytes, image.size_bytes, reservation.consume)
         unpacked = _stage_counter(PullStage.EXTRACTING, image, progress)
         extraction.destination.mkdir()
         for blob in blobs:
@@ -194,9 +194,8 @@ def _parts(blob: Path) -> Iterator[bytes]:
 
 def _check_content(image: CacheImage, extraction: Extraction) -> None:
     if not extraction.files:
-        raise GKMError(
-            Reason.CONTENT_MISMATCH, f"{image.ref} holds no file in {image.format.content_directory}/: it is empty"
-        )
+        where = " or ".join(f"{kind.content_directory}/" for kind in image.formats)
+        raise GKMError(Reason.CONTENT_MISMATCH, f"{image.ref} holds no file in {where}: it is empty")
     if image.size_bytes is not None and image.size_bytes != extraction.size_bytes:
         raise GKMError(
             Reason.CONTENT_MISMATCH,

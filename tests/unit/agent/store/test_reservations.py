@@ -9,7 +9,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm.images.cache import CacheImage, Format
+from gkm.images.cache import CacheImage, Format, RuntimeCache
 from gkm.images.manifest import Descriptor
 from gkm.images.pulling.disk_reservations import STEP_BYTES, DiskReservation
 from gkm.images.pulling.entry import StoreEntry
@@ -28,7 +28,7 @@ MIB = 1 << 20
 def image_of(download: int, size: int | None, name: str = "a") -> CacheImage:
     layer = Descriptor(media_type="", digest=digest_of("layer"), size=download)
     ref = Reference.parse(IMAGE).pinned(digest_of(name))
-    return CacheImage(ref, digest_of(name), Format.TRITON, (), size, None, (layer,), {})
+    return CacheImage(ref, digest_of(name), (RuntimeCache(Format.TRITON, (), size, None),), (layer,), {})
 
 
 class Disk:

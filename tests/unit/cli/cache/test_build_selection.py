@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from support.cli.command import gkm
-from support.images.directories import KEY, OTHER_KEY, kernel
+from support.images.directories import KEY, OTHER_KEY, component, kernel
 from support.images.vllm import put
 
 IMAGE = ("--image", "registry.example/team/llama:1")
@@ -72,3 +72,19 @@ def test_a_build_without_a_name_or_destination_is_an_error_of_usage(tmp_path: Pa
     cache = kernel(tmp_path)
     assert "add --image" in gkm("cache", "build", cache, "--push").stderr
     assert "add --push" in gkm("cache", "build", cache, *IMAGE).stderr
+
+
+def test_a_dry_run_of_several_caches_tells_of_which_each_file_is(tmp_path: Path) -> None:
+    shared(tmp_path / "triton")
+    component(tmp_path / "vllm")
+    put(tmp_path, "notes.md")
+    found = json.loads(gkm("cache", "build", tmp_path, "--dry-run", "-o", "json").stdout)
+    assert (found["format"], [entry["form"] for entry in found["entries"]]) == ("vllm-triton", ["binary", "triton"])
+    assert list(found["damaged"]) == [f"triton/{OTHER_KEY}"]
+    assert {example for each in found["leftOut"] for example in each["examples"]} == {
+        "notes.md",
+        "triton/huggingface",
+        "triton/notes",
+        f"triton/{KEY}/.nfs0000000000a1b2c3",
+        f"triton/{OTHER_KEY}",
+    }

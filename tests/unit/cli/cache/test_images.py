@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.command import CACHE, content, gkm, pushed
+from support.images.directories import component, kernel
 from support.registry.server import Registry
 
 KERNELS = sorted(
@@ -100,3 +101,22 @@ def test_mistakes_are_errors_of_one_line(arguments: list[object], code: int, wor
 
 def test_two_images_of_one_cache_share_a_digest(registry_server: Registry) -> None:
     assert pushed(registry_server, "same").partition("@")[2] == pushed(registry_server, "same").partition("@")[2]
+
+
+def test_several_caches_in_one_image_are_shown_each_with_its_variable(
+    registry_server: Registry, tmp_path: Path
+) -> None:
+    component(tmp_path / "vllm")
+    kernel(tmp_path / "kernels")
+    ref = f"{registry_server.host}/team/several:1"
+    built = gkm("cache", "build", tmp_path / "vllm", tmp_path / "kernels", "--image", ref, "--push", "--plain-http")
+    assert (built.returncode, built.stderr) == (0, "")
+    shown = json.loads(gkm("cache", "inspect", ref, "--entries", "--plain-http", "-o", "json").stdout)
+    assert (shown["format"], shown["entryCount"], shown["files"]) == ("vllm-triton", 2, 6)
+    assert [(each["directory"], each["variables"], each["entryCount"]) for each in shown["caches"]] == [
+        ("vllm", ["VLLM_CACHE_ROOT"], 1),
+        ("triton", ["TRITON_CACHE_DIR"], 1),
+    ]
+    assert [entry["form"] for entry in shown["entries"]] == ["binary", "triton"]
+    printed = gkm("cache", "inspect", ref, "--plain-http").stdout
+    assert "TRITON_CACHE_DIR" in printed

@@ -31,7 +31,7 @@ def test_labels_of_mcv_are_understood() -> None:
         cache_size_bytes="80415",
         entry_count="1",
     )
-    assert image.format is Format.TRITON
+    assert image.formats == (Format.TRITON,)
     assert image.targets == (GpuTarget("hip", "gfx90a", 64),)
     assert (image.size_bytes, image.entry_count, image.download_bytes) == (80415, 1, 100)
 
@@ -39,7 +39,7 @@ def test_labels_of_mcv_are_understood() -> None:
 def test_vllm_labels_are_understood_with_their_extra_keys_and_prefix() -> None:
     target = {"backend": "cuda", "arch": "sm_75", "warp_size": 32, "ptx_version": 590, "cuda_version": "12.9"}
     image = from_labels(REF, IMAGE, {"cache.vllm.image/summary": summary(target)})
-    assert image.format is Format.VLLM
+    assert image.formats == (Format.VLLM,)
     assert image.targets == (GpuTarget("cuda", "75", 32, 590, "12.9"),)
     assert image.size_bytes is None
 
@@ -104,7 +104,7 @@ VLLM_ARTIFACT = "application/cache.vllm.content.layer.v1+vllm"
 @pytest.mark.parametrize(("kind", "layer"), [(Format.TRITON, TRITON_ARTIFACT), (Format.VLLM, VLLM_ARTIFACT)])
 def test_an_artifact_with_labels_is_read_like_any_image(kind: Format, layer: str) -> None:
     image = from_labels(REF, artifact(layer), {kind.summary_label: summary(SM90)})
-    assert (image.format, image.targets) == (kind, (GpuTarget("cuda", "90", 32),))
+    assert (image.formats, image.targets) == ((kind,), (GpuTarget("cuda", "90", 32),))
 
 
 @pytest.mark.parametrize("layer", [TRITON_ARTIFACT, VLLM_ARTIFACT])
@@ -121,3 +121,33 @@ def test_an_artifact_that_mcv_would_not_read_is_refused(types: tuple[str, ...]) 
     with pytest.raises(GKMError) as caught:
         from_labels(REF, artifact(*types), {Format.TRITON.summary_label: summary(SM90)})
     assert caught.value.reason is Reason.METADATA_INVALID
+
+
+def several(runtimes: str, *, triton: object = SM90, vllm: object = SM90, **labels: str) -> CacheImage:
+    stated = {"cache.triton.image/summary": summary(triton), "cache.vllm.image/summary": summary(vllm)}
+    return from_labels(REF, IMAGE, {**stated, "gkm.io/caches": runtimes, **labels})
+
+
+def test_the_needs_of_several_caches_hold_together() -> None:
+    """A driver that is too old for one of the caches is too old for the image."""
+    image = several("vllm-triton", vllm={**SM90, "cuda_version": "13.0"}, triton={**SM90, "cuda_version": "9.2"})
+    assert image.targets == (GpuTarget("cuda", "90", 32, 0, "13.0"),)
+
+
+def test_several_caches_are_for_the_gpus_of_all() -> None:
+    labels = {"cache.triton.image/summary": summary(SM90, {**SM90, "arch": "80"})}
+    assert several("vllm-triton", **labels).targets == (GpuTarget("cuda", "90", 32),)
+    with pytest.raises(GKMError, match="are for different GPUs"):
+        several("vllm-triton", vllm={**SM90, "arch": "80"})
+
+
+@pytest.mark.parametrize("runtimes", ["", "vllm", "vllm-unheard", "triton-vllm", "vllm-inductor", "../vllm"])
+def test_a_list_of_runtimes_that_is_not_understood_is_refused(runtimes: str) -> None:
+    with pytest.raises(GKMError, match=r"does not list runtimes that this GKM knows"):
+        several(runtimes)
+
+
+def test_the_sizes_of_several_caches_add_up_where_all_are_stated() -> None:
+    size = {"cache.triton.image/cache-size-bytes": "10"}
+    assert several("vllm-triton", **size).size_bytes is None
+    assert several("vllm-triton", **size, **{"cache.vllm.image/cache-size-bytes": "5"}).size_bytes == 15

@@ -112,7 +112,7 @@ def test_a_layer_that_changed_since_it_was_packed_leaves_no_archive(tmp_path: Pa
 def test_the_archive_that_mcv_published_is_read_despite_its_link(tmp_path: Path, work: Path) -> None:
     image = docker_archive.open_archive(MCV_ARCHIVE, work)
     assert image.labels["cache.triton.image/cache-size-bytes"] == "80415"
-    made = Extraction(tmp_path / "out", Format.TRITON, 1 << 20)
+    made = Extraction(tmp_path / "out", [Format.TRITON], 1 << 20)
     made.destination.mkdir()
     made.layer([content(image.blobs[1])])
     assert made.size_bytes == 80415

@@ -43,7 +43,7 @@ def cache(tmp_path: Path) -> Path:
 
 def extracted(image: LocalImage, directory: Path, kind: Format = Format.TRITON) -> Extraction:
     directory.mkdir()
-    made = Extraction(directory, kind, 1 << 30)
+    made = Extraction(directory, [kind], 1 << 30)
     made.layer([content(image.blobs[1])])
     return made
 

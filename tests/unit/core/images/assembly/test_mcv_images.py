@@ -33,7 +33,7 @@ def ours(name: str, work: Path) -> CacheContents:
 
 def extracted(name: str, work: Path) -> Extraction:
     (work / "out").mkdir()
-    extraction = Extraction(work / "out", Format(name.partition("-")[0]), 1 << 20)
+    extraction = Extraction(work / "out", [Format(name.partition("-")[0])], 1 << 20)
     extraction.layer([content(theirs(name, work).blobs[1])])
     return extraction
 

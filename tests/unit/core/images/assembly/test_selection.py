@@ -40,8 +40,8 @@ def packed(root: Path, work: Path, *, all_files: bool = False) -> set[str]:
     contents = scanned(root, all_files=all_files)
     (work / "layer").mkdir(parents=True)
     (work / "out").mkdir()
-    image = pack(root, contents, "x", work / "layer", versions=VERSIONS)
-    made = Extraction(work / "out", contents.format, 1 << 20)
+    image = pack([contents], "x", work / "layer", versions=VERSIONS)
+    made = Extraction(work / "out", [contents.format], 1 << 20)
     made.layer([content(image.blobs[1])])
     return {str(path.relative_to(made.destination)) for path in made.destination.rglob("*") if path.is_file()}
 

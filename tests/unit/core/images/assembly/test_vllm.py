@@ -240,9 +240,9 @@ def test_gkm_describes_and_extracts_the_image_that_it_built(tmp_path: Path) -> N
     (tmp_path / "out").mkdir()
     image = build(tmp_path / "cache", "x", tmp_path / "work", stated=[T4])
     described = from_labels(REF, Manifest.from_bytes(image.manifest, image.media_type).image(), image.labels)
-    assert (described.format, described.entry_count) == (Format.VLLM, 1)
+    assert (described.formats, described.entry_count) == ((Format.VLLM,), 1)
     assert described.targets == (replace(T4, cuda_version="12.9"),)
-    made = Extraction(tmp_path / "out", Format.VLLM, 1 << 20)
+    made = Extraction(tmp_path / "out", [Format.VLLM], 1 << 20)
     made.layer([content(image.blobs[1])])
     assert made.size_bytes == described.size_bytes
     assert json.loads(made.manifest)["vllm"][0]["vllmHash"] == HASH

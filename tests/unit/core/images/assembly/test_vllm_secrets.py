@@ -33,7 +33,7 @@ def packed(root: Path, work: Path) -> tuple[dict[str, bytes], bytes, list[str]]:
     (work / "out").mkdir()
     image = build(root, "x", work / "layer")
     warnings = images.warnings(scan_directory(root, (), DependencyVersions()))
-    made = Extraction(work / "out", Format.VLLM, 1 << 20)
+    made = Extraction(work / "out", [Format.VLLM], 1 << 20)
     made.layer([content(image.blobs[1])])
     assert made.size_bytes == int(image.labels["cache.vllm.image/cache-size-bytes"])
     files = {str(path.relative_to(work / "out")): path.read_bytes() for path in (work / "out").rglob("*.json")}

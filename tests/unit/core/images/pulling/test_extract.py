@@ -16,7 +16,7 @@ from support.images.archives import file, tree
 
 def extraction(directory: Path, max_bytes: int = 1 << 20) -> Extraction:
     directory.mkdir()
-    return Extraction(directory, Format.TRITON, max_bytes)
+    return Extraction(directory, [Format.TRITON], max_bytes)
 
 
 def test_the_cache_is_extracted_without_its_prefix_and_the_rest_is_passed_over(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_more_bytes_than_allowed_are_refused_before_they_are_written(tmp_path: P
 
 def test_more_than_the_image_claims_is_refused_before_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    made = Extraction(tmp_path / "cache", Format.TRITON, 1 << 20, claimed_bytes=10)
+    made = Extraction(tmp_path / "cache", [Format.TRITON], 1 << 20, claimed_bytes=10)
     with pytest.raises(GKMError, match="claims a cache of 10 bytes, it has at least 13") as caught:
         made.layer([tree(("io.triton.cache/a", b"x" * 8), ("io.triton.cache/b", b"x" * 5))])
     assert caught.value.reason is Reason.CONTENT_MISMATCH
@@ -246,7 +246,7 @@ def test_disk_blocks_are_reserved_before_they_are_written(tmp_path: Path) -> Non
     taken: list[tuple[int, int]] = []
     (tmp_path / "cache").mkdir()
     made = Extraction(
-        tmp_path / "cache", Format.TRITON, 1 << 20, reserve=lambda content, disk: taken.append((content, disk))
+        tmp_path / "cache", [Format.TRITON], 1 << 20, reserve=lambda content, disk: taken.append((content, disk))
     )
     made.layer([tree(("io.triton.cache/d/a", b"x" * 5000), ("io.triton.cache/b", b""))])
     # A directory, a file of two blocks, and an empty one.

@@ -1,0 +1,40 @@
+"""Where the caches of one image stand below a path, and which directory each variable names. Pure.
+
+One cache stands at the path itself, as MCV has it. Of several caches each stands in the directory that has the name of
+its runtime, so that two runtimes never share a directory. An image states its runtimes as one text, such as
+`vllm-triton`: it is also a part of names of repositories and objects, which allow a hyphen and no comma.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from gkm.runtimes import BY_NAME, RUNTIMES
+
+SEPARATOR: Final = "-"
+"""No runtime has it in its name (tests/unit/core/runtimes)."""
+
+
+def joined(names: Iterable[str]) -> str:
+    """Return the text for these runtimes, in the order of the table."""
+    named = set(names)
+    return SEPARATOR.join(runtime.name for runtime in RUNTIMES if runtime.name in named)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the runtimes that `joined` wrote as `text`; () for any other text."""
+    names = tuple(text.split(SEPARATOR))
+    return names if joined(names) == text and text else ()
+
+
+def directory_of(name: str, names: Sequence[str]) -> str:
+    """Return the directory of a runtime's cache among those of `names`; "" for the only one."""
+    return name if len(names) > 1 else ""
+
+
+def environment(names: Sequence[str], path: str) -> dict[str, str]:
+    """Return the variables that the runtimes need, for caches that a program sees at `path`."""
+    return {
+        variable: "/".join(filter(None, (path, directory_of(name, names))))
+        for name in names
+        for variable in BY_NAME[name].variables
+    }
