@@ -50,7 +50,7 @@ def test_a_labeled_pod_sees_its_cache_where_its_variable_says(fleet: Fleet, name
 
 
 def test_a_labeled_pod_starts_without_the_cache_and_why_says_so(fleet: Fleet, namespace: str) -> None:
-    fleet.cluster.apply(labeled("early", namespace, 'ls -A "$TRITON_CACHE_DIR" | wc -l; touch "$TRITON_CACHE_DIR/new"'))
+    fleet.cluster.apply(labeled("early", namespace, 'ls -A "$VLLM_CACHE_ROOT" | wc -l; touch "$VLLM_CACHE_ROOT/new"'))
     assert fleet.ended("early", namespace).strip() == "0"
     done = gkm("why", "early", "-n", namespace, "--kubeconfig", fleet.cluster.kubeconfig, "-o", "json")
     assert [step["check"] for step in json.loads(done.stdout) if step["state"] == "broken"] == ["object"]

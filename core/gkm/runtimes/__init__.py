@@ -19,8 +19,4 @@ BY_NAME: Final[dict[str, Runtime]] = {runtime.name: runtime for runtime in RUNTI
 """The rows by the name that images and GKMCaches state."""
 VARIABLES: Final = tuple(variable for runtime in RUNTIMES for variable in runtime.variables)
 """The variables that name the directory of a cache."""
-UNKNOWN_RUNTIME_VARIABLES: Final = (*TRITON.variables, *VLLM.variables)
-"""The ones for a cache whose runtime is unknown. Not TorchInductor's: torch below vLLM would unpack its artifacts into
-the volume, whose size is limited."""
-
-__all__ = ["BY_NAME", "INDUCTOR", "RUNTIMES", "TRITON", "UNKNOWN_RUNTIME_VARIABLES", "VARIABLES", "VLLM", "Runtime"]
+__all__ = ["BY_NAME", "INDUCTOR", "RUNTIMES", "TRITON", "VARIABLES", "VLLM", "Runtime"]

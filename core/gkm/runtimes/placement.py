@@ -32,9 +32,21 @@ def directory_of(name: str, names: Sequence[str]) -> str:
 
 
 def environment(names: Sequence[str], path: str) -> dict[str, str]:
-    """Return the variables that the runtimes need, for caches that a program sees at `path`."""
+    """Return the variables that the runtimes need, for caches that a program sees at `path`.
+
+    With the path "" the values are the directories relative to it.
+    """
     return {
         variable: "/".join(filter(None, (path, directory_of(name, names))))
         for name in names
         for variable in BY_NAME[name].variables
     }
+
+
+def beside(names: Sequence[str], path: str) -> dict[str, str]:
+    """Return the variables of runtimes that have no cache at `path`, but compile in the programs of those that have.
+
+    Each names a directory that must be writable: a read-only one ends the program.
+    """
+    others = dict.fromkeys(other for name in names for other in BY_NAME[name].beside if other not in names)
+    return {variable: f"{path}/{other}" for other in others for variable in BY_NAME[other].variables}

@@ -12,7 +12,8 @@ class Runtime:
 
     `name` is in images and statuses, `title` in texts. `variables` name the directory of the cache, the first one that
     the runtime reads first. `marks` is the part of `layout` that no other runtime writes: a directory with one such
-    file is a cache of this runtime.
+    file is a cache of this runtime. `beside` names the runtimes for which its programs also compile, outside of this
+    directory.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Runtime:
     variables: tuple[str, ...]
     layout: Layout
     marks: Layout
+    beside: tuple[str, ...] = ()
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
         """Return the kind of a file or directory at `path`, relative to the directory of the cache."""

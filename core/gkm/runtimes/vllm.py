@@ -50,4 +50,6 @@ VLLM: Final = Runtime(
         *TRITON.layout,
     ),
     marks=(_compiled(_MODEL),),
+    # Its kernels of attention and mixture of experts, which no graph contains.
+    beside=(TRITON.name,),
 )

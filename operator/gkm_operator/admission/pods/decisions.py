@@ -6,7 +6,7 @@ no node, and an expression would make it select some, so it stays.
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -18,7 +18,8 @@ from gkm.api.node_labels import cache_label
 from gkm.api.pod_caches import INJECTED
 from gkm.hoststate.names import CacheRef, quoted
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
-from gkm.runtimes import BY_NAME, UNKNOWN_RUNTIME_VARIABLES
+from gkm.runtimes import BY_NAME, RUNTIMES, VLLM
+from gkm.runtimes.placement import beside, environment, names_in
 from msgspec import Struct
 
 from gkm_operator.admission.domains.patches import PREFERRED, REQUIRED, add_entries
@@ -60,7 +61,7 @@ class Injected(Struct, frozen=True, omit_defaults=True):
     path: str
     containers: tuple[str, ...]
     environment: tuple[str, ...] = ()
-    """The variables that were added; each is the path."""
+    """The variables that were added; each is the path, or a directory in it."""
     nodes: str = ""
     """preferred or required, if an affinity was added."""
 
@@ -196,17 +197,13 @@ class _Decision:
         if why := self._taken(ref, name):
             self._skip(str(ref), why)
             return None
-        runtime = self._review.caches.runtime(ref)
-        known = BY_NAME.get(runtime or "")
-        variables = known.variables if known else UNKNOWN_RUNTIME_VARIABLES
-        path = self._path(ref, variables)
+        names = self._runtimes(ref)
+        path = self._path(ref, environment(names, ""))
         mounted = [index for index in self._containers if self._mount(index, name, path)]
         if not mounted:
             return None
-        if not runtime:
-            unknown = "was not observed yet" if runtime is None else "has an unknown runtime as yet"
-            self._skip("runtime", f"{ref} {unknown}: {' and '.join(variables)} name its path")
-        added = [each for index in mounted for each in self._set_variables(index, variables, path)]
+        self._report_unknown(ref, names)
+        added = [each for index in mounted for each in self._set_variables(index, names, path)]
         self.additions.volumes.append(self._volume(name, ref, path))
         return Injected(
             str(ref),
@@ -217,6 +214,23 @@ class _Decision:
             self._prefer(ref),
         )
 
+    def _runtimes(self, ref: CacheRef) -> tuple[str, ...]:
+        """Return the runtimes of a cache. While they are unknown: of the variable that a container states, else vLLM's.
+
+        One variable for each of them at one path would have several runtimes write into one directory.
+        """
+        if known := names_in(self._review.caches.runtime(ref) or ""):
+            return known
+        stated = {each.name for index in self._containers for each in self._pod.containers[index].env or ()}
+        return (next((each for each in RUNTIMES if not stated.isdisjoint(each.variables)), VLLM).name,)
+
+    def _report_unknown(self, ref: CacheRef, names: Sequence[str]) -> None:
+        runtime = self._review.caches.runtime(ref)
+        if not runtime:
+            unknown = "was not observed yet" if runtime is None else "has an unknown runtime as yet"
+            why = f"{ref} {unknown}: the pod gets the variables of {BY_NAME[names[0]].title}"
+            self._skip("runtime", why)
+
     def _taken(self, ref: CacheRef, name: str) -> str:
         """Return why the pod gets no volume of a cache, "" if it gets one."""
         for volume in self._pod.spec.volumes or ():
@@ -226,11 +240,11 @@ class _Decision:
                 return f"the pod has another volume {name}"
         return ""
 
-    def _path(self, ref: CacheRef, variables: Sequence[str]) -> str:
+    def _path(self, ref: CacheRef, directories: Mapping[str, str]) -> str:
         """Return where containers see the cache: as the pod says, also by a variable, or the default."""
         if self._wish.path and ref == self._wish.caches[0]:
             return self._wish.path
-        stated = (_literal(self._pod.containers[index], variables) for index in self._containers)
+        stated = (_literal(self._pod.containers[index], directories) for index in self._containers)
         return next(filter(None, stated), f"{DIRECTORY}/{ref.name}")
 
     def _mount(self, index: int, volume: str, path: str) -> bool:
@@ -244,20 +258,28 @@ class _Decision:
         self.additions.mounts.setdefault(index, []).append({"name": volume, "mountPath": path})
         return True
 
-    def _set_variables(self, index: int, variables: Iterable[str], path: str) -> list[str]:
+    def _set_variables(self, index: int, names: Sequence[str], path: str) -> list[str]:
         """Add the variables that a container lacks; return their names."""
         container = self._pod.containers[index]
         values = {each.name: each.value for each in container.env or ()}
         values |= {each["name"]: each["value"] for each in self.additions.environment.get(index, ())}
-        added = [name for name in variables if name not in values]
-        entries = [{"name": name, "value": path} for name in added]
+        needed = environment(names, path)
+        added = {name: value for name, value in (needed | self._beside(names, path)).items() if name not in values}
+        entries = [{"name": name, "value": value} for name, value in added.items()]
         if entries:
             self.additions.environment.setdefault(index, []).extend(entries)
-        for name in variables:
-            if values.get(name, path) != path:
-                why = f"it has another value in container {quoted(container.name)}, and the cache is at {quoted(path)}"
+        for name, value in needed.items():
+            if values.get(name, value) != value:
+                why = f"it has another value in container {quoted(container.name)}, and the cache is at {quoted(value)}"
                 self._skip(name, why)
-        return added
+        return list(added)
+
+    def _beside(self, names: Sequence[str], path: str) -> dict[str, str]:
+        """Return the variables of further runtimes, except those for which the pod names a cache."""
+        if not self._wish.private:
+            return {}
+        own = {name for ref in self._wish.caches for name in environment(self._runtimes(ref), "")}
+        return {name: value for name, value in beside(names, path).items() if name not in own}
 
     def _volume(self, name: str, ref: CacheRef, path: str) -> dict[str, object]:
         attributes = {"cacheName" if ref.namespace is not None else "clusterCacheName": ref.name, "mountPath": path}
@@ -289,12 +311,16 @@ def names_cache(volume: Volume, ref: CacheRef) -> bool:
     return attributes.get("cacheName") == ref.name or (upstream and "csi.gkm.io/namespace" in attributes)
 
 
-def _literal(container: CacheContainer, variables: Sequence[str]) -> str:
-    """Return the path that a variable of a container states; "" without one, or if its value refers to others."""
+def _literal(container: CacheContainer, directories: Mapping[str, str]) -> str:
+    """Return the path that a variable of a container states; "" without one, or if its value refers to others.
+
+    `directories` has the directory below the path that each variable names.
+    """
     for variable in container.env or ():
-        if variable.name in variables and variable.value and "$(" not in variable.value:
+        if variable.name in directories and variable.value and "$(" not in variable.value:
             try:
-                return MountPath(variable.value).text
+                stated = MountPath(variable.value).text
+                return MountPath(stated.removesuffix(f"/{directories[variable.name]}")).text
             except InvalidMountPath:
                 return ""
     return ""

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.runtimes import RUNTIMES
-from gkm.runtimes.placement import SEPARATOR, environment, joined, names_in
+from gkm.runtimes.placement import SEPARATOR, beside, environment, joined, names_in
 
 
 def test_one_cache_stands_at_the_path_itself() -> None:
@@ -29,3 +29,18 @@ def test_any_other_text_names_no_runtime(text: str) -> None:
 
 def test_no_runtime_has_the_separator_in_its_name() -> None:
     assert [runtime.name for runtime in RUNTIMES if SEPARATOR in runtime.name] == []
+
+
+def test_a_runtime_that_compiles_beside_another_one_has_a_directory_unless_it_has_a_cache() -> None:
+    assert beside(["vllm"], "/cache") == {"TRITON_CACHE_DIR": "/cache/triton"}
+    assert beside(["vllm", "triton"], "/cache") == {}
+    assert beside(["triton"], "/cache") == {}
+
+
+def test_a_cache_that_grows_from_one_to_several_keeps_the_directory_beside() -> None:
+    assert beside(["vllm"], "/cache").items() <= environment(["vllm", "triton"], "/cache").items()
+
+
+def test_what_compiles_beside_a_runtime_is_in_the_table() -> None:
+    names = {runtime.name for runtime in RUNTIMES}
+    assert [runtime.name for runtime in RUNTIMES if not names.issuperset(runtime.beside)] == []

@@ -8,6 +8,7 @@ from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED
 from gkm_operator.admission.pods.decisions import MAX_ANNOTATION_BYTES
 from support.grove.objects import NAMESPACE, Json
 from support.operator.pod_caches import GPU, PodCaches, a_pod, container, pod_caches, report
+from support.operator.workloads import Answer
 
 PATH = "/var/cache/gkm/llama"
 TRITON = {"name": "TRITON_CACHE_DIR", "value": PATH}
@@ -74,20 +75,76 @@ def test_a_pod_gets_volume_mount_variable_affinity_and_a_report() -> None:
     }
 
 
+VLLM = {"VLLM_CACHE_ROOT": PATH, "TRITON_CACHE_DIR": f"{PATH}/triton"}
+SEVERAL = {"VLLM_CACHE_ROOT": f"{PATH}/vllm", "TRITON_CACHE_DIR": f"{PATH}/triton"}
+
+
+def environment(found: Answer) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in found.object["spec"]["containers"][0].get("env", [])}
+
+
 @pytest.mark.parametrize(
-    ("runtime", "names"),
+    ("runtime", "variables"),
     [
-        ("triton", ["TRITON_CACHE_DIR"]),
-        ("vllm", ["VLLM_CACHE_ROOT"]),
-        ("", ["TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"]),
-        ("other", ["TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"]),
+        ("triton", {"TRITON_CACHE_DIR": PATH}),
+        ("inductor", {"TORCHINDUCTOR_CACHE_DIR": PATH}),
+        ("vllm", VLLM),
+        ("vllm-triton", SEVERAL),
+        ("vllm-inductor", {**SEVERAL, "TORCHINDUCTOR_CACHE_DIR": f"{PATH}/inductor"}),
+        ("", VLLM),
+        ("other", VLLM),
     ],
 )
-def test_the_variable_is_that_of_the_runtime_and_all_are_set_while_it_is_unknown(
-    runtime: str, names: list[str]
-) -> None:
-    found = pod_caches("llama", runtime=runtime).review(a_pod())
-    assert found.object["spec"]["containers"][0]["env"] == [{"name": name, "value": PATH} for name in names]
+def test_each_runtime_gets_a_directory_of_its_own(runtime: str, variables: dict[str, str]) -> None:
+    """Unknown runtimes too: what two of them wrote into one directory would be no cache."""
+    found = environment(pod_caches("llama", runtime=runtime).review(a_pod()))
+    assert found == variables
+    assert len(set(found.values())) == len(found)
+
+
+@pytest.mark.parametrize(("runtime", "names"), [("vllm", {"VLLM_CACHE_ROOT"}), ("vllm-triton", set(SEVERAL))])
+def test_a_read_only_volume_gets_no_variable_of_a_runtime_without_a_cache(runtime: str, names: set[str]) -> None:
+    """Triton ends the program when it cannot make its directory."""
+    pod = a_pod(annotations={"gkm.io/cache-mode": "read-only"})
+    assert environment(pod_caches("llama", runtime=runtime).review(pod)).keys() == names
+
+
+def test_the_variable_of_the_user_tells_the_runtime_while_it_is_unknown() -> None:
+    own = [{"name": "TRITON_CACHE_DIR", "value": "/opt/triton"}]
+    found = pod_caches("llama", runtime="").review(a_pod(container(resources=GPU, env=own)))
+    assert environment(found) == {"TRITON_CACHE_DIR": "/opt/triton"}
+    assert attributes(found.object)["mountPath"] == "/opt/triton"
+    assert "the pod gets the variables of Triton" in report(found)["skipped"][0]["why"]
+
+
+def test_the_directory_of_a_runtime_in_the_variable_of_the_user_tells_where_the_caches_are() -> None:
+    own = [{"name": "TRITON_CACHE_DIR", "value": "/opt/kernels/triton"}]
+    found = pod_caches("llama", runtime="vllm-triton").review(a_pod(container(resources=GPU, env=own)))
+    assert environment(found) == {"TRITON_CACHE_DIR": "/opt/kernels/triton", "VLLM_CACHE_ROOT": "/opt/kernels/vllm"}
+    assert attributes(found.object)["mountPath"] == "/opt/kernels"
+    assert "skipped" not in report(found)
+
+
+def test_a_variable_of_the_user_that_misses_its_cache_is_reported() -> None:
+    own = [{"name": "VLLM_CACHE_ROOT", "value": "/cache"}]
+    found = pod_caches("llama", runtime="vllm-triton").review(a_pod(container(resources=GPU, env=own)))
+    (skipped,) = report(found)["skipped"]
+    assert (skipped["what"], "the cache is at '/cache/vllm'" in skipped["why"]) == ("VLLM_CACHE_ROOT", True)
+
+
+def test_a_further_directory_of_the_user_is_no_fault() -> None:
+    own = [{"name": "TRITON_CACHE_DIR", "value": "/elsewhere"}]
+    found = pod_caches("llama", runtime="vllm").review(a_pod(container(resources=GPU, env=own)))
+    assert environment(found) == {"TRITON_CACHE_DIR": "/elsewhere", "VLLM_CACHE_ROOT": PATH}
+    assert "skipped" not in report(found)
+
+
+def test_a_second_cache_comes_before_the_further_directory_of_the_first() -> None:
+    site = pod_caches("llama", runtime="vllm")
+    site.declare("shared", "triton", None)
+    site.observe()
+    found = site.review(a_pod(labels={CACHE: "llama", CLUSTER_CACHE: "shared"}))
+    assert environment(found) == {"VLLM_CACHE_ROOT": PATH, "TRITON_CACHE_DIR": "/var/cache/gkm/shared"}
 
 
 def test_a_cache_that_was_not_observed_is_mounted_and_reported() -> None:
