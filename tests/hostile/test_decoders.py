@@ -99,7 +99,7 @@ MEASURED = {
     "operator/gkm_operator/pods.py": {"Pod of the controllers"},
 }
 NOT_FOREIGN = {
-    "agent/gkm_agent/capturing/inspection.py": "at most 64 KiB of a group file, and labels that this process has made",
+    "agent/gkm_agent/capturing/inspection.py": "at most 64 KiB of a group file",
     "agent/gkm_agent/capturing/progress.py": "the agent's own file",
     "agent/gkm_agent/caches/approvals.py": "the agent's own file",
     "agent/gkm_agent/standalone/sinks.py": "the agent's own files",

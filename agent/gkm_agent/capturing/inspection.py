@@ -4,7 +4,7 @@ Nothing in the files decides about the hardware. It is what the agent measured o
 hardware are refused, because a node would offer kernels that no GPU here has run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,15 +18,16 @@ from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.escaping import escape
 from gkm.images.assembly import factors_file
 from gkm.images.assembly.compiled_targets import CompiledTargets
-from gkm.images.assembly.contents import CacheContents, scan_directory
-from gkm.images.assembly.selection import CAPTURED
+from gkm.images.assembly.recognition import FoundCache
+from gkm.images.assembly.selection import of_captured
+from gkm.images.assembly.several import captured_in, scan_captured
 from gkm.images.assembly.tree import TreeEntry, walk
 from gkm.images.assembly.triton import version_in
-from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, PackedFile, content_digest
 from gkm.images.local_image import StreamHasher
 from gkm.runtimes.layout import FileKind
+from gkm.runtimes.placement import directory_of, joined
 from gkm.runtimes.triton import ELF, ELF_SUFFIXES, GROUP
 
 from gkm_agent.capturing.progress import MAX_FILES_BYTES
@@ -74,9 +75,10 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
     """
     measured = _measured(inventory)
     read = _Reader(max_bytes)
-    read.directory(content)
-    contents = _scan(content, sorted(measured), read)
-    targets = [*contents.targets, *read.compiled.named_in]
+    files = {part.directory: read.directory(part) for part in captured_in(content)}
+    read.check()
+    caches = scan_captured(content, sorted(measured) if any(files.values()) else ())
+    targets = [*(target for cache in caches for target in cache.targets), *read.compiled.named_in]
     kinds = {target for target in measured if any(_is_of(target, stated) for stated in targets)}
     for target in targets:
         fit = preflight.check([target], inventory.gpus)
@@ -88,15 +90,22 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
             f"the files are for {len(kinds)} kinds of GPU of this node, a capture is for one",
         )
     (kind,) = kinds
+    names = [cache.format.value for cache in caches]
     hardware = Hardware(
         backend=kind.backend,
         arch=format_arch(kind.backend, kind.arch),
         warp_size=kind.warp_size,
         driver=measured[kind].driver_version[:64],
-        runtime=contents.format.value,
-        version=read.version if contents.format is Format.TRITON else "",
+        runtime=joined(names),
+        version=read.version if names == [Format.TRITON.value] else "",
     )
-    return Inspection(hardware, sorted(read.files, key=lambda file: file.path), read.left_out)
+    packed = [
+        msgspec.structs.replace(file, path="/".join(filter(None, (directory_of(name, names), file.path))))
+        for cache, name in zip(caches, names, strict=True)
+        for file in files[cache.directory]
+    ]
+    incomplete = sum(map(len, files.values())) - len(packed)
+    return Inspection(hardware, sorted(packed, key=lambda file: file.path), read.left_out + incomplete)
 
 
 def _measured(inventory: Inventory) -> dict[GpuTarget, Gpu]:
@@ -109,16 +118,6 @@ def _measured(inventory: Inventory) -> dict[GpuTarget, Gpu]:
     raise GKMError(Reason.NO_GPU, "this node has no GPU, so the hardware of the capture is unknown")
 
 
-def _scan(content: Path, measured: Sequence[GpuTarget], read: "_Reader") -> CacheContents:
-    """Return what the build finds; a vLLM cache that names no GPU has the one kind of this node."""
-    try:
-        return scan_directory(content, (), DependencyVersions(), CAPTURED)
-    except GKMError as error:
-        if error.reason is not Reason.METADATA_MISSING or len(measured) != 1 or not read.files:
-            raise
-        return scan_directory(content, measured, DependencyVersions(), CAPTURED)
-
-
 def _is_of(measured: GpuTarget, stated: GpuTarget) -> bool:
     normal = normalize_target(stated)
     return (measured.backend, measured.arch) == (normal.backend, normal.arch)
@@ -126,12 +125,12 @@ def _is_of(measured: GpuTarget, stated: GpuTarget) -> bool:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads every file once, in bounds."""
+    """Reads every file once, in bounds that hold for all parts of a capture together."""
 
     max_bytes: int
-    files: list[PackedFile] = field(default_factory=list)
     left_out: int = 0
     compiled: CompiledTargets = field(default_factory=CompiledTargets)
+    _files: int = 0
     _bytes: int = 0
     _listed_bytes: int = 0
     _versions: set[str] = field(default_factory=set)
@@ -141,23 +140,29 @@ class _Reader:
         """Return the version of Triton that all kernels state; "" if they state none, or several."""
         return next(iter(self._versions)) if len(self._versions) == 1 else ""
 
-    def directory(self, content: Path) -> None:
-        """Read all files that belong to a cache."""
-        for entry in walk(content, CAPTURED, self._pass_over):
+    def directory(self, part: FoundCache) -> list[PackedFile]:
+        """Read all files that belong to a cache; return them, relative to its directory."""
+        files = []
+        for entry in walk(part.directory, of_captured(part.runtime, part.inside), self._pass_over):
             if not entry.directory:
                 self._count(entry)
-                self.files.append(self._file(entry))
+                files.append(self._file(entry))
+        return files
+
+    def check(self) -> None:
+        """Refuse files for two kinds of GPU."""
         if self.compiled.is_ambiguous:
             named = " and ".join(escape(target.arch_name) for target in sorted(self.compiled.named_in))
             raise GKMError(Reason.METADATA_INVALID, f"the compiled files are for {named}")
 
-    def _pass_over(self, _path: str, _kind: FileKind, _size: int) -> None:
-        self.left_out += 1
+    def _pass_over(self, _path: str, kind: FileKind, _size: int) -> None:
+        self.left_out += kind is not FileKind.OTHER_CACHE
 
     def _count(self, entry: TreeEntry) -> None:
+        self._files += 1
         self._bytes += entry.size
         self._listed_bytes += len(msgspec.json.encode(entry.path)) + _LISTED_BYTES
-        if len(self.files) >= MAX_FILES or self._bytes > self.max_bytes or self._listed_bytes > MAX_FILES_BYTES:
+        if self._files > MAX_FILES or self._bytes > self.max_bytes or self._listed_bytes > MAX_FILES_BYTES:
             raise GKMError(
                 Reason.TOO_LARGE,
                 f"the capture has more than {MAX_FILES} files, {self.max_bytes} bytes of content or {MAX_FILES_BYTES} "

@@ -27,13 +27,15 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
 from gkm.hoststate.names import InvalidName
 from gkm.images.archives import oci_layout
-from gkm.images.assembly.image import build
-from gkm.images.assembly.selection import CAPTURED
+from gkm.images.assembly.image import pack
+from gkm.images.assembly.several import scan_captured
+from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.captured.content import Hardware, image_tag, repository
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling import entry, file_list
 from gkm.images.pulling.extract import MAX_FILES
 from gkm.images.reference import Reference
+from gkm.runtimes.placement import directory_of, names_in
 from gkm.runtimes.triton import GROUP
 
 from gkm_agent.capturing import progress
@@ -126,10 +128,8 @@ class CaptureSteps:
         work.mkdir(0o700)
         try:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
-            image = build(
-                directory / CAPTURED_CONTENT, hardware.runtime, work, stated=stated, selected=CAPTURED,
-                report=self._end_if_stopped,
-            )  # fmt: skip
+            caches = scan_captured(directory / CAPTURED_CONTENT, stated)
+            image = pack(caches, hardware.runtime, work, versions=DependencyVersions(), report=self._end_if_stopped)
             oci_layout.write(image, directory / IMAGE, ref, self._end_if_stopped)
         except GKMError as error:
             if error.transient:
@@ -250,9 +250,11 @@ def _are_in_entry(layout: Layout, digest: str, found: Inspection) -> bool:
     """
     missing = {(file.path, file.sha256) for file in found.files if not file.path.rpartition("/")[2].startswith(GROUP)}
     try:
-        with file_list.open_list(layout.entry(digest) / entry.FILE_LIST) as (_, files):
+        with file_list.open_list(layout.entry(digest) / entry.FILE_LIST) as (listed, files):
+            # A capture of one cache has no directory of its runtime, an entry of several has.
+            place = directory_of(found.hardware.runtime, names_in(listed.format))
             for file in islice(files, MAX_FILES):
-                missing.discard((file.path, file.sha256))
+                missing.discard((file.path.removeprefix(f"{place}/"), file.sha256))
                 if not missing:
                     return True
     except (FileNotFoundError, UnreadableState, InvalidName):

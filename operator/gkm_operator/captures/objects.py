@@ -23,6 +23,7 @@ from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, cache_name, repository
 from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
+from gkm.runtimes.placement import names_in
 
 from gkm_operator.caches.node_reports import ReportedCapture
 from gkm_operator.caches.totals import CacheKey
@@ -137,8 +138,10 @@ def _newest_first(announced: Announcement) -> tuple[float, str, str]:
 
 
 def _is_possible(hardware: Hardware) -> bool:
+    names = names_in(hardware.runtime)
     return (
-        hardware.runtime in _RUNTIMES
+        bool(names)
+        and _RUNTIMES.issuperset(names)
         and hardware.backend in _BACKENDS
         and bool(_ARCH.fullmatch(hardware.arch))
         and bool(_VERSION.fullmatch(hardware.driver))

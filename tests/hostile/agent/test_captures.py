@@ -143,11 +143,17 @@ ROWS: dict[str, tuple[Callable[[Path], None], set[Reason]]] = {
 }
 
 
+@pytest.mark.parametrize("directory", ["", "triton"])
 @pytest.mark.parametrize("row", ROWS)
-def test_nothing_leaves_the_node_and_the_reason_is_recorded(node: CaptureNode, registry: Registry, row: str) -> None:
+def test_nothing_leaves_the_node_and_the_reason_is_recorded(
+    node: CaptureNode, registry: Registry, row: str, directory: str
+) -> None:
     make, reasons = ROWS[row]
     content = node.capture()
-    make(content)
+    if directory:
+        (content / directory).mkdir()
+        kernel(content).rename(kernel(content / directory))
+    make(content / directory)
     worker = node.worker()
 
     assert worker.make_images()

@@ -46,7 +46,7 @@ def caches_in(directory: Path) -> list[FoundCache]:
 
 def _is_cache(parent: Path, runtime: Runtime) -> bool:
     path = parent / runtime.name
-    return path.is_dir() and not path.is_symlink() and _has_mark(path, runtime.marks)
+    return not path.is_symlink() and path.is_dir() and _has_mark(path, runtime.marks)
 
 
 def runtime_of(directory: Path) -> Runtime:

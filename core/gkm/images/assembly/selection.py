@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gkm.runtimes import VLLM, Runtime
+from gkm.runtimes import Runtime
 from gkm.runtimes.layout import PACKED, FileKind
 
 MAX_EXAMPLES: Final = 5
@@ -32,10 +32,6 @@ class Selection:
 
 
 EVERYTHING: Final = Selection(lambda _path, _is_directory: FileKind.CONTENT)
-CAPTURED: Final = Selection(
-    lambda path, is_directory: VLLM.kind_of(path, is_directory=is_directory), frozenset({FileKind.CONTENT})
-)
-"""The files that vLLM and Triton compiled and a pod left in its private layer."""
 
 
 def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[str] = ()) -> Selection:
@@ -43,12 +39,20 @@ def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[s
 
     `inside` are the directories at its top that hold caches of other runtimes.
     """
+    return Selection(_kind_of(runtime, inside), _INSISTED if all_files else PACKED)
 
+
+def of_captured(runtime: Runtime, inside: Container[str] = ()) -> Selection:
+    """Return the selection of what a runtime compiled and a pod left in its private layer."""
+    return Selection(_kind_of(runtime, inside), frozenset({FileKind.CONTENT}))
+
+
+def _kind_of(runtime: Runtime, inside: Container[str]) -> KindOf:
     def kind_of(path: str, is_directory: bool) -> FileKind:  # noqa: FBT001 -- KindOf
         kind = runtime.kind_of(path, is_directory=is_directory)
         return FileKind.OTHER_CACHE if kind is FileKind.FOREIGN and path.partition("/")[0] in inside else kind
 
-    return Selection(kind_of, _INSISTED if all_files else PACKED)
+    return kind_of
 
 
 @dataclass(slots=True)

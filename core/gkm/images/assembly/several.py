@@ -4,23 +4,27 @@ One cache is an image as MCV makes it. Several caches are several of these in on
 (docs/formats.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.hoststate.escaping import escape
-from gkm.images.assembly.contents import CacheContents, scan_cache
+from gkm.images.assembly.contents import CacheContents, scan_cache, scan_directory
 from gkm.images.assembly.recognition import FoundCache, caches_in, runtime_of
-from gkm.images.assembly.selection import LeftOut
+from gkm.images.assembly.selection import LeftOut, of_captured
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import CACHES_LABEL, common_targets, entry_label
-from gkm.runtimes import RUNTIMES
+from gkm.runtimes import BY_NAME, TRITON, VLLM
 from gkm.runtimes.foreign import foreign_kind
 from gkm.runtimes.layout import FileKind
 from gkm.runtimes.placement import joined
+
+_CAPTURED: Final = (VLLM, TRITON)
+"""The runtimes whose files a capture can check by their form (docs/design/capture.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,10 @@ def scan_caches(
     """
     beside = LeftOut()
     found = [each for directory in directories for each in _found(directory, beside)]
-    found.sort(key=lambda each: RUNTIMES.index(each.runtime))
-    _check_runtimes(found)
-    caches = [
+    caches = _in_order(
         scan_cache(each.directory, stated, versions, all_files=all_files, strict=strict, inside=each.inside)
         for each in found
-    ]
+    )
     if not common_targets([cache.targets for cache in caches]):
         raise GKMError(
             Reason.METADATA_INVALID,
@@ -77,20 +79,67 @@ def _found(directory: Path, beside: LeftOut) -> list[FoundCache]:
     return found
 
 
-def _check_runtimes(found: Sequence[FoundCache]) -> None:
-    for one, other in pairwise(found):
-        if one.runtime is other.runtime:
+def _in_order(caches: Iterable[CacheContents]) -> list[CacheContents]:
+    """Return the caches in the order of the table; raises METADATA_INVALID when two are of one runtime."""
+    names = list(BY_NAME)
+    ordered = sorted(caches, key=lambda cache: names.index(cache.format.value))
+    for one, other in pairwise(ordered):
+        if one.format is other.format:
             raise GKMError(
                 Reason.METADATA_INVALID,
                 f"{escape(str(one.directory))} and {escape(str(other.directory))} are both caches of "
-                f"{one.runtime.title}, which has one variable for its directory",
+                f"{BY_NAME[one.format.value].title}, which has one variable for its directory",
                 "build one image of each",
             )
+    return ordered
 
 
 def _built_for(cache: CacheContents) -> str:
     gpus = " and ".join(dict.fromkeys(target.arch_name for target in cache.targets))
     return f"{cache.format.value} for {gpus}"
+
+
+def captured_in(content: Path) -> list[FoundCache]:
+    """Return the parts of what a pod left in its volume: at its top, and in the directories of vLLM and Triton.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = [each for each in caches_in(content) if each.directory != content and each.runtime in _CAPTURED]
+    # At the top vLLM's layout has Triton's kernels too.
+    return [FoundCache(VLLM, content, tuple(each.directory.name for each in found)), *found]
+
+
+def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheContents]:
+    """Return the caches that a pod left; `stated` is the GPU of those that name none.
+
+    A part that is no complete cache is left out while another part is one: the pod may have ended while it compiled.
+
+    Raises:
+        GKMError: as `scan_directory`, METADATA_MISSING when no part is a cache.
+        OSError: it cannot be read.
+    """
+    caches, missing = [], None
+    for part in captured_in(content):
+        try:
+            caches.append(_scan_part(part, stated))
+        except GKMError as error:
+            if error.reason is not Reason.METADATA_MISSING:
+                raise
+            missing = error
+    if not caches and missing:
+        raise missing
+    return _in_order(caches)
+
+
+def _scan_part(part: FoundCache, stated: Sequence[GpuTarget]) -> CacheContents:
+    selection = of_captured(part.runtime, part.inside)
+    try:
+        return scan_directory(part.directory, (), DependencyVersions(), selection)
+    except GKMError as error:
+        if error.reason is not Reason.METADATA_MISSING or len(stated) != 1:
+            raise
+        return scan_directory(part.directory, stated, DependencyVersions(), selection)
 
 
 def image_labels(caches: Sequence[CacheContents]) -> dict[str, str]:

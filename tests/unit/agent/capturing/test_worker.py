@@ -15,6 +15,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
 from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.verify import Verifier
+from gkm_agent.capturing import progress
 from gkm_agent.capturing.progress import CaptureState
 from gkm_agent.store import captures
 from gkm_agent.store.captures import CapturesInUse
@@ -23,6 +24,8 @@ from prometheus_client import Counter
 from prometheus_client.samples import Sample
 from support.agent.capturing import B200_KERNEL, H100_KERNEL, CaptureNode, write_key
 from support.agent.fakes import A100
+from support.images.directories import KEY, RANK, component, kernel
+from support.images.vllm import put
 from support.registry.faults import status
 from support.registry.server import Registry
 
@@ -124,6 +127,57 @@ def test_what_the_mounted_cache_has_already_is_not_packed(node: CaptureNode, reg
     node.worker().make_images()
     assert node.progress("csi-2").state is CaptureState.DUPLICATE
     assert stored.digest in node.progress("csi-2").message
+    assert not registry.seen("POST", "/v2/captured/other/")
+
+
+def stored(node: CaptureNode, image: str) -> tuple[str, set[str]]:
+    """Pull an image as a node does; return its digest and the paths of its files in the store."""
+    client = Client(node.config.registries)
+    described = cache.describe(client, Reference.parse(image))
+    found = pull.fetch(client, described, node.layout, max_bytes=1 << 30).path / "cache"
+    return described.digest, {str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()}
+
+
+def test_what_vllm_and_triton_left_in_directories_of_their_own_is_one_image_of_two_caches(node: CaptureNode) -> None:
+    content = node.capture(kernels=())
+    component(content)
+    kernel(content, "triton")
+    put(content, "triton/notes.md")
+    report = node.announced("csi-1")
+    assert (report.runtime, report.version, report.name[:26]) == ("vllm-triton", "", "captured-vllm-triton-sm90-")
+    assert report.image.startswith(f"{node.registry}/captured/ml-apps/vllm-triton@sha256:")
+    _, files = stored(node, report.image)
+    assert {path.partition("/")[0] for path in files} == {"vllm", "triton"}
+    assert f"triton/{KEY}/fwd.cubin" in files
+    assert node.progress("csi-1").left_out == 1
+    assert {file.path for file in progress.load_files(content.parent)} == files
+
+
+def test_kernels_in_the_directory_of_triton_alone_are_an_image_of_triton(node: CaptureNode) -> None:
+    content = node.capture(kernels=())
+    kernel(content, "triton")
+    report = node.announced("csi-1")
+    assert (report.runtime, report.version) == ("triton", "3.9.0")
+    assert stored(node, report.image)[1] == {f"{KEY}/{name}" for name in ("fwd.json", "fwd.cubin", "__grp__fwd.json")}
+
+
+def test_a_model_that_is_not_complete_holds_up_no_kernels(node: CaptureNode) -> None:
+    """The pod ended while vLLM compiled."""
+    content = node.capture(kernels=())
+    put(content, f"{RANK}/backbone/artifact_compile_range_1_8192_subgraph_0")
+    kernel(content, "triton")
+    report = node.announced("csi-1")
+    assert (report.runtime, report.files, node.progress("csi-1").left_out) == ("triton", 3, 1)
+
+
+def test_kernels_that_one_of_the_mounted_caches_has_are_not_packed(node: CaptureNode, registry: Registry) -> None:
+    content = node.capture(kernels=())
+    component(content)
+    kernel(content, "triton")
+    digest, _ = stored(node, node.announced("csi-1").image)
+    kernel(node.capture("csi-2", namespace="other", digest=digest, kernels=()), "triton")
+    node.worker().make_images()
+    assert node.progress("csi-2").state is CaptureState.DUPLICATE
     assert not registry.seen("POST", "/v2/captured/other/")
 
 

@@ -9,6 +9,7 @@ from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import CapturedImage
 from gkm.hoststate.pacing import Backoff
+from gkm.images.captured.content import cache_name
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
 from gkm_operator.captures.reconciler import PER_PASS, STABLE_SECONDS
 from support.operator.captures import (
@@ -80,6 +81,8 @@ def test_what_is_not_announced_is_not_registered() -> None:
         ({"arch": "sm_100"}, Reason.METADATA_INVALID),
         ({"arch": "../.."}, Reason.METADATA_INVALID),
         ({"runtime": "kernel"}, Reason.METADATA_INVALID),
+        ({"runtime": "triton-vllm"}, Reason.METADATA_INVALID),
+        ({"runtime": ""}, Reason.METADATA_INVALID),
         ({"backend": "metal"}, Reason.METADATA_INVALID),
         ({"driver": "570\n"}, Reason.METADATA_INVALID),
         ({"version": "3.4.0/x"}, Reason.METADATA_INVALID),
@@ -99,6 +102,20 @@ def test_what_an_agent_would_not_announce_is_refused_and_never_read(changes: dic
     assert world.events() == [("NotRegistered", "node-1")]
     (note,) = world.notes("NotRegistered")
     assert f": {reason.value}: " in note
+
+
+def test_a_capture_of_two_runtimes_is_registered_under_both_names() -> None:
+    honest = captured(1)
+    assert honest.content_digest is not None
+    several: dict[str, Any] = {
+        "runtime": "vllm-triton",
+        "version": "",
+        "name": cache_name("vllm-triton", "sm_90", honest.content_digest),
+        "image": honest.image.replace("/triton@", "/vllm-triton@"),
+    }
+    (made,) = registered(captured(1, **several)).caches()
+    assert made["metadata"]["name"] == several["name"]
+    assert made["metadata"]["labels"]["gkm.io/captured-runtime"] == "vllm-triton"
 
 
 def test_a_fault_of_one_announcement_does_not_hide_the_others() -> None:
