@@ -16,9 +16,10 @@ from gkm.api.grammar import count_of
 from gkm.api.installation import DRIVER
 from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
 from gkm.runtimes import VARIABLES
+from gkm.runtimes.placement import environment, names_in
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.why.facts import ContainerState, Facts, PodFacts
+from gkm_cli.why.facts import ContainerState, Facts, PodFacts, VariableFacts
 
 PROVEN_BY = {"driver": "mount"}
 """A link that another one proves: nothing but the driver mounts the volume."""
@@ -226,15 +227,32 @@ def decide_mount_path(facts: Facts) -> Outcome:
                 f"the attribute mountPath is {stated}, and the container {container.name} mounts at {mount.mount_path}",
                 "write the same path in both",
             )
-        for variable in container.env or ():
-            if variable.name in VARIABLES and variable.value and not _within(variable.value, stated):
-                return Broken(
-                    f"{variable.name} of the container {container.name} is {variable.value}, which is not in {stated}",
-                    f"set it to {stated}",
-                )
+        faults = (_fault(facts, container.name, each, stated) for each in container.env or () if each.value)
+        if fault := next(filter(None, faults), None):
+            return fault
     named = sorted({one.name for container, _ in mounts for one in container.env or () if one.name in VARIABLES})
     variables = ", ".join(named) if named else f"no {' or '.join(VARIABLES)} in the pod: the image must set one"
     return Holds(f"{stated}; {variables}")
+
+
+def _fault(facts: Facts, container: str, variable: VariableFacts, stated: str) -> Broken | None:
+    """Return how the variable of a runtime misses its cache."""
+    if variable.name not in VARIABLES:
+        return None
+    wanted = _directories(facts, stated).get(variable.name, "")
+    found = f"{variable.name} of the container {container} is {variable.value}"
+    if not _within(variable.value, stated):
+        return Broken(f"{found}, which is not in {stated}", f"set it to {wanted or stated}")
+    if wanted and variable.value.rstrip("/") != wanted:
+        return Broken(f"{found}, and of the several caches in the image its own is at {wanted}", f"set it to {wanted}")
+    return None
+
+
+def _directories(facts: Facts, stated: str) -> dict[str, str]:
+    """Return the directory of each variable in an image of several caches; nothing for one cache."""
+    cache = facts.cache.found
+    names = names_in(cache.status.runtime) if cache else ()
+    return environment(names, stated) if len(names) > 1 else {}
 
 
 def decide_hits(facts: Facts) -> Outcome:

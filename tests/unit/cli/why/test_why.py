@@ -29,10 +29,12 @@ from gkm_cli.why.facts import (
     PodStatusFacts,
     ReadResult,
     Terminated,
+    VariableFacts,
     VolumeFacts,
     VolumeMountFacts,
 )
 from gkm_cli.why.links import LINKS, State, remedy, walk
+from msgspec import structs
 from msgspec.json import decode
 from support.kube.fake_api import FakeApi
 
@@ -102,6 +104,32 @@ def healthy(
         cache=ReadResult(cache),
         node=ReadResult(GKMCacheNode(ObjectMeta(name="n"), NodeSpec("n"), NodeStatus(caches={"a": report}))),
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "broken"),
+    [
+        ("VLLM_CACHE_ROOT", "/cache/vllm", ""),
+        ("VLLM_CACHE_ROOT", "/cache", "its own is at /cache/vllm"),
+        ("TRITON_CACHE_DIR", "/cache/vllm/", "its own is at /cache/triton"),
+        ("TRITON_CACHE_DIR", "/elsewhere", "not in /cache"),
+        ("TORCHINDUCTOR_CACHE_DIR", "/cache/inductor", ""),
+    ],
+)
+def test_a_variable_must_name_the_directory_of_its_runtime_among_several(
+    variable: str, value: str, broken: str
+) -> None:
+    facts = healthy({})
+    assert facts.cache.value is not None
+    status = structs.replace(facts.cache.value.status, runtime="vllm-triton")
+    server = ContainerFacts("server", (VolumeMountFacts("kernels", "/cache"),), (VariableFacts(variable, value),))
+    several = replace(
+        facts,
+        cache=ReadResult(structs.replace(facts.cache.value, status=status)),
+        pod=structs.replace(facts.pod, spec=PodSpecFacts("n", containers=(server,))),
+    )
+    (step,) = (step for step in walk(several) if step.link == "mount-path")
+    assert (step.state is State.BROKEN, broken in step.detail) == (bool(broken), True)
 
 
 READ_ONLY = "OSError: [Errno 30] Read-only file system: "
