@@ -106,7 +106,10 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
         Panel(
             "Kernels that the caches lacked",
             "Compiled by pods that ended, by the reason why the mounted cache did not have them.",
-            {"{{reason}}": f"sum by (reason) (increase(gkm_kernel_misses_total{{{NODE}}}[{RATE}]))"},
+            {
+                "{{runtime}} {{reason}}": "sum by (runtime, reason) "
+                f"(increase(gkm_kernel_misses_total{{{NODE}}}[{RATE}]))",
+            },
         ),
         Panel(
             "Captures",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gkm.hoststate import counters, kernel_misses
 from gkm.hoststate.counters import Histogram, NodeCounters
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.hoststate.kernel_misses import RuntimeMisses
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 
@@ -29,7 +29,7 @@ class Counters:
         self._lock = threading.Lock()
         self._counted = _load_previous(layout)
         # Of volumes that are mounted now. A restarted process measures them again.
-        self._misses: dict[str, KernelMissCounts] = {}
+        self._misses: dict[str, RuntimeMisses] = {}
         self._misses_changed = False
         self._changed = threading.Event()
         self._stop = threading.Event()
@@ -57,14 +57,14 @@ class Counters:
             self._counted = replace(self._counted, publishes={**publishes, code: histogram})
         self._changed.set()
 
-    def layer_ended(self, used_bytes: int, misses: KernelMissCounts) -> None:
+    def layer_ended(self, used_bytes: int, misses: RuntimeMisses) -> None:
         """Count the private layer of a volume that had a cache, by what the program left in it."""
         with self._lock:
-            self._counted = self._counted.with_layer(used_bytes, misses.reasons)
+            self._counted = self._counted.with_layer(used_bytes, misses)
         self._changed.set()
 
-    def kernels_measured(self, volume: str, misses: KernelMissCounts | None) -> None:
-        """Take the kernels that the program of a mounted volume has compiled; None for a volume that is gone."""
+    def kernels_measured(self, volume: str, misses: RuntimeMisses | None) -> None:
+        """Take the entries that the program of a mounted volume has compiled; None for a volume that is gone."""
         with self._lock:
             if misses is None:
                 self._misses.pop(volume, None)

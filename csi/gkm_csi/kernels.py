@@ -1,39 +1,33 @@
-"""Which kernels a program compiled although a cache was mounted, and why the cache did not have them.
+"""Which kernels and graphs a program compiled although a cache was mounted, and why the cache did not have them.
 
 Kubelet calls NodeGetVolumeStats once a minute. A volume whose bytes and inodes are those of the last scan costs
 nothing, and so does one in which nothing was ever written. One thread scans, one volume at a time; the end of a volume
 waits for its own scan only.
 
-A walk over the volume tells the files of the pod from those of the cache. A file of the pod counts as a kernel if it
-has the metadata of one; of the cache only kernels of the same names are read. The walk is bounded in files, bytes and
-time: a pod wrote them.
-
-Triton 3.x writes `<name>.json` into a directory named by the key (triton/compiler/compiler.py, `compile`). It holds the
-options of the compilation, the environment variables that are part of the key, in capitals, and results. The source,
-the argument types, the constants and the version of ptxas are parts of the key that it does not hold.
+A walk over the volume tells the files of the pod from those of the cache. The row of each runtime says which of them
+belong to entries, and which files state what entries were keyed on (gkm.runtimes.keys): a runtime that chooses another
+directory writes such a file there. The walk is bounded in files, bytes and time: a pod wrote them.
 """
 
-import hashlib
-import json
 import logging
 import os
 import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from gkm.hoststate.files import closing
-from gkm.hoststate.kernel_misses import KernelMissCounts, MissReason
+from gkm.hoststate.kernel_misses import KernelMissCounts, RuntimeMisses
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import layer_walk, syscalls
 from gkm.mounts.layer_walk import LayerFile, LayerTooLarge
+from gkm.runtimes import RUNTIMES
+from gkm.runtimes.keys import Difference, Entries, Key, MissReason, closest
 
 SCAN_SECONDS: Final = 5.0
 END_SECONDS: Final = 1.0
@@ -45,14 +39,11 @@ OpenLayers = Callable[[VolumeRecord], AbstractContextManager[tuple[int, Sequence
 MAX_ENTRIES: Final = 100_000
 MAX_KERNELS: Final = 2_000
 MAX_SAME_NAME: Final = 16
-"""Kernels of one name in the cache that are compared: autotuning makes as many of one function."""
+"""Keys of one kind in the cache that are compared: autotuning makes as many of one function."""
+MAX_DIRECTORIES: Final = 64
+"""Directories of the pod whose key is read: one for each rank and component of a model."""
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK
 _NO_LINKS: Final = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS | syscalls.RESOLVE_NO_SYMLINKS
-_Path = tuple[str, ...]
-MAX_BYTES: Final = 64 << 10
-"""Triton writes about 2 KiB."""
-GROUP: Final = "__grp__"
-SUFFIX: Final = ".json"
 
 
 def used_bytes(usage: os.statvfs_result) -> int:
@@ -63,11 +54,11 @@ def used_bytes(usage: os.statvfs_result) -> int:
 class KernelWatch:
     """The latest scan of each mounted volume with a cache and a private layer."""
 
-    def __init__(self, open_layers: OpenLayers, measured: Callable[[str, KernelMissCounts | None], object]) -> None:
+    def __init__(self, open_layers: OpenLayers, measured: Callable[[str, RuntimeMisses | None], object]) -> None:
         self._open_layers = open_layers
         self._measured = measured
         self._lock = threading.Lock()
-        self._scanned: dict[str, tuple[_Size, KernelMissCounts]] = {}
+        self._scanned: dict[str, tuple[_Size, RuntimeMisses]] = {}
         self._pending: set[str] = set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="kernels")
 
@@ -87,9 +78,9 @@ class KernelWatch:
             self._pending.add(volume)
         self._pool.submit(self._scan_soon, record, size)
 
-    def ended(self, record: VolumeRecord, usage: os.statvfs_result) -> KernelMissCounts:
-        """Return the kernels that a volume has at its end, before it is unmounted, and forget the volume."""
-        misses = KernelMissCounts()
+    def ended(self, record: VolumeRecord, usage: os.statvfs_result) -> RuntimeMisses:
+        """Return the entries that a volume has at its end, before it is unmounted, and forget the volume."""
+        misses: RuntimeMisses = {}
         if used_bytes(usage):
             with self._lock:
                 known = self._scanned.get(record.volume_id)
@@ -118,7 +109,7 @@ class KernelWatch:
             self._scanned[record.volume_id] = size, misses
         self._measured(record.volume_id, misses)
 
-    def _scan(self, record: VolumeRecord, seconds: float) -> KernelMissCounts | None:
+    def _scan(self, record: VolumeRecord, seconds: float) -> RuntimeMisses | None:
         try:
             with self._open_layers(record) as (mount, lowers):
                 return scan(mount, lowers, seconds)
@@ -131,12 +122,17 @@ def _size(usage: os.statvfs_result) -> _Size:
     return usage.f_bfree, usage.f_ffree
 
 
+def _tail(path: str) -> list[str]:
+    """Return the directory and name of an entry; the directory has the name of its key."""
+    return path.split("/")[-2:]
+
+
 class _Ended(Exception):
     """A bound is reached."""
 
 
-def scan(mount: int, lowers: Sequence[int], seconds: float) -> KernelMissCounts:
-    """Return the kernels that `mount` has beyond `lowers` (descriptors of directories, the first on top).
+def scan(mount: int, lowers: Sequence[int], seconds: float) -> RuntimeMisses:
+    """Return the entries that `mount` has beyond `lowers` (descriptors of directories, the first on top).
 
     Raises:
         OSError: the volume cannot be read at all.
@@ -149,26 +145,14 @@ def scan(mount: int, lowers: Sequence[int], seconds: float) -> KernelMissCounts:
     return scanning.misses()
 
 
-@dataclass(frozen=True, slots=True)
-class KernelMetadata:
-    """One kernel; values that are compared only, so they are digests: the files of many kernels may have 128 MB."""
-
-    target: str
-    version: str
-    environment: str
-    options: str
-
-
 class _Scan:
     def __init__(self, mount: int, lowers: Sequence[int], deadline: float) -> None:
         self.complete = True
         self._mount = mount
         self._lowers = lowers
         self._deadline = deadline
-        self._compiled: list[tuple[_Path, bool]] = []
-        self._mounted: dict[str, list[_Path]] = {}
-        self._mounted_kernels = 0
-        self._read: dict[_Path, KernelMetadata | None] = {}
+        self._compiled = 0
+        self._runtimes = {runtime.name: _RuntimeScan(runtime.entries) for runtime in RUNTIMES}
 
     def check(self, entries: int) -> None:
         if entries > MAX_ENTRIES or time.monotonic() > self._deadline:
@@ -178,123 +162,151 @@ class _Scan:
         pass
 
     def added(self, file: LayerFile) -> None:
-        if not is_metadata(file.name):
-            return
-        if len(self._compiled) >= MAX_KERNELS:
-            raise _Ended
-        self._compiled.append(((*file.parents, file.name), file.shadows))
+        path = "/".join((*file.parents, file.name))
+        for scanned in self._runtimes.values():
+            is_new = scanned.added(path, shadows=file.shadows)
+            if is_new and self._compiled >= MAX_KERNELS:
+                scanned.compiled.popitem()
+                raise _Ended
+            self._compiled += is_new
         if file.shadows:  # compiled again under its own key: the cache has it
             self.unchanged(file)
 
     def unchanged(self, file: LayerFile) -> None:
-        if is_metadata(file.name):
-            self._mounted_kernels += 1
-            self._mounted.setdefault(file.name, []).append((*file.parents, file.name))
+        path = "/".join((*file.parents, file.name))
+        for scanned in self._runtimes.values():
+            scanned.unchanged(path)
 
-    def misses(self) -> KernelMissCounts:
-        """Read what the walk found."""
-        counted: Counter[MissReason] = Counter()
-        for path, shadows in self._compiled:
+    def misses(self) -> RuntimeMisses:
+        """Read what the walk found; return the runtimes that have entries."""
+        counted = {name: self._count(scanned) for name, scanned in self._runtimes.items()}
+        return {
+            name: KernelMissCounts(dict(reasons), len(self._runtimes[name].mounted), self.complete, text)
+            for name, (reasons, text) in counted.items()
+            if reasons or self._runtimes[name].mounted or not self.complete
+        }
+
+    def _count(self, scanned: "_RuntimeScan") -> tuple[Counter[MissReason], str]:
+        reasons: Counter[MissReason] = Counter()
+        texts: dict[MissReason, str] = {}
+        for path in scanned.compiled.values():
             if time.monotonic() > self._deadline:
                 self.complete = False
                 break
-            reason = self._reason(path, shadows=shadows)
-            if reason is not None:
-                counted[reason] += 1
-        return KernelMissCounts(dict(counted), self._mounted_kernels, complete=self.complete)
+            found = self._difference(scanned, path)
+            if found is not None:
+                reasons[found.reason] += 1
+                texts.setdefault(found.reason, found.text)
+        # The text of the reason of most entries.
+        return reasons, texts[max(reasons, key=lambda each: reasons[each])] if reasons else ""
 
-    def _reason(self, path: _Path, *, shadows: bool) -> MissReason | None:
-        """Return why a kernel was compiled; None if the file is no metadata of a kernel."""
-        compiled = _metadata(self._mount, path)
-        if compiled is None:
+    def _difference(self, scanned: "_RuntimeScan", path: str) -> Difference | None:
+        """Return why an entry was compiled; None if the file is no entry."""
+        entries = scanned.entries
+        if not entries.key_file.fullmatch(path):
+            return self._of_directory(scanned, path)
+        compiled = self._key(self._mount, entries, path)
+        if compiled is None and entries.by_content:
             return None
-        if shadows:
-            return MissReason.OTHER_PATH
-        same = islice(self._mounted.get(path[-1], ()), MAX_SAME_NAME)
-        known = [found for found in map(self._of_cache, same) if found is not None]
-        if not known and path[-1] in self._mounted:
-            return MissReason.UNKNOWN
-        # Without its whole list a missing name proves nothing.
-        reason = reason_of(compiled, known)
-        return MissReason.UNKNOWN if reason is MissReason.NO_SUCH_KERNEL and not self.complete else reason
+        if scanned.added_keys[path] or any(_tail(each) == _tail(path) for each in scanned.same_kind(path)):
+            return Difference(MissReason.OTHER_PATH)
+        return self._of_keys(scanned, compiled, path) or Difference(entries.equal)
 
-    def _of_cache(self, path: _Path) -> KernelMetadata | None:
+    def _of_directory(self, scanned: "_RuntimeScan", path: str) -> Difference:
+        """Return why the directory of an entry is not that of the cache; one without a key is of unknown reason."""
+        if scanned.is_of_cache(path):
+            return Difference(scanned.entries.equal)
+        key_path = scanned.nearest_key(path)
+        if key_path is None:
+            return Difference(MissReason.UNKNOWN)
+        if key_path not in scanned.directories:
+            compiled = self._key(self._mount, scanned.entries, key_path)
+            # Without a difference it is one in a factor that the file does not state, such as a secret.
+            found = self._of_keys(scanned, compiled, key_path) or Difference(MissReason.UNKNOWN)
+            scanned.directories[key_path] = found
+        return scanned.directories[key_path]
+
+    def _of_keys(self, scanned: "_RuntimeScan", compiled: Key | None, path: str) -> Difference | None:
+        """Return the first difference from the closest key of the cache; None if no stated factor differs."""
+        same = scanned.same_kind(path)
+        if compiled is not None and not same:
+            # Without its whole list a missing name proves nothing.
+            return Difference(MissReason.NO_SUCH_KERNEL if self.complete else MissReason.UNKNOWN)
+        known = [key for each in same if (key := scanned.read(each, self._of_cache)) is not None]
+        found = closest(compiled, known) if compiled is not None else None
+        if found is None:
+            return Difference(MissReason.UNKNOWN)
+        return found[0] if found else None
+
+    def _of_cache(self, entries: Entries, path: str) -> Key | None:
+        # A key names no path of a mount, so it is in the entry itself, the lowest layer.
+        return self._key(self._lowers[-1], entries, path) if self._lowers else None
+
+    @staticmethod
+    def _key(top: int, entries: Entries, path: str) -> Key | None:
+        try:
+            with closing(syscalls.openat2(top, path, _READ, _NO_LINKS)) as opened:
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                    return None
+                raw = os.read(opened, entries.max_bytes + 1)
+        except OSError:  # gone since the walk
+            return None
+        return entries.read(raw[: entries.max_bytes]) if entries.may_truncate or len(raw) <= entries.max_bytes else None
+
+
+class _RuntimeScan:
+    """The entries and key files of one runtime that a walk found."""
+
+    def __init__(self, entries: Entries) -> None:
+        self.entries = entries
+        self.compiled: dict[str, str] = {}
+        """The first path of each entry that has a file of the pod."""
+        self.mounted: set[str] = set()
+        self.added_keys: dict[str, bool] = {}
+        """The key files of the pod; whether the cache has the same path."""
+        self.directories: dict[str, Difference] = {}
+        """Why a directory of the pod is not that of the cache, by its key file."""
+        self._mounted_keys: dict[str, list[str]] = {}
+        self._mounted_homes: set[str | None] = set()
+        self._read: dict[str, Key | None] = {}
+
+    def added(self, path: str, *, shadows: bool) -> bool:
+        """Take a file of the pod; return whether an entry begins with it."""
+        found = self.entries.path.fullmatch(path)
+        if self.entries.key_file.fullmatch(path) and (found or len(self.added_keys) < MAX_DIRECTORIES):
+            self.added_keys[path] = shadows
+        if found is None or found["entry"] in self.compiled:
+            return False
+        self.compiled[found["entry"]] = path
+        return True
+
+    def unchanged(self, path: str) -> None:
+        """Take a file of the cache."""
+        if key := self.entries.key_file.fullmatch(path):
+            self._mounted_keys.setdefault(key["kind"], []).append(path)
+            self._mounted_homes.add(key.groupdict().get("home"))
+        if found := self.entries.path.fullmatch(path):
+            self.mounted.add(found["entry"])
+
+    def same_kind(self, key_path: str) -> Sequence[str]:
+        """Return some key files of the cache that are compared with one."""
+        found = self.entries.key_file.fullmatch(key_path)
+        return self._mounted_keys.get(found["kind"], ())[:MAX_SAME_NAME] if found else ()
+
+    def is_of_cache(self, path: str) -> bool:
+        """Return whether the cache has a key of the directory of an entry, and the pod has no other one."""
+        return self._home(path) in self._mounted_homes - {None}
+
+    def nearest_key(self, path: str) -> str | None:
+        """Return the key file of the pod with the longest path in common."""
+        return max(self.added_keys, key=lambda each: len(os.path.commonpath((each, path))), default=None)
+
+    def read(self, path: str, reader: Callable[[Entries, str], Key | None]) -> Key | None:
+        """Return the key in a key file of the cache, which is read once."""
         if path not in self._read:
-            # Metadata names no path of a mount, so it is in the entry itself, the lowest layer.
-            self._read[path] = _metadata(self._lowers[-1], path) if self._lowers else None
+            self._read[path] = reader(self.entries, path)
         return self._read[path]
 
-
-def _metadata(top: int, path: _Path) -> KernelMetadata | None:
-    try:
-        with closing(syscalls.openat2(top, "/".join(path), _READ, _NO_LINKS)) as opened:
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
-                return None
-            raw = os.read(opened, MAX_BYTES + 1)
-    except OSError:  # gone since the walk
-        return None
-    return parse(raw) if len(raw) <= MAX_BYTES else None
-
-
-def reason_of(compiled: KernelMetadata, mounted: Iterable[KernelMetadata]) -> MissReason:
-    """Return the reason of a kernel that was compiled; `mounted` are those of the same name in the cache.
-
-    One that differs in fewer respects comes closer. Where several differ, the first in the order of the reasons counts:
-    a kernel for another GPU would miss whatever its options are.
-    """
-    found = [_differences(compiled, each) for each in mounted]
-    if not found:
-        return MissReason.NO_SUCH_KERNEL
-    closest = min(found, key=lambda differences: (len(differences), differences))
-    return closest[0][1] if closest else MissReason.OTHER_SOURCE
-
-
-def _differences(one: KernelMetadata, other: KernelMetadata) -> list[tuple[int, MissReason]]:
-    compared = (
-        (MissReason.OTHER_GPU, one.target == other.target),
-        (MissReason.OTHER_VERSION, one.version == other.version),
-        (MissReason.OTHER_ENVIRONMENT, one.environment == other.environment),
-        (MissReason.OTHER_OPTIONS, one.options == other.options),
-    )
-    return [(number, reason) for number, (reason, equal) in enumerate(compared) if not equal]
-
-
-_NOT_OPTIONS: Final = frozenset(
-    {
-        *("hash", "target", "name", "triton_version"),
-        # A path; the key has the content of the libraries.
-        "extern_libs",
-        # Results of the compilation.
-        *("shared", "tmem_size", "global_scratch_size", "global_scratch_align", "tensordesc_meta"),
-        *("profile_scratch_size", "profile_scratch_align"),
-    }
-)
-
-
-def is_metadata(name: str) -> bool:
-    """Return whether a file of this name may be the metadata of a kernel."""
-    return name.endswith(SUFFIX) and not name.startswith(GROUP)
-
-
-def parse(raw: bytes) -> KernelMetadata | None:
-    """Return the metadata in a file of any author; None for a file that is not Triton's."""
-    try:
-        value = json.loads(raw)
-        if not isinstance(value, dict) or not {"hash", "target"} <= value.keys():
-            return None
-        return KernelMetadata(
-            _digest(value["target"]),
-            _digest(value.get("triton_version")),
-            _digest({key: each for key, each in value.items() if _is_variable(key)}),
-            _digest({key: each for key, each in value.items() if key not in _NOT_OPTIONS and not _is_variable(key)}),
-        )
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_variable(key: str) -> bool:
-    return key.isupper()
-
-
-def _digest(value: Mapping[str, Any] | object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    def _home(self, path: str) -> str | None:
+        found = self.entries.path.fullmatch(path)
+        return found.groupdict().get("home") if found else None

@@ -21,7 +21,7 @@ from gkm.api.nodes import CapturedImage
 from gkm.gpus.values import Inventory
 from gkm.hoststate import kernel_misses, waiting_pods
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.hoststate.kernel_misses import RuntimeMisses
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
@@ -315,7 +315,7 @@ class VolumeReports:
         awaited = [ref for ref in unfit if waiting_pods.is_pod_waiting(self._layout, ref)]
         return NodeFindings(captures, awaited, self._misses())
 
-    def _misses(self) -> Mapping[str, KernelMissCounts]:
+    def _misses(self) -> Mapping[str, RuntimeMisses]:
         try:
             found = kernel_misses.load(self._layout)
         except UnreadableState as error:

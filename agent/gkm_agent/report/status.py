@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gkm.api.meta import timestamp
-from gkm.api.nodes import CapturedImage, KernelMisses, NodeCacheStatus, NodeStatus, PodUse
+from gkm.api.nodes import CapturedImage, KernelMisses, NodeCacheStatus, NodeStatus, PodUse, RuntimeMisses
 from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.values import Inventory
@@ -25,7 +25,7 @@ MAX_PODS = 500
 """Pods in the status of one cache. An API object has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
 
 NO_CAPTURES: Final[Mapping[str, Sequence[CapturedImage]]] = MappingProxyType({})
-NO_MISSES: Final[Mapping[str, kernel_misses.KernelMissCounts]] = MappingProxyType({})
+NO_MISSES: Final[Mapping[str, kernel_misses.RuntimeMisses]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class NodeFindings:
 
     captures: Mapping[str, Sequence[CapturedImage]] = field(default_factory=lambda: NO_CAPTURES)
     awaited: Collection[CacheRef] = ()
-    misses: Mapping[str, kernel_misses.KernelMissCounts] = field(default_factory=lambda: NO_MISSES)
+    misses: Mapping[str, kernel_misses.RuntimeMisses] = field(default_factory=lambda: NO_MISSES)
 
 
 def statuses(
@@ -124,15 +124,28 @@ def _deleting(using: list[VolumeRecord]) -> NodeCacheStatus:
     )
 
 
-def _pods(using: list[VolumeRecord], misses: Mapping[str, kernel_misses.KernelMissCounts]) -> list[PodUse]:
+def _pods(using: list[VolumeRecord], misses: Mapping[str, kernel_misses.RuntimeMisses]) -> list[PodUse]:
     return [
         PodUse(each.pod_namespace, each.pod_name, each.volume_id, each.digest, _misses(misses.get(each.volume_id)))
         for each in using[:MAX_PODS]
     ]
 
 
-def _misses(found: kernel_misses.KernelMissCounts | None) -> KernelMisses | None:
+def _misses(found: kernel_misses.RuntimeMisses | None) -> KernelMisses | None:
     if found is None:
         return None
-    reasons = {reason.value: count for reason, count in sorted(found.reasons.items()) if count}
-    return KernelMisses(found.kernels, found.mounted, reasons, at_least=not found.complete)
+    runtimes = {
+        name: RuntimeMisses(
+            each.kernels,
+            each.mounted,
+            {reason.value: count for reason, count in sorted(each.reasons.items()) if count},
+            each.difference,
+        )
+        for name, each in found.items()
+    }
+    total: Counter[str] = Counter()
+    for each in runtimes.values():
+        total.update(each.reasons)
+    mounted = sum(each.mounted for each in runtimes.values())
+    at_least = not all(each.complete for each in found.values())
+    return KernelMisses(total.total(), mounted, dict(sorted(total.items())), at_least=at_least, runtimes=runtimes)

@@ -7,15 +7,16 @@ comes from another container, so an invalid file is refused as a whole, with one
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, product
 
 from gkm.hoststate import counters
 from gkm.hoststate.counters import BUCKET_BOUNDS, EndedLayers, PublishHistograms
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.kernel_misses import MissReason
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.probes.server import PageServer
+from gkm.runtimes import BY_NAME
+from gkm.runtimes.keys import MissReason
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -87,15 +88,15 @@ def private_layers(layers: EndedLayers) -> Iterator[CounterMetricFamily]:
     )
 
 
-def kernel_misses(counted: Mapping[MissReason, int]) -> CounterMetricFamily:
+def kernel_misses(counted: Mapping[str, Mapping[MissReason, int]]) -> CounterMetricFamily:
     """Return gkm_kernel_misses_total, with every reason: Prometheus sees no increase in a sample that begins with 1."""
     family = CounterMetricFamily(
         "gkm_kernel_misses",
-        "Triton kernels that programs compiled although a cache was mounted, of volumes that ended.",
-        labels=["reason"],
+        "Kernels and graphs that programs compiled although a cache was mounted, of volumes that ended.",
+        labels=["runtime", "reason"],
     )
-    for reason in MissReason:
-        family.add_metric([reason.value], counted.get(reason, 0))
+    for runtime, reason in product(BY_NAME, MissReason):
+        family.add_metric([runtime, reason.value], counted.get(runtime, {}).get(reason, 0))
     return family
 
 

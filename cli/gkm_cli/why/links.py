@@ -14,8 +14,9 @@ from gkm.api.errors import Reason
 from gkm.api.features import INSTALL
 from gkm.api.grammar import count_of
 from gkm.api.installation import DRIVER
-from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
-from gkm.runtimes import VARIABLES
+from gkm.api.nodes import IncompatibleGPUs, KernelMisses, NodeCacheStatus
+from gkm.runtimes import BY_NAME, VARIABLES
+from gkm.runtimes.keys import MissReason
 from gkm.runtimes.placement import environment, names_in
 
 from gkm_cli.clusters.reads import Unreadable
@@ -23,6 +24,8 @@ from gkm_cli.why.facts import ContainerState, Facts, PodFacts, VariableFacts
 
 PROVEN_BY = {"driver": "mount"}
 """A link that another one proves: nothing but the driver mounts the volume."""
+_SAME_DIRECTORY = {MissReason.NO_SUCH_KERNEL, MissReason.UNKNOWN}
+"""A runtime with one key for a directory may have chosen the mounted one."""
 _WORKING = {"Downloading", "Extracting"}
 _ENDED = ("Succeeded", "Failed")
 _REBUILD = "build the cache for these GPUs, or choose other nodes with spec.nodeSelector"
@@ -263,7 +266,9 @@ def decide_hits(facts: Facts) -> Outcome:
             'set readOnly: "false" in volumeAttributes, or build an image with all kernels (gkm cache build)',
         )
     if facts.is_private:
-        return Holds(f"no failure; {_misses(facts) or _layer(facts)}")
+        misses = _misses(facts)
+        broken = _other_directory(misses) if misses else None
+        return broken or Holds(f"no failure; {_described(misses) if misses else _layer(facts)}")
     return Holds("no failure; a missing kernel would end the program, because the volume is read-only")
 
 
@@ -352,24 +357,39 @@ def _within(path: str, root: str) -> bool:
     return f"{path.rstrip('/')}/".startswith(f"{root.rstrip('/')}/")
 
 
-def _misses(facts: Facts) -> str:
-    """Say which kernels the program compiled, as the agent of the node reports; "" without a report."""
+def _misses(facts: Facts) -> KernelMisses | None:
+    """Return what the program compiled, as the agent of the node reports; None without a report."""
     uses = facts.on_node.pods if facts.on_node else ()
     pod, volumes = facts.pod.metadata, [use for use in uses if use.misses and use.misses.kernels]
     # Kubelet makes the id of a volume from the uid of the pod and the name of the volume (csi_plugin.go,
     # makeVolumeHandle).
     name = hashlib.sha256(f"{pod.uid}{facts.volume.name}".encode()).hexdigest()
-    found = next((use.misses for use in volumes if use.volume_id == f"csi-{name}"), None)
-    if found is None:
-        return ""
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.reasons.items()))
-    if found.at_least:
-        return f"the program has compiled at least {count_of(found.kernels, 'kernel')} that the cache lacks ({reasons})"
-    at_most = 100 * found.mounted_kernels // (found.mounted_kernels + found.kernels)
-    return (
-        f"the program has compiled {count_of(found.kernels, 'kernel')} that the cache lacks ({reasons}); the cache has "
-        f"{found.mounted_kernels}, so at most {at_most} % hit"
-    )
+    return next((use.misses for use in volumes if use.volume_id == f"csi-{name}"), None)
+
+
+def _other_directory(misses: KernelMisses) -> Broken | None:
+    """Say which factor made a runtime choose another directory than the mounted one, where none of its entries hits."""
+    for name, found in misses.runtimes.items():
+        runtime = BY_NAME.get(name)
+        shared = runtime is not None and runtime.entries.is_shared
+        if runtime and shared and found.mounted and not found.reasons.keys() <= _SAME_DIRECTORY:
+            count = count_of(found.compiled, "graph")
+            factor = found.difference or ", ".join(sorted(found.reasons))
+            return Broken(
+                f"{runtime.title} has chosen another directory than the mounted one, and compiled {count}: {factor}",
+                'give the pod the value that the cache has; or build the cache from this pod: capture: "true"',
+            )
+    return None
+
+
+def _described(misses: KernelMisses) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(misses.reasons.items()))
+    differences = [f"; {name}: {each.difference}" for name, each in misses.runtimes.items() if each.difference]
+    compiled = f"{count_of(misses.kernels, 'kernel')} that the cache lacks ({reasons}{''.join(differences)})"
+    if misses.at_least:
+        return f"the program has compiled at least {compiled}"
+    at_most = 100 * misses.mounted_kernels // (misses.mounted_kernels + misses.kernels)
+    return f"the program has compiled {compiled}; the cache has {misses.mounted_kernels}, so at most {at_most} % hit"
 
 
 def _layer(facts: Facts) -> str:

@@ -77,17 +77,33 @@ class IncompatibleGPUs(Struct, frozen=True):
     """Reason why they cannot use the cache, as a sentence."""
 
 
+class RuntimeMisses(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The entries of one runtime that the program of a pod compiled although the cache was mounted."""
+
+    compiled: Annotated[int, Meta(ge=0)] = 0
+    """Number of entries that the program compiled into its private layer."""
+    mounted: Annotated[int, Meta(ge=0)] = 0
+    """Number of entries in the cache."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Compiled entries by the reason why the cache did not have them (docs/reference/reasons.md)."""
+    difference: Annotated[str, Meta(max_length=200)] = ""
+    """First factor of the key that differs between the cache and the pod, where the runtime states its factors. The pod
+    can have written any part of it."""
+
+
 class KernelMisses(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The Triton kernels that the program of a pod compiled although the cache was mounted."""
+    """The kernels and compiled graphs that the program of a pod compiled although the cache was mounted."""
 
     kernels: Annotated[int, Meta(ge=0)] = 0
-    """Number of kernels that the program compiled into its private layer."""
+    """Number of kernels and graphs that the program compiled into its private layer, of all runtimes."""
     mounted_kernels: Annotated[int, Meta(ge=0)] = 0
-    """Number of kernels in the cache. The hits are unknown, and no kernel hits that is not among them."""
+    """Number of kernels and graphs in the cache. The hits are unknown, and none hits that is not among them."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Compiled kernels by the reason why the cache did not have them (docs/reference/reasons.md)."""
     at_least: bool = False
     """Whether the numbers are lower bounds, because the volume exceeds what GKM reads."""
+    runtimes: dict[str, RuntimeMisses] = field(default_factory=dict)
+    """The same by runtime: triton, vllm, inductor."""
 
 
 class PodUse(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -10,8 +10,9 @@ from math import isfinite
 from typing import Any, Final
 
 from gkm.hoststate import files, kernel_misses
-from gkm.hoststate.kernel_misses import MissReason
+from gkm.hoststate.kernel_misses import RuntimeMisses
 from gkm.hoststate.layout import Layout
+from gkm.runtimes.keys import MissReason
 
 BUCKET_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds of the buckets in seconds: a publish takes a few milliseconds, and kubelet waits two minutes at most."""
@@ -70,12 +71,15 @@ class NodeCounters:
 
     publishes: "PublishHistograms" = field(default_factory=dict)
     layers: EndedLayers = EndedLayers()
-    kernel_misses: Mapping[MissReason, int] = field(default_factory=dict)
-    """Kernels that programs compiled beside a cache, of volumes that ended."""
+    kernel_misses: Mapping[str, Mapping[MissReason, int]] = field(default_factory=dict)
+    """Entries that programs compiled beside a cache, of volumes that ended: by runtime and reason."""
 
-    def with_layer(self, used_bytes: int, misses: Mapping[MissReason, int]) -> "NodeCounters":
-        """Return the counts with one more ended layer, and the kernels that were compiled into it."""
-        summed = {reason: self.kernel_misses.get(reason, 0) + misses.get(reason, 0) for reason in MissReason}
+    def with_layer(self, used_bytes: int, misses: RuntimeMisses) -> "NodeCounters":
+        """Return the counts with one more ended layer, and the entries that were compiled into it."""
+        summed = {
+            **self.kernel_misses,
+            **{name: _sum(self.kernel_misses.get(name, {}), found.reasons) for name, found in misses.items()},
+        }
         return replace(self, layers=self.layers.with_layer(used_bytes), kernel_misses=summed)
 
 
@@ -95,7 +99,7 @@ def save(layout: Layout, counted: NodeCounters) -> None:
     }
     layers = asdict(counted.layers)
     value = {"version": _VERSION, "bounds": list(BUCKET_BOUNDS), "publish": encoded, "layers": layers}
-    value["kernelMisses"] = dict(counted.kernel_misses)
+    value["runtimeMisses"] = {name: dict(reasons) for name, reasons in counted.kernel_misses.items()}
     files.replace(layout.counters, files.encode(value), durable=False)
 
 
@@ -116,8 +120,12 @@ def _from_json(value: Mapping[str, Any]) -> NodeCounters:
         raise ValueError("publish: a key is not a gRPC code")
     histograms = {code: _histogram(encoded) for code, encoded in publishes.items()}
     # A process of an earlier version, which this one replaces, wrote none.
-    misses = kernel_misses.counts(value.get("kernelMisses", {}))
+    misses = kernel_misses.by_runtime(value.get("runtimeMisses", {}), kernel_misses.counts)
     return NodeCounters(histograms, _layers(value.get("layers", {})), misses)
+
+
+def _sum(one: Mapping[MissReason, int], other: Mapping[MissReason, int]) -> Mapping[MissReason, int]:
+    return {reason: one.get(reason, 0) + other.get(reason, 0) for reason in MissReason}
 
 
 def _layers(encoded: object) -> EndedLayers:

@@ -1,63 +1,65 @@
-"""The kernels that programs compiled beside mounted caches: found by the CSI process, reported by the agent.
+"""The entries that programs compiled beside mounted caches: found by the CSI process, reported by the agent.
 
 The file lies below /run and has the volumes that are mounted now. The reader trusts no value in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from gkm.hoststate import files, names
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
+from gkm.runtimes import BY_NAME
+from gkm.runtimes.keys import MAX_TEXT, MissReason, printable
 
-
-class MissReason(StrEnum):
-    """Why a cache did not have a kernel, as far as the metadata of Triton tells (docs/decisions/0021)."""
-
-    NO_SUCH_KERNEL = "NoSuchKernel"
-    OTHER_GPU = "OtherGPU"
-    OTHER_VERSION = "OtherVersion"
-    OTHER_ENVIRONMENT = "OtherEnvironment"
-    OTHER_OPTIONS = "OtherOptions"
-    OTHER_SOURCE = "OtherSource"
-    OTHER_PATH = "OtherPath"
-    UNKNOWN = "Unknown"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelMissCounts:
-    """The kernels that one program compiled: their number by reason, beside `mounted` kernels of the cache.
+    """The entries of one runtime that a program compiled: their number by reason, beside `mounted` ones of the cache.
 
-    If not `complete`, both numbers are lower bounds: the volume exceeds the limits of a read.
+    `difference` names the first factor that differs, in a text for people; the pod may have written any part of it. If
+    not `complete`, both numbers are lower bounds: the volume exceeds the limits of a read.
     """
 
     reasons: Mapping[MissReason, int] = field(default_factory=dict)
     mounted: int = 0
     complete: bool = True
+    difference: str = ""
 
     @property
     def kernels(self) -> int:
-        """Return the number of the kernels that were compiled."""
+        """Return the number of the entries that were compiled."""
         return sum(self.reasons.values())
 
 
-MAX_BYTES: Final = 1 << 20
+RuntimeMisses = Mapping[str, KernelMissCounts]
+"""The misses of one volume, by the name of the runtime."""
+MAX_BYTES: Final = 4 << 20
 _MAX_VOLUMES: Final = 4096
 _MAX_COUNT: Final = 1 << 31
 
 
-def save(layout: Layout, volumes: Mapping[str, KernelMissCounts]) -> None:
+def save(layout: Layout, volumes: Mapping[str, RuntimeMisses]) -> None:
     """Replace the file in one step; raises OSError."""
     value = {
-        volume: {"reasons": dict(found.reasons), "mounted": found.mounted, "complete": found.complete}
-        for volume, found in list(volumes.items())[:_MAX_VOLUMES]
+        volume: {
+            runtime: {
+                "reasons": {reason: count for reason, count in found.reasons.items() if count},
+                "mounted": found.mounted,
+                "complete": found.complete,
+                "difference": found.difference,
+            }
+            for runtime, found in runtimes.items()
+        }
+        for volume, runtimes in list(volumes.items())[:_MAX_VOLUMES]
     }
     files.replace(layout.kernel_misses, files.encode({"volumes": value}), durable=False)
 
 
-def load(layout: Layout) -> Mapping[str, KernelMissCounts]:
+def load(layout: Layout) -> Mapping[str, RuntimeMisses]:
     """Return the misses of each volume that has any; {} without a file.
 
     Raises:
@@ -77,11 +79,22 @@ def counts(encoded: object) -> Mapping[MissReason, int]:
     return {MissReason(reason): count for reason, count in encoded.items()}
 
 
-def _from_json(value: Mapping[str, Any]) -> Mapping[str, KernelMissCounts]:
+def by_runtime(encoded: object, read: Callable[[Any], T]) -> Mapping[str, T]:
+    """Return what `read` makes of the value of each runtime.
+
+    Raises:
+        ValueError: the JSON has another form.
+    """
+    if not isinstance(encoded, dict) or not encoded.keys() <= BY_NAME.keys():
+        raise ValueError("not values by runtime")
+    return {runtime: read(value) for runtime, value in encoded.items()}
+
+
+def _from_json(value: Mapping[str, Any]) -> Mapping[str, RuntimeMisses]:
     volumes = value["volumes"]
     if not isinstance(volumes, dict) or len(volumes) > _MAX_VOLUMES:
         raise ValueError("volumes: not misses by volume")
-    return {_volume(volume): _misses(encoded) for volume, encoded in volumes.items()}
+    return {_volume(volume): by_runtime(encoded, _misses) for volume, encoded in volumes.items()}
 
 
 def _volume(name: str) -> str:
@@ -95,7 +108,10 @@ def _misses(encoded: Mapping[str, Any]) -> KernelMissCounts:
     mounted = encoded["mounted"]
     if not _is_count(mounted):
         raise ValueError("mounted: not a number")
-    return KernelMissCounts(counts(encoded["reasons"]), mounted, complete=encoded["complete"] is True)
+    difference = encoded["difference"]
+    if not isinstance(difference, str) or printable(difference, MAX_TEXT) != difference:
+        raise ValueError("difference: not a short text")
+    return KernelMissCounts(counts(encoded["reasons"]), mounted, encoded["complete"] is True, difference)
 
 
 def _is_count(value: object) -> bool:

@@ -3,10 +3,14 @@
 Sources: torch/_inductor/codecache.py, torch/_inductor/runtime/cache_dir_utils.py,
 torch/_functorch/_aot_autograd/autograd_cache.py, torch/_inductor/runtime/autotune_cache.py, 2.15. docs/formats.md
 describes each path.
+
+A graph holds the lines of its key, one for each factor: `[<digest>] <name>: <value>` (FxGraphHashDetails.debug_lines).
 """
 
+import re
 from typing import Final
 
+from gkm.runtimes.keys import MAX_FACTORS, Entries, Factor, Key, MissReason
 from gkm.runtimes.layout import FileKind, Layout, file, folder
 from gkm.runtimes.runtime import Runtime
 from gkm.runtimes.triton import TRITON
@@ -29,6 +33,38 @@ GRAPHS: Final[Layout] = (
 )
 """The directory of the cache as other runtimes have it inside of their own."""
 
+GRAPH_PATH: Final = rf"(?:fxgraph/{_SHARD}|aotautograd)/{_KEY}"
+_GRAPH: Final = re.compile(
+    rf"(?P<entry>(?P<kind>fxgraph(?=/{_SHARD}/)|aotautograd)(?:/{_SHARD})?/{_KEY})/[^/]+", re.ASCII
+)
+MAX_GRAPH_BYTES: Final = 1 << 20
+"""The lines stand before the bundle of kernels."""
+_FACTOR: Final = re.compile(
+    rb"\[([a-z0-9]{4,64})\] ([a-z][a-z0-9_]{0,60}(?:\[[A-Za-z0-9_.]{1,80}\])?): ([\x20-\x7e]{0,80})"
+)
+_OF_GRAPH: Final = ("gm", "example_inputs", "inputs_to_check", "fx_kwargs", "user_defined", "cache_key_tag")
+
+
+def key_of(graph: bytes) -> Key | None:
+    """Return the key in the first bytes of a graph, by any author; None if they state none."""
+    found: dict[str, Factor] = {}
+    for line in _FACTOR.finditer(graph):
+        name, reason = line[2].decode(), _reason(line[2].decode())
+        shown = "" if reason is MissReason.OTHER_SOURCE else line[3].decode()
+        found.setdefault(name, Factor(reason, line[1].decode(), shown))
+        if len(found) == MAX_FACTORS:
+            break
+    return found or None
+
+
+def _reason(name: str) -> MissReason:
+    if name == "system_info[device]":
+        return MissReason.OTHER_GPU
+    if name == "torch_version" or name.startswith("system_info["):
+        return MissReason.OTHER_VERSION
+    return MissReason.OTHER_SOURCE if name.startswith(_OF_GRAPH) else MissReason.OTHER_OPTIONS
+
+
 INDUCTOR: Final = Runtime(
     name="inductor",
     title="TorchInductor",
@@ -36,4 +72,5 @@ INDUCTOR: Final = Runtime(
     # A process may use one directory for Triton too.
     layout=(*GRAPHS, *TRITON.layout, file(r"[^.].*", FileKind.ARTIFACTS)),
     marks=(_FXGRAPH, _AUTOGRAD),
+    entries=Entries(_GRAPH, _GRAPH, key_of, MAX_GRAPH_BYTES, MissReason.OTHER_SOURCE, may_truncate=True),
 )

@@ -2,10 +2,17 @@
 
 Sources: triton/runtime/cache.py (FileCacheManager), triton/compiler/compiler.py, triton/backends, 3.0 to 3.9. A key is
 the base32 or hexadecimal form of a SHA-256.
+
+The metadata of a kernel, `<name>.json`, holds the options of the compilation, the environment variables that are part
+of the key, in capitals, and results. The source, the argument types, the constants and the version of ptxas are parts
+of the key that it does not hold.
 """
 
+import json
+import re
 from typing import Final
 
+from gkm.runtimes.keys import Entries, Factor, Key, MissReason, digest
 from gkm.runtimes.layout import file, folder
 from gkm.runtimes.runtime import Runtime
 
@@ -23,10 +30,49 @@ ELF: Final = b"\x7fELF"
 ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
 """The files of code, which begin with ELF."""
 
+MAX_METADATA_BYTES: Final = 64 << 10
+"""Triton writes about 2 KiB."""
+_NOT_OPTIONS: Final = frozenset(
+    {
+        *("hash", "target", "name", "triton_version"),
+        # A path; the key has the content of the libraries.
+        "extern_libs",
+        # Results of the compilation.
+        *("shared", "tmem_size", "global_scratch_size", "global_scratch_align", "tensordesc_meta"),
+        *("profile_scratch_size", "profile_scratch_align"),
+    }
+)
+
+
+def key_of(metadata: bytes) -> Key | None:
+    """Return the key in the metadata of a kernel, by any author; None for a file that is not Triton's.
+
+    Values are digests of many fields: a cache may have 10,000 kernels.
+    """
+    try:
+        value = json.loads(metadata)
+        if not isinstance(value, dict) or not {"hash", "target"} <= value.keys():
+            return None
+        variables = {name: each for name, each in value.items() if name.isupper()}
+        options = {name: each for name, each in value.items() if name not in _NOT_OPTIONS and not name.isupper()}
+        return {
+            "the GPU": Factor(MissReason.OTHER_GPU, digest(value["target"])),
+            "the version of Triton": Factor(MissReason.OTHER_VERSION, digest(value.get("triton_version"))),
+            "the environment": Factor(MissReason.OTHER_ENVIRONMENT, digest(variables)),
+            "an option": Factor(MissReason.OTHER_OPTIONS, digest(options)),
+        }
+    except (ValueError, RecursionError):
+        return None
+
+
+_METADATA: Final = re.compile(rf"(?P<entry>(?:.*/)?(?:{KEY})/(?P<kind>(?!{GROUP})[^/]+\.json))", re.DOTALL)
+
 TRITON: Final = Runtime(
     name="triton",
     title="Triton",
     variables=("TRITON_CACHE_DIR",),
     layout=(folder(KEY, file(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.(?:{'|'.join(SUFFIXES)})")),),
     marks=(folder(KEY, file(rf"(?!{GROUP})[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.json")),),
+    # In other runtimes' directories too: only the content tells a kernel.
+    entries=Entries(_METADATA, _METADATA, key_of, MAX_METADATA_BYTES, MissReason.OTHER_SOURCE, by_content=True),
 )

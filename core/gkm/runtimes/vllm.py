@@ -2,11 +2,18 @@
 
 Sources: vllm/compilation/{backends,compiler_interface,caching,decorators}.py, vllm/model_executor/models/registry.py,
 0.10 to 0.33.
+
+vLLM names the directory of a model by the digest of four factors, and writes them into cache_key_factors.json there:
+every variable that it knows and does not ignore (vllm/envs.py, compile_factors), and digests of its configuration with
+the release, of the traced code, and of the compiler with GPU and versions.
 """
 
+import json
+import re
 from typing import Final
 
-from gkm.runtimes.inductor import GRAPHS
+from gkm.runtimes.inductor import GRAPH_PATH, GRAPHS
+from gkm.runtimes.keys import Entries, Factor, Key, MissReason, digest
 from gkm.runtimes.layout import FileKind, Place, file, folder
 from gkm.runtimes.runtime import Runtime
 from gkm.runtimes.triton import TRITON
@@ -37,6 +44,52 @@ def _compiled(*models: Place) -> Place:
     return folder(ROOT, folder(AOT, *models), *models)
 
 
+FACTORS: Final = "cache_key_factors.json"
+MAX_FACTORS_BYTES: Final = 256 << 10
+"""vLLM 0.33 writes about 12 KiB."""
+SECRET_VARIABLE: Final = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+_HASHES: Final = {
+    "compiler_hash": (MissReason.OTHER_COMPILER, "the compiler (torch, Triton, CUDA or the model of the GPU)"),
+    "config_hash": (MissReason.OTHER_CONFIGURATION, "the configuration (arguments, model or release of vLLM)"),
+    "code_hash": (MissReason.OTHER_SOURCE, "the code of the model"),
+}
+
+
+def key_of(factors: bytes) -> Key | None:
+    """Return the key in a file of factors, by any author; None for any other file.
+
+    Secrets are left out: images have null in their place. Numbers are settings and shown, texts are not.
+    """
+    try:
+        value = json.loads(factors)
+        env = value["env"]
+        found = {text: Factor(reason, digest(value[name])) for name, (reason, text) in _HASHES.items()}
+        # A release has the same names in each file.
+        names = Factor(MissReason.OTHER_VERSION, digest(sorted(env)), f"{len(env)} names")
+        variables = {name: _variable(each) for name, each in env.items() if not is_secret(name, each)}
+        return {"the set of variables that vLLM knows": names, **found, **variables}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+
+
+def is_secret(name: str, value: object) -> bool:
+    """Return whether a variable may hold a secret; null stands for one in an image."""
+    return not isinstance(value, bool | int | float) and SECRET_VARIABLE.search(name) is not None
+
+
+def _variable(value: object) -> Factor:
+    is_shown = value is None or isinstance(value, bool | int | float)
+    return Factor(MissReason.OTHER_ENVIRONMENT, digest(value), json.dumps(value) if is_shown else "")
+
+
+_IN_MODEL: Final = rf"(?P<home>{ROOT}/{_HASH})/(?:{RANK}/)?"
+_ENTRY: Final = re.compile(
+    rf"(?P<entry>{ROOT}/{AOT}/{_HASH}/{RANK}/model"
+    rf"|{_IN_MODEL}(?:(?:[^/]+/)?{ARTIFACT}(?=/|\Z)|inductor_cache/{GRAPH_PATH}))(?:/.*)?",
+    re.ASCII | re.DOTALL,
+)
+_KEY_FILE: Final = re.compile(rf"{_IN_MODEL}(?P<kind>(?:[A-Za-z][A-Za-z0-9_-]{{0,80}}/)?){FACTORS}", re.ASCII)
+
 VLLM: Final = Runtime(
     name="vllm",
     title="vLLM",
@@ -52,4 +105,5 @@ VLLM: Final = Runtime(
     marks=(_compiled(_MODEL),),
     # Its kernels of attention and mixture of experts, which no graph contains.
     beside=(TRITON.name,),
+    entries=Entries(_ENTRY, _KEY_FILE, key_of, MAX_FACTORS_BYTES, MissReason.NO_SUCH_KERNEL),
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.hoststate.kernel_misses import RuntimeMisses
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 
@@ -35,7 +35,7 @@ class VolumeUnpublisher:
     volume_locks: VolumeLocks
     captures: Captures
     kernels: KernelWatch
-    layer_ended: Callable[[int, KernelMissCounts], None]
+    layer_ended: Callable[[int, RuntimeMisses], None]
     """It gets the bytes and the kernels that a program left in the private layer of a volume with a cache."""
 
     def unpublish(self, volume: VolumeTarget) -> None:
@@ -69,7 +69,7 @@ class VolumeUnpublisher:
                 f"volume {volume.volume_id}: the capture of its files on {self.node} is running; kubelet retries",
             )
         usage = self._layer_usage(volume, record)
-        misses = self.kernels.ended(record, usage) if usage is not None else KernelMissCounts()
+        misses = self.kernels.ended(record, usage) if usage is not None else {}
         self._unmount(volume)
         if usage is not None:
             self.layer_ended(used_bytes(usage), misses)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gkm.hoststate import counters, kernel_misses
-from gkm.hoststate.kernel_misses import MissReason
+from gkm.runtimes.keys import MissReason
 from gkm_csi.proto.csi_pb2 import NodeGetVolumeStatsRequest
 from support.csi.rig import Rig
 from support.host.waiting import until
@@ -14,6 +14,9 @@ from support.host.waiting import until
 KERNELS = Path(__file__).parents[2] / "data" / "triton-cache"
 ADD = next(KERNELS.glob("22LB*")) / "add_kernel.json"
 """A real kernel of Triton 3.9 for sm_90."""
+
+KEY, NEW, MORE = (letter * 64 for letter in "abc")
+"""Directories as Triton names them."""
 
 
 def changed(**fields: Any) -> bytes:  # noqa: ANN401 -- values of the metadata
@@ -32,24 +35,26 @@ def measure(rig: Rig, volume: str, target: Path) -> None:
 
 @pytest.mark.mounts
 def test_a_mounted_volume_reports_and_an_ended_one_counts(rig: Rig) -> None:
-    ref = rig.ready({"KEY/add_kernel.json": ADD.read_text(), "KEY/add_kernel.cubin": "x"})
+    ref = rig.ready({f"{KEY}/add_kernel.json": ADD.read_text(), f"{KEY}/add_kernel.cubin": "x"})
     volume, target = rig.volume()
     attributes = {"cacheName": ref.name, "readOnly": "false", "mountPath": "/cache"}
     rig.client.publish(volume, target, attributes)
     layout, inside = rig.files.layout, rig.namespace.inside(target)
     measure(rig, volume, target)
     assert kernel_misses.load(layout) == {}
-    write(inside / "NEW" / "add_kernel.json", changed(num_warps=8))
+    write(inside / NEW / "add_kernel.json", changed(num_warps=8))
     measure(rig, volume, target)
-    expected = kernel_misses.KernelMissCounts({MissReason.OTHER_OPTIONS: 1}, 1)
-    until(lambda: kernel_misses.load(layout) == {volume: expected}, "the compiled kernel to be reported")
+    expected = kernel_misses.KernelMissCounts({MissReason.OTHER_OPTIONS: 1}, 1, difference="an option differs")
+    until(lambda: kernel_misses.load(layout) == {volume: {"triton": expected}}, "the compiled kernel to be reported")
 
-    write(inside / "MORE" / "mul_kernel.json", changed())
+    write(inside / MORE / "mul_kernel.json", changed())
     rig.client.unpublish(volume, target)
     rig.client.unpublish(volume, target)
 
     def counted() -> dict[MissReason, int]:
-        return {reason: count for reason, count in counters.load(layout).kernel_misses.items() if count}
+        return {
+            reason: count for reason, count in counters.load(layout).kernel_misses.get("triton", {}).items() if count
+        }
 
     wanted = {MissReason.OTHER_OPTIONS: 1, MissReason.NO_SUCH_KERNEL: 1}
     until(lambda: counted() == wanted, "the kernels of the ended volume to be counted once")

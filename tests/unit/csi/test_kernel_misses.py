@@ -9,15 +9,21 @@ from typing import Any
 
 import pytest
 from gkm.hoststate import kernel_misses
-from gkm.hoststate.kernel_misses import MissReason
+from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.runtimes import TRITON, triton
+from gkm.runtimes.keys import MissReason, closest
 from gkm_csi import kernels
-from gkm_csi.kernels import reason_of
 from support.csi.odd_files import make_device
 from support.host.descriptors import open_below
 
 KERNELS = Path(__file__).parents[2] / "data" / "triton-cache"
 ADD = next(KERNELS.glob("22LB*")) / "add_kernel.json"
 """A real kernel of Triton 3.9 for sm_90."""
+
+
+def key(name: str) -> str:
+    """Return a directory as Triton names it: 64 hexadecimal digits."""
+    return name.encode().hex().ljust(64, "0")
 
 
 def changed(**fields: Any) -> bytes:  # noqa: ANN401 -- values of the metadata
@@ -37,36 +43,43 @@ def changed(**fields: Any) -> bytes:  # noqa: ANN401 -- values of the metadata
     ],
 )
 def test_the_reason_is_the_first_difference_from_the_closest_kernel(fields: dict[str, Any], reason: MissReason) -> None:
-    compiled, mounted = kernels.parse(changed(**fields)), kernels.parse(ADD.read_bytes())
-    far = kernels.parse(changed(triton_version="1", num_stages=9, target="x", A="b"))
+    compiled, mounted = triton.key_of(changed(**fields)), triton.key_of(ADD.read_bytes())
+    far = triton.key_of(changed(triton_version="1", num_stages=9, target="x", A="b"))
     assert compiled
     assert mounted
     assert far
-    assert reason_of(compiled, [far, mounted]) is reason
-    assert reason_of(compiled, []) is MissReason.NO_SUCH_KERNEL
+    differences = closest(compiled, [far, mounted])
+    assert differences is not None
+    assert (differences[0].reason if differences else TRITON.entries.equal) is reason
+    assert closest(compiled, []) is None
 
 
 @pytest.mark.parametrize(
     "raw", [b"", b"[]", b"{}", b'{"hash": 1}', b"\xff", b"[" * 60_000, b'{"hash":1,"target":' + b"9" * 50_000 + b"}"]
 )
 def test_what_is_no_metadata_is_none(raw: bytes) -> None:
-    assert kernels.parse(raw) is None
+    assert triton.key_of(raw) is None
 
 
 @pytest.fixture
 def layers(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     """A cache, and a volume above it as an overlay shows it; the fixture checks that descriptors are closed."""
     below, volume = tmp_path / "below", tmp_path / "volume"
-    (below / "KEY").mkdir(parents=True)
-    shutil.copy(ADD, below / "KEY" / "add_kernel.json")
+    (below / key("KEY")).mkdir(parents=True)
+    shutil.copy(ADD, below / key("KEY") / "add_kernel.json")
     shutil.copytree(below, volume, copy_function=shutil.copy2)
     for each in (below, volume):
-        os.utime(each / "KEY" / "add_kernel.json", (1, 1))
+        os.utime(each / key("KEY") / "add_kernel.json", (1, 1))
     yield below, volume
     assert open_below(tmp_path) == []
 
 
-def found(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.KernelMissCounts:
+def found(below: Path, volume: Path, seconds: float = 60.0) -> KernelMissCounts:
+    """Return the misses of Triton."""
+    return scanned(below, volume, seconds).get("triton", KernelMissCounts())
+
+
+def scanned(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.RuntimeMisses:
     mount, lower = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (volume, below))
     try:
         return kernels.scan(mount, [lower], seconds)
@@ -82,12 +95,12 @@ def write(path: Path, raw: bytes) -> None:
 
 def test_each_compiled_kernel_counts_once(layers: tuple[Path, Path]) -> None:
     below, volume = layers
-    assert found(below, volume) == kernel_misses.KernelMissCounts({}, 1)
-    write(volume / "NEW" / "add_kernel.json", changed(num_warps=8))
-    write(volume / "NEW" / "__grp__add_kernel.json", b"{}")
-    write(volume / "OTHER" / "mul_kernel.json", changed())
-    write(volume / "KEY" / "add_kernel.json", changed())
-    write(volume / "TUNED" / "add_kernel.autotune.json", b'{"key": 1}')
+    assert found(below, volume) == KernelMissCounts({}, 1)
+    write(volume / key("NEW") / "add_kernel.json", changed(num_warps=8))
+    write(volume / key("NEW") / "__grp__add_kernel.json", b"{}")
+    write(volume / key("OTHER") / "mul_kernel.json", changed())
+    write(volume / key("KEY") / "add_kernel.json", changed())
+    write(volume / key("TUNED") / "add_kernel.autotune.json", b'{"key": 1}')
     misses = found(below, volume)
     assert (misses.mounted, misses.complete) == (1, True)
     assert misses.reasons == {MissReason.OTHER_OPTIONS: 1, MissReason.NO_SUCH_KERNEL: 1, MissReason.OTHER_PATH: 1}
@@ -96,30 +109,30 @@ def test_each_compiled_kernel_counts_once(layers: tuple[Path, Path]) -> None:
 def test_without_readable_metadata_the_reason_is_unknown(layers: tuple[Path, Path]) -> None:
     below, volume = layers
     for each in (below, volume):
-        (each / "KEY" / "add_kernel.json").write_bytes(b"{}")
-        os.utime(each / "KEY" / "add_kernel.json", (1, 1))
-    write(volume / "NEW" / "add_kernel.json", changed())
+        (each / key("KEY") / "add_kernel.json").write_bytes(b"{}")
+        os.utime(each / key("KEY") / "add_kernel.json", (1, 1))
+    write(volume / key("NEW") / "add_kernel.json", changed())
     assert found(below, volume).reasons == {MissReason.UNKNOWN: 1}
 
 
 def test_links_devices_and_large_files_are_not_read(layers: tuple[Path, Path], tmp_path: Path) -> None:
     below, volume = layers
     write(tmp_path / "outside.json", changed())
-    (volume / "link.json").symlink_to(tmp_path / "outside.json")
+    (volume / key("KEY") / "link.json").symlink_to(tmp_path / "outside.json")
     (volume / "directory").symlink_to(tmp_path)
-    os.mkfifo(volume / "pipe.json")
-    make_device(volume / "device.json")
-    write(volume / "large.json", changed(note="x" * kernels.MAX_BYTES))
-    with (volume / "sparse.json").open("wb") as file:
+    os.mkfifo(volume / key("KEY") / "pipe.json")
+    make_device(volume / key("KEY") / "device.json")
+    write(volume / key("KEY") / "large.json", changed(note="x" * triton.MAX_METADATA_BYTES))
+    with (volume / key("KEY") / "sparse.json").open("wb") as file:
         file.truncate(1 << 40)
-    write(volume / "\x1b[2J.json", changed())
-    assert found(below, volume) == kernel_misses.KernelMissCounts({}, 1)
+    write(volume / key("KEY") / "\x1b[2J.json", changed())
+    assert found(below, volume) == KernelMissCounts({}, 1)
 
 
 def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     below, volume = layers
     for number in range(20):
-        write(volume / f"K{number}" / "mul.json", changed())
+        write(volume / key(f"K{number}") / "mul.json", changed())
     monkeypatch.setattr(kernels, "MAX_KERNELS", 10)
     few = found(below, volume)
     assert (few.kernels, few.complete) == (10, False)
@@ -128,4 +141,4 @@ def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatc
     monkeypatch.undo()
     (volume.joinpath(*["d"] * 40)).mkdir(parents=True)
     assert not found(below, volume).complete
-    assert found(below, volume, seconds=-1) == kernel_misses.KernelMissCounts({}, 0, complete=False)
+    assert found(below, volume, seconds=-1) == KernelMissCounts({}, 0, complete=False)

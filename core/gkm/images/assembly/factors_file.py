@@ -6,15 +6,13 @@ settings of vLLM (VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE). A file without secrets st
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gkm.images.assembly.tree import TreeEntry
+from gkm.runtimes.vllm import FACTORS, SECRET_VARIABLE, is_secret
 
-NAME = "cache_key_factors.json"
 MAX_BYTES = 4 << 20
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class RedactedFile:
 
 def is_factors(entry: TreeEntry) -> bool:
     """Return whether a file has the right name and a size that GKM reads."""
-    return not entry.directory and entry.name == NAME and entry.size <= MAX_BYTES
+    return not entry.directory and entry.name == FACTORS and entry.size <= MAX_BYTES
 
 
 def redact(entry: TreeEntry) -> RedactedFile | None:
@@ -58,7 +56,7 @@ def without_secrets(data: bytes) -> RedactedFile | None:
 
 def public(env: Mapping[str, object]) -> dict[str, object]:
     """Return the part of a mapping that manifest.json may contain: without set variables that are secret by name."""
-    return {name: _public(value) for name, value in env.items() if value is None or not _SECRET.search(name)}
+    return {name: _public(value) for name, value in env.items() if value is None or not SECRET_VARIABLE.search(name)}
 
 
 def _public(value: object) -> object:
@@ -68,4 +66,4 @@ def _public(value: object) -> object:
 
 
 def _is_secret(name: str, value: object) -> bool:
-    return bool(value) and not isinstance(value, bool | int | float) and bool(_SECRET.search(name))
+    return bool(value) and is_secret(name, value)

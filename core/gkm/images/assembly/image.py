@@ -14,7 +14,7 @@ from gkm.api.targets import GpuTarget
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.compression import deflated
 from gkm.images.assembly.contents import CacheContents, scan_directory
-from gkm.images.assembly.factors_file import NAME, redact
+from gkm.images.assembly.factors_file import redact
 from gkm.images.assembly.selection import EVERYTHING, Selection
 from gkm.images.assembly.several import image_labels
 from gkm.images.assembly.tree import walk
@@ -22,6 +22,7 @@ from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
 from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob
+from gkm.runtimes.vllm import FACTORS
 
 TITLE = "org.opencontainers.image.title"
 _LAYER_FILE = "layer.tar.gz"
@@ -130,6 +131,6 @@ def _secrets_warning(names: Sequence[str]) -> str:
     listed = ", ".join(name if _VARIABLE.fullmatch(name) else ascii(name[:64]) for name in names[:_MAX_LISTED])
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return (
-        f"{NAME} holds {listed}{more}: the image has null in their place; compile without secrets in the environment, "
-        "and replace the ones that others could read there"
+        f"{FACTORS} holds {listed}{more}: the image has null in their place; compile without secrets in the "
+        "environment, and replace the ones that others could read there"
     )

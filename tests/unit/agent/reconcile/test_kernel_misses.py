@@ -1,11 +1,13 @@
 """Compiled kernels that the CSI process found are in the status of the pod; a damaged file costs nothing else."""
 
+import json
 import re
 
 import pytest
 from gkm.hoststate import kernel_misses
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.kernel_misses import KernelMissCounts, MissReason
+from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.runtimes.keys import MissReason
 from support.agent.node import Node
 
 
@@ -16,13 +18,23 @@ def test_a_pod_has_its_misses(node: Node) -> None:
     for volume in ("csi-1", "csi-2"):
         node.mount(digest, volume)
     misses = KernelMissCounts({MissReason.OTHER_OPTIONS: 2, MissReason.OTHER_PATH: 0}, 7, complete=False)
-    kernel_misses.save(node.layout, {"csi-1": misses, "gone": misses})
+    graphs = KernelMissCounts({MissReason.OTHER_ENVIRONMENT: 3}, 4, difference="VLLM_X: the cache has 1, the pod has 2")
+    kernel_misses.save(node.layout, {"csi-1": {"triton": misses, "vllm": graphs}, "gone": {"triton": misses}})
     node.settle()
     first, second = node.status().pods
     assert first.misses
-    assert (first.misses.kernels, first.misses.mounted_kernels, first.misses.at_least) == (2, 7, True)
-    assert first.misses.reasons == {"OtherOptions": 2}
+    assert (first.misses.kernels, first.misses.mounted_kernels, first.misses.at_least) == (5, 11, True)
+    assert first.misses.reasons == {"OtherEnvironment": 3, "OtherOptions": 2}
+    assert first.misses.runtimes["triton"].reasons == {"OtherOptions": 2}
+    vllm = first.misses.runtimes["vllm"]
+    assert (vllm.compiled, vllm.mounted, vllm.difference) == (3, 4, graphs.difference)
     assert second.misses is None
+
+
+def of(runtime: str, **fields: object) -> str:
+    """Return a file with one volume and valid fields, except the given ones."""
+    valid = {"reasons": {}, "mounted": 0, "complete": True, "difference": ""}
+    return json.dumps({"volumes": {"v": {runtime: valid | fields}}})
 
 
 @pytest.mark.parametrize(
@@ -31,10 +43,13 @@ def test_a_pod_has_its_misses(node: Node) -> None:
         ("", "not JSON"),
         ("[]", "not a JSON object"),
         ('{"volumes": []}', "volumes: not misses by volume"),
-        ('{"volumes": {"../x": {"reasons": {}, "mounted": 0, "complete": true}}}', "'../x' cannot be the name of"),
-        ('{"volumes": {"v": {"reasons": {"Invented": 1}, "mounted": 0, "complete": true}}}', "'Invented' is not"),
-        ('{"volumes": {"v": {"reasons": {"Unknown": -1}, "mounted": 0, "complete": true}}}', "reasons: not numbers"),
-        ('{"volumes": {"v": {"reasons": {}, "mounted": true, "complete": true}}}', "mounted: not a number"),
+        ('{"volumes": {"../x": {}}}', "'../x' cannot be the name of"),
+        (of("cupy"), "not values by runtime"),
+        (of("triton", reasons={"Invented": 1}), "'Invented' is not"),
+        (of("triton", reasons={"Unknown": -1}), "reasons: not numbers"),
+        (of("vllm", mounted=True), "mounted: not a number"),
+        (of("vllm", difference="a\x1b[2J"), "difference: not a short text"),
+        (of("vllm", difference="a" * 201), "difference: not a short text"),
     ],
 )
 def test_a_damaged_file_is_refused_as_a_whole(node: Node, text: str, problem: str) -> None:

@@ -41,3 +41,33 @@ def test_lower_bounds_are_named() -> None:
 )
 def test_without_a_report_of_this_volume_the_size_of_the_layer_counts(given: Facts) -> None:
     assert "whose size is not known" in links.decide_hits(given).detail
+
+
+def vllm(**fields: object) -> dict[str, object]:
+    """A report of vLLM's graphs alone."""
+    found = {"compiled": 62, "mounted": 62, "reasons": {"OtherEnvironment": 62}} | fields
+    total = {"kernels": 62, "mountedKernels": 62, "reasons": found["reasons"]}
+    return total | {"runtimes": {"vllm": found}}
+
+
+def test_the_factor_for_which_an_engine_chose_another_directory_breaks_the_link() -> None:
+    text = "VLLM_NIXL_SIDE_CHANNEL_PORT: the cache has 5600, the pod has 20097"
+    outcome = links.decide_hits(facts(misses=vllm(difference=text)))
+    assert isinstance(outcome, links.Broken)
+    assert outcome.detail == (f"vLLM has chosen another directory than the mounted one, and compiled 62 graphs: {text}")
+    assert "give the pod the value" in outcome.hint
+
+
+@pytest.mark.parametrize("fields", [{"reasons": {"NoSuchKernel": 62}}, {"reasons": {"Unknown": 62}}, {"mounted": 0}])
+def test_without_a_known_other_directory_the_link_holds(fields: dict[str, object]) -> None:
+    outcome = links.decide_hits(facts(misses=vllm(**fields)))
+    assert isinstance(outcome, links.Holds)
+    assert "compiled 62 kernels that the cache lacks" in outcome.detail
+
+
+def test_a_factor_of_some_kernels_is_named_and_breaks_nothing() -> None:
+    found = {"compiled": 1, "mounted": 3, "reasons": {"OtherOptions": 1}, "difference": "an option differs"}
+    misses = {"kernels": 1, "mountedKernels": 3, "reasons": {"OtherOptions": 1}, "runtimes": {"triton": found}}
+    outcome = links.decide_hits(facts(misses=misses))
+    assert isinstance(outcome, links.Holds)
+    assert "(1 OtherOptions; triton: an option differs)" in outcome.detail

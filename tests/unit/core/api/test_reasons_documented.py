@@ -15,8 +15,8 @@ from gkm.api.provider_trees import TreeReason
 from gkm.api.task_group_reasons import GroupReason
 from gkm.api.topology_status import TopologyReason
 from gkm.gpus import fabric, preflight
-from gkm.hoststate.kernel_misses import MissReason
 from gkm.hoststate.pointers import CacheState
+from gkm.runtimes.keys import MissReason
 from gkm_agent.fabric.nvlink import Health
 from gkm_csi.status_errors import Code
 from gkm_operator.captures.retention import RetentionReason

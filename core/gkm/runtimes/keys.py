@@ -1,0 +1,122 @@
+"""The factors that a runtime keyed an entry of its cache on, and the first factor that differs between two. Pure.
+
+A runtime looks an entry up by the digest of its factors, so one different factor is a miss. The runtimes write factors
+beside their entries: metadata of a kernel, a file of factors, or lines in a graph. Files of a pod are hostile: values
+are compared as digests, and a text that is printed is short and printable.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MAX_FACTORS: Final = 2_000
+"""vLLM 0.33 has about 280, a graph of TorchInductor about 500."""
+MAX_TEXT: Final = 200
+_MAX_NAME: Final = 80
+_MAX_SHOWN: Final = 48
+
+
+class MissReason(StrEnum):
+    """Why a cache did not have an entry; where several factors differ, the first in this order counts."""
+
+    NO_SUCH_KERNEL = "NoSuchKernel"
+    OTHER_GPU = "OtherGPU"
+    OTHER_VERSION = "OtherVersion"
+    OTHER_COMPILER = "OtherCompiler"
+    OTHER_ENVIRONMENT = "OtherEnvironment"
+    OTHER_OPTIONS = "OtherOptions"
+    OTHER_CONFIGURATION = "OtherConfiguration"
+    OTHER_SOURCE = "OtherSource"
+    OTHER_PATH = "OtherPath"
+    UNKNOWN = "Unknown"
+
+
+_ORDER: Final = {reason: number for number, reason in enumerate(MissReason)}
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One factor: the reason of a miss where it differs, its value for comparison, and as much as anybody may read."""
+
+    reason: MissReason
+    value: str
+    shown: str = ""
+
+
+Key = Mapping[str, Factor]
+"""The factors of an entry by name, as far as the runtime states them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A factor that differs; `text` is one line for people, "" if only the reason is known."""
+
+    reason: MissReason
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a runtime: where they stand, and the files that state what they were keyed on.
+
+    Both patterns match whole paths. The group `entry` of `path` is the part that is one entry. Key files whose groups
+    `kind` are equal are compared. A file of an entry states its own key, or else a key file with the same group `home`
+    states that of all entries there.
+    """
+
+    path: re.Pattern[str]
+    key_file: re.Pattern[str]
+    read: Callable[[bytes], Key | None]
+    max_bytes: int
+    """Of a key file; of a longer one, this part is read if `may_truncate`, and else none."""
+    equal: MissReason
+    """The reason of an entry that was compiled although no stated factor differs."""
+    may_truncate: bool = False
+    by_content: bool = False
+    """Whether a file is an entry only if it states a key."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether one key file states the key of a directory of entries."""
+        return self.path != self.key_file
+
+
+def digest(value: object) -> str:
+    """Return the digest of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def closest(compiled: Key, mounted: Iterable[Key]) -> list[Difference] | None:
+    """Return the differences from the key that differs least, the first one first; None without any key."""
+    found = [_differences(compiled, each) for each in mounted]
+    return min(found, key=lambda each: (len(each), [_ORDER[one.reason] for one in each]), default=None)
+
+
+def _differences(compiled: Key, mounted: Key) -> list[Difference]:
+    names = [name for name in compiled.keys() | mounted.keys() if _value(compiled, name) != _value(mounted, name)]
+    named = [((compiled.get(name) or mounted[name]).reason, name) for name in names]
+    ordered = sorted(named, key=lambda each: (_ORDER[each[0]], each[1]))
+    return [Difference(reason, _text(name, compiled.get(name), mounted.get(name))) for reason, name in ordered]
+
+
+def _value(key: Key, name: str) -> str | None:
+    factor = key.get(name)
+    return factor.value if factor else None
+
+
+def _text(name: str, compiled: Factor | None, mounted: Factor | None) -> str:
+    shown = [printable(each.shown, _MAX_SHOWN) if each else "none" for each in (mounted, compiled)]
+    name = printable(name, _MAX_NAME)
+    # Two texts that are equal as far as they are shown say nothing.
+    if all(shown) and shown[0] != shown[1]:
+        return f"{name}: the cache has {shown[0]}, the pod has {shown[1]}"
+    return f"{name} differs"
+
+
+def printable(text: str, length: int = MAX_TEXT) -> str:
+    """Return the printable characters of a text of any author, at most `length`."""
+    return "".join(each for each in text[: 4 * length] if each.isprintable())[:length]
