@@ -152,7 +152,7 @@ class _Scan:
         self._lowers = lowers
         self._deadline = deadline
         self._compiled = 0
-        self._runtimes = {runtime.name: _RuntimeScan(runtime.entries) for runtime in RUNTIMES}
+        self._runtimes = {each.name: _RuntimeScan(each.entries) for each in RUNTIMES if each.entries}
 
     def check(self, entries: int) -> None:
         if entries > MAX_ENTRIES or time.monotonic() > self._deadline:
