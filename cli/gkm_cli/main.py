@@ -20,7 +20,7 @@ COMMANDS = {
     "cache": LazyCommand(
         "gkm_cli.cache.commands",
         "app",
-        "Cache images: build, push, sign, attest, verify, inspect, check, extract; list those of a cluster.",
+        "Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster.",
     ),
     "login": LazyCommand(
         "gkm_cli.login",

@@ -1,1 +1,1 @@
-"""`gkm cache`: build, push, sign, attest, verify, inspect, check and extract images of kernel caches."""
+"""`gkm cache`: build, push, sign, attest, verify, inspect, check, explain and extract images of kernel caches."""

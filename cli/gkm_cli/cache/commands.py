@@ -39,6 +39,11 @@ COMMANDS = {
         f"{_IMAGE} -o json",
     ),
     "check": _command("check", "Show which GPUs can use an image, and why others cannot; exit 3 if none can.", _IMAGE),
+    "explain": _command(
+        "explain",
+        "Compare the key of a pod with an image's, factor by factor; exit 3 if one differs, 1 if it is not known.",
+        f"{_IMAGE} --pod server.yaml",
+    ),
     "extract": _command(
         "extract",
         "Write the verified content of an image into DIR: all of it, or nothing.",
@@ -54,7 +59,7 @@ COMMANDS = {
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),
-    help="Cache images: build, push, sign, attest, verify, inspect, check, extract; list those of a cluster.",
+    help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster.",
     no_args_is_help=True,
     add_completion=False,
 )

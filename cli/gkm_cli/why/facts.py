@@ -14,57 +14,11 @@ from gkm.api.nodes import CacheNode, NodeCacheStatus
 from msgspec import Meta, Struct, field
 
 from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.inputs.pods import ContainerFacts, PodSpecFacts, VolumeFacts, VolumeMountFacts
 
 T_co = TypeVar("T_co", covariant=True)
 
 READ_ONLY_ERROR = "Read-only file system"
-
-
-class CSIVolume(Struct, frozen=True, rename="camel"):
-    """The csi volume of a pod."""
-
-    driver: str = ""
-    volume_attributes: dict[str, str] | None = None
-
-
-class VolumeFacts(Struct, frozen=True):
-    """A volume of a pod; `csi` is None for volumes of other kinds."""
-
-    name: str
-    csi: CSIVolume | None = None
-
-
-class VolumeMountFacts(Struct, frozen=True, rename="camel"):
-    """The place of a volume in a container."""
-
-    name: str
-    mount_path: str = ""
-    sub_path: str = ""
-    sub_path_expr: str = ""
-
-
-class VariableFacts(Struct, frozen=True):
-    """A variable of a container; the value is "" for one that Kubernetes fills from elsewhere."""
-
-    name: str
-    value: str = ""
-
-
-class ContainerFacts(Struct, frozen=True, rename="camel"):
-    """A container, or an init container."""
-
-    name: str = ""
-    volume_mounts: tuple[VolumeMountFacts, ...] | None = None
-    env: tuple[VariableFacts, ...] | None = None
-
-
-class PodSpecFacts(Struct, frozen=True, rename="camel"):
-    """The fields of a pod that lead to its cache."""
-
-    node_name: str = ""
-    volumes: tuple[VolumeFacts, ...] | None = None
-    containers: tuple[ContainerFacts, ...] | None = None
-    init_containers: tuple[ContainerFacts, ...] | None = None
 
 
 class Terminated(Struct, frozen=True, rename="camel"):

@@ -72,5 +72,13 @@ INDUCTOR: Final = Runtime(
     # A process may use one directory for Triton too.
     layout=(*GRAPHS, *TRITON.layout, file(r"[^.].*", FileKind.ARTIFACTS)),
     marks=(_FXGRAPH, _AUTOGRAD),
-    entries=Entries(_GRAPH, _GRAPH, key_of, MAX_GRAPH_BYTES, MissReason.OTHER_SOURCE, may_truncate=True),
+    entries=Entries(
+        _GRAPH,
+        _GRAPH,
+        key_of,
+        MAX_GRAPH_BYTES,
+        MissReason.OTHER_SOURCE,
+        "torch keys on each graph, its settings and its own sources, which it meets as it runs",
+        may_truncate=True,
+    ),
 )

@@ -75,7 +75,13 @@ class Entries:
     """Of a key file; of a longer one, this part is read if `may_truncate`, and else none."""
     equal: MissReason
     """The reason of an entry that was compiled although no stated factor differs."""
+    unstated: str
+    """What else the key has, which no pod states."""
     may_truncate: bool = False
+    environment: Callable[[bytes], Mapping[str, object]] | None = None
+    """Returns the variables in a key file; None where key files state none."""
+    key_variables: frozenset[str] = frozenset()
+    """Variables that a key file states where they are set, and only there."""
     by_content: bool = False
     """Whether a file is an entry only if it states a key."""
 
@@ -120,3 +126,23 @@ def _text(name: str, compiled: Factor | None, mounted: Factor | None) -> str:
 def printable(text: str, length: int = MAX_TEXT) -> str:
     """Return the printable characters of a text of any author, at most `length`."""
     return "".join(each for each in text[: 4 * length] if each.isprintable())[:length]
+
+
+def same_value(stated: object, text: str) -> bool | None:
+    """Return whether a variable with this text has the value that a key file states; None if that is not known.
+
+    Runtimes read variables as truth values, numbers, or texts of which some ignore case and resolve paths.
+    """
+    truth = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+    wanted = truth.get(str(stated).lower()) if isinstance(stated, bool | str) else None
+    if wanted is not None:
+        given = truth.get(text.lower())
+        return None if given is None else given == wanted
+    if isinstance(stated, int | float):
+        try:
+            return float(text) == stated
+        except ValueError:
+            return None
+    if isinstance(stated, str) and text.lower() != stated.lower():
+        return None if "/" in text else False
+    return True if stated == text else False if stated is None and text else None

@@ -10,6 +10,7 @@ of the key that it does not hold.
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from gkm.runtimes.keys import Entries, Factor, Key, MissReason, digest
@@ -65,6 +66,29 @@ def key_of(metadata: bytes) -> Key | None:
         return None
 
 
+def environment_of(metadata: bytes) -> Mapping[str, object]:
+    """Return the variables in the metadata of a kernel; {} for any other file."""
+    try:
+        return {name: value for name, value in json.loads(metadata).items() if name.isupper()}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+
+
+KEY_VARIABLES: Final = frozenset(
+    {
+        *("ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "AMDGCN_ENABLE_DUMP", "AMDGCN_USE_BUFFER_ATOMICS"),
+        *("AMDGCN_USE_BUFFER_OPS", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "DISABLE_MMA_V5", "DISABLE_PTXAS_OPT"),
+        *("LLVM_ENABLE_TIMING", "LLVM_EXTRACT_DI_LOCAL_VARIABLES", "LLVM_IR_ENABLE_DUMP", "LLVM_PASS_PLUGIN_PATH"),
+        *("MLIR_DISABLE_MULTITHREADING", "MLIR_DUMP_PATH", "MLIR_ENABLE_DIAGNOSTICS", "MLIR_ENABLE_DUMP"),
+        *("MLIR_ENABLE_TIMING", "NVPTX_ENABLE_DUMP", "TRITON_CONSAN_INIT_ALLOCATIONS", "TRITON_DEFAULT_FP_FUSION"),
+        *("TRITON_DISABLE_LINE_INFO", "TRITON_DUMP_MIR", "TRITON_ENABLE_ASAN", "TRITON_ENABLE_EXPERIMENTAL_CONSAN"),
+        *("TRITON_ENABLE_LLVM_DEBUG", "TRITON_F32_DEFAULT", "TRITON_FORCE_DISABLE_FP_FUSION"),
+        *("TRITON_HIP_USE_ASYNC_COPY", "TRITON_HIP_USE_BLOCK_PINGPONG", "TRITON_HIP_USE_COEXEC_SCHEDULER"),
+        *("TRITON_HIP_USE_EXPERT_SCHEDULING", "TRITON_HIP_USE_IN_THREAD_TRANSPOSE", "TRITON_LLVM_DEBUG_ONLY"),
+        *("TRITON_OVERRIDE_ARCH", "TRITON_PLUGIN_PATHS", "USE_IR_LOC"),
+    }
+)
+"""What libtriton's get_cache_invalidating_env_vars() of 3.9 returns if all of them are set."""
 _METADATA: Final = re.compile(rf"(?P<entry>(?:.*/)?(?:{KEY})/(?P<kind>(?!{GROUP})[^/]+\.json))", re.DOTALL)
 
 TRITON: Final = Runtime(
@@ -74,5 +98,15 @@ TRITON: Final = Runtime(
     layout=(folder(KEY, file(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.(?:{'|'.join(SUFFIXES)})")),),
     marks=(folder(KEY, file(rf"(?!{GROUP})[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.json")),),
     # In other runtimes' directories too: only the content tells a kernel.
-    entries=Entries(_METADATA, _METADATA, key_of, MAX_METADATA_BYTES, MissReason.OTHER_SOURCE, by_content=True),
+    entries=Entries(
+        _METADATA,
+        _METADATA,
+        key_of,
+        MAX_METADATA_BYTES,
+        MissReason.OTHER_SOURCE,
+        "Triton keys on the source, argument types and constants of each kernel, which it meets as it runs",
+        environment=environment_of,
+        key_variables=KEY_VARIABLES,
+        by_content=True,
+    ),
 )

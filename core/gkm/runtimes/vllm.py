@@ -10,6 +10,7 @@ the release, of the traced code, and of the compiler with GPU and versions.
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from gkm.runtimes.inductor import GRAPH_PATH, GRAPHS
@@ -72,6 +73,14 @@ def key_of(factors: bytes) -> Key | None:
         return None
 
 
+def environment_of(factors: bytes) -> Mapping[str, object]:
+    """Return the variables in a file of factors that are no secrets, with vLLM's values; {} for any other file."""
+    try:
+        return {name: value for name, value in json.loads(factors)["env"].items() if not is_secret(name, value)}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return {}
+
+
 def is_secret(name: str, value: object) -> bool:
     """Return whether a variable may hold a secret; null stands for one in an image."""
     return not isinstance(value, bool | int | float) and SECRET_VARIABLE.search(name) is not None
@@ -105,5 +114,13 @@ VLLM: Final = Runtime(
     marks=(_compiled(_MODEL),),
     # Its kernels of attention and mixture of experts, which no graph contains.
     beside=(TRITON.name,),
-    entries=Entries(_ENTRY, _KEY_FILE, key_of, MAX_FACTORS_BYTES, MissReason.NO_SUCH_KERNEL),
+    entries=Entries(
+        _ENTRY,
+        _KEY_FILE,
+        key_of,
+        MAX_FACTORS_BYTES,
+        MissReason.NO_SUCH_KERNEL,
+        "vLLM keys on digests of its configuration (arguments, model), code and compiler, which it makes at its start",
+        environment=environment_of,
+    ),
 )

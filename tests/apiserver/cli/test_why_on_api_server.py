@@ -204,3 +204,15 @@ def test_hostile_texts_stay_on_their_lines(place: WhySite) -> None:
                 lines.setdefault(output, {})[text] = done.stdout.count("\n")
             assert place.why("server", "-n", NAMESPACE, "-o", "yaml").stdout.replace("\n", "").isprintable()
     assert all(len(set(counts.values())) == 1 for counts in lines.values()), lines
+
+
+def test_a_pod_in_the_cluster_is_compared_with_an_image(place: WhySite, image: str) -> None:
+    options = ("-n", NAMESPACE, "--kubeconfig", place.cluster.kubeconfig, "--plain-http", "-o", "json")
+    with place.made():
+        done = gkm("cache", "explain", image, "--pod", "pod/server", *options)
+        missing = gkm("cache", "explain", image, "--pod", "other", *options)
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["verdict"]) == (1, "not known")
+    assert {each["container"] for each in result["factors"]} == {"server"}
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "there is no pod other" in missing.stderr

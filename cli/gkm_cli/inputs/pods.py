@@ -1,0 +1,55 @@
+"""The fields of a pod that lead to its cache. Texts are foreign: whoever prints them must escape them."""
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class CSIVolume(Struct, frozen=True, rename="camel"):
+    """The csi volume of a pod."""
+
+    driver: str = ""
+    volume_attributes: dict[str, str] | None = None
+
+
+class VolumeFacts(Struct, frozen=True):
+    """A volume of a pod; `csi` is None for volumes of other kinds."""
+
+    name: str
+    csi: CSIVolume | None = None
+
+
+class VolumeMountFacts(Struct, frozen=True, rename="camel"):
+    """The place of a volume in a container."""
+
+    name: str
+    mount_path: str = ""
+    sub_path: str = ""
+    sub_path_expr: str = ""
+
+
+class VariableFacts(Struct, frozen=True, rename="camel"):
+    """A variable of a container; the value is "" for one that Kubernetes fills from elsewhere."""
+
+    name: str
+    value: str = ""
+    value_from: dict[str, Any] | None = None
+
+
+class ContainerFacts(Struct, frozen=True, rename="camel"):
+    """A container, or an init container."""
+
+    name: str = ""
+    volume_mounts: tuple[VolumeMountFacts, ...] | None = None
+    env: tuple[VariableFacts, ...] | None = None
+    env_from: tuple[dict[str, Any], ...] | None = None
+    image: str = ""
+
+
+class PodSpecFacts(Struct, frozen=True, rename="camel"):
+    """The fields of a pod that lead to its cache."""
+
+    node_name: str = ""
+    volumes: tuple[VolumeFacts, ...] | None = None
+    containers: tuple[ContainerFacts, ...] | None = None
+    init_containers: tuple[ContainerFacts, ...] | None = None
