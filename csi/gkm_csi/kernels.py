@@ -27,7 +27,7 @@ from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import layer_walk, syscalls
 from gkm.mounts.layer_walk import LayerFile, LayerTooLarge
 from gkm.runtimes import RUNTIMES
-from gkm.runtimes.keys import Difference, Entries, Key, MissReason, closest
+from gkm.runtimes.keys import UNTOLD, Difference, Entries, Key, MissReason, closest
 
 SCAN_SECONDS: Final = 5.0
 END_SECONDS: Final = 1.0
@@ -152,7 +152,7 @@ class _Scan:
         self._lowers = lowers
         self._deadline = deadline
         self._compiled = 0
-        self._runtimes = {each.name: _RuntimeScan(each.entries) for each in RUNTIMES if each.entries}
+        self._runtimes = {each.name: _RuntimeScan(each.entries) for each in RUNTIMES if each.entries is not UNTOLD}
 
     def check(self, entries: int) -> None:
         if entries > MAX_ENTRIES or time.monotonic() > self._deadline:

@@ -1,6 +1,7 @@
 """`gkm cache explain`: say before a pod starts whether it will look where a cache has its entries."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,9 @@ from gkm.images.assembly.versions import stated_versions
 from gkm.images.cache import CacheImage
 from gkm.images.registries.registry import Registry
 from gkm.kube.resources import Resource
-from gkm.runtimes import BY_NAME, Runtime
+from gkm.runtimes import BY_NAME
+from gkm.runtimes.keys import Entries
+from gkm.runtimes.placement import directory_of
 from msgspec import Struct
 
 from gkm_cli.cache import extraction
@@ -72,13 +75,16 @@ def explain(
     spec = _pod(pod, cluster, namespace)
     nodes = machines(gpus) if gpus else []
     registry, image = access.described(reference)
-    facts = CacheFacts(
-        BY_NAME[image.format.value],
-        stated_versions(image.labels),
-        _environments(registry, image, access.config.store.max_image_bytes),
-        [preflight.check(image.targets, node.gpus) for node in nodes],
-    )
-    results = compare(facts, spec)
+    environments = _environments(registry, image, access.config.store.max_image_bytes)
+    names, versions = [each.value for each in image.formats], stated_versions(image.labels)
+    gpus_fit = [preflight.check(image.targets, node.gpus) for node in nodes]
+    results = [
+        result
+        for name in names
+        for result in compare(
+            CacheFacts(BY_NAME[name], versions, environments.get(name, ()), gpus_fit, directory_of(name, names)), spec
+        )
+    ]
     found = first(results)
     show(_result(results, found), output, lambda: _print(results, found))
     if found is not None and found.result is Comparison.OTHER:
@@ -112,21 +118,21 @@ def _parsed(text: bytes, name: str) -> PodSpecFacts:
         raise UsageError(f"{name} holds no pod: {error}", hint) from error
 
 
-def _environments(registry: Registry, image: CacheImage, max_bytes: int) -> list[dict[str, object]]:
-    """Fetch the content into a temporary directory; return the variables of its first key files."""
-    runtime = BY_NAME[image.format.value]
-    if runtime.entries.environment is None:
-        return []
+def _environments(registry: Registry, image: CacheImage, max_bytes: int) -> dict[str, list[Mapping[str, object]]]:
+    """Fetch the content into a temporary directory; return the variables of the first key files of each runtime."""
+    stating = {each.value: BY_NAME[each.value].entries for each in image.formats}
+    if not any(entries.environment for entries in stating.values()):
+        return {}
     with tempfile.TemporaryDirectory(prefix="gkm-explain-") as directory:
         content = Path(directory) / "content"
         extraction.extract(registry, image, content, max_bytes, None)
-        return [dict(found) for found in _read(runtime, content)]
+        return {name: _read(entries, content) for name, entries in stating.items()}
 
 
-def _read(runtime: Runtime, content: Path) -> list[Any]:
-    entries, found = runtime.entries, []
+def _read(entries: Entries, content: Path) -> list[Mapping[str, object]]:
+    found: list[Mapping[str, object]] = []
     for path in sorted(content.rglob("*.json")):
-        if entries.key_file.fullmatch(path.relative_to(content).as_posix()) and entries.environment:
+        if entries.environment and entries.key_file.fullmatch(path.relative_to(content).as_posix()):
             with path.open("rb") as file:
                 text = file.read(entries.max_bytes + 1)
             if len(text) <= entries.max_bytes and entries.read(text) is not None:
@@ -147,8 +153,11 @@ def _result(results: list[FactorResult], found: FactorResult | None) -> dict[str
 
 
 def _print(results: list[FactorResult], found: FactorResult | None) -> None:
-    rows = [(each.container, each.factor, each.result.value, each.cache, each.pod, each.why) for each in results]
-    table(("container", "factor", "result", "cache", "pod", "why"), rows)
+    rows = [
+        (each.container, each.runtime, each.factor, each.result.value, each.cache, each.pod, each.why)
+        for each in results
+    ]
+    table(("container", "runtime", "factor", "result", "cache", "pod", "why"), rows)
     line("")
     if found is not None and found.result is Comparison.OTHER:
         line(f"it misses because of {found.factor} (the cache has {found.cache}, the pod has {found.pod})")

@@ -6,7 +6,7 @@ shapes that it meets, too. So a difference proves that the cache misses, and not
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -34,7 +34,10 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactorResult:
-    """One factor of one container; `cache` and `pod` are values, `why` is the reason of a factor that is not known."""
+    """One factor of one container and runtime.
+
+    `cache` and `pod` are values, `why` is the reason of a factor that is not known.
+    """
 
     container: str
     factor: str
@@ -42,6 +45,7 @@ class FactorResult:
     cache: str = ""
     pod: str = ""
     why: str = ""
+    runtime: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class CacheFacts:
     environments: Sequence[Mapping[str, object]] = ()
     gpus: Sequence[Preflight] | None = None
     """Whether GPUs that the user named can use it; None if none are named."""
+    directory: str = ""
+    """Below the path of the volume; an image of several caches has one for each."""
 
 
 def compare(cache: CacheFacts, pod: PodSpecFacts) -> list[FactorResult]:
@@ -60,7 +66,8 @@ def compare(cache: CacheFacts, pod: PodSpecFacts) -> list[FactorResult]:
     volumes = {volume.name for volume in pod.volumes or () if volume.csi and volume.csi.driver == DRIVER}
     containers = pod.containers or ()
     mounting = [each for each in containers if volumes & {mount.name for mount in each.volume_mounts or ()}]
-    return [result for each in mounting or containers for result in _container(cache, pod, each, volumes)]
+    found = (result for each in mounting or containers for result in _container(cache, pod, each, volumes))
+    return [replace(result, runtime=cache.runtime.name) for result in found]
 
 
 def first(results: Sequence[FactorResult]) -> FactorResult | None:
@@ -75,7 +82,7 @@ def _container(
     name = container.name
     yield _gpu(name, cache.gpus)
     yield from _version(name, cache, container)
-    yield _path(cache.runtime, pod, container, volumes)
+    yield _path(cache, pod, container, volumes)
     yield from _environment(name, cache, container)
     yield _not_known(name, "rest of the key", cache.runtime.entries.unstated)
 
@@ -107,8 +114,8 @@ def _version(name: str, cache: CacheFacts, container: ContainerFacts) -> Iterato
         yield FactorResult(name, factor, result, stated, given)
 
 
-def _path(runtime: Runtime, pod: PodSpecFacts, container: ContainerFacts, volumes: set[str]) -> FactorResult:
-    name, factor = container.name, "mount path"
+def _path(cache: CacheFacts, pod: PodSpecFacts, container: ContainerFacts, volumes: set[str]) -> FactorResult:
+    runtime, name, factor = cache.runtime, container.name, "mount path"
     mounts = [mount for mount in container.volume_mounts or () if mount.name in volumes]
     if not mounts:
         return _not_known(name, factor, f"the container mounts no volume of {DRIVER} yet")
@@ -120,8 +127,9 @@ def _path(runtime: Runtime, pod: PodSpecFacts, container: ContainerFacts, volume
     value = _literal(variable) if variable else None
     if value is None:
         return _not_known(name, factor, f"the pod does not state {runtime.variables[0]}; the container image may")
-    if not any(f"{value.rstrip('/')}/".startswith(f"{mount.mount_path.rstrip('/')}/") for mount in mounts):
-        return FactorResult(name, factor, Comparison.OTHER, mounts[0].mount_path, f"{runtime.variables[0]}={value}")
+    places = ["/".join(filter(None, (mount.mount_path.rstrip("/"), cache.directory))) for mount in mounts]
+    if not any(f"{value.rstrip('/')}/".startswith(f"{place}/") for place in places):
+        return FactorResult(name, factor, Comparison.OTHER, places[0], f"{runtime.variables[0]}={value}")
     if not any(stated[mount.name] for mount in mounts):
         return _not_known(name, factor, "without the attribute mountPath, paths are those of the build")
     return FactorResult(name, factor, Comparison.EQUAL, value, value)

@@ -20,7 +20,8 @@ from gkm.runtimes.keys import MissReason
 from gkm.runtimes.placement import environment, names_in
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.why.facts import ContainerState, Facts, PodFacts, VariableFacts
+from gkm_cli.inputs.pods import VariableFacts
+from gkm_cli.why.facts import ContainerState, Facts, PodFacts
 
 PROVEN_BY = {"driver": "mount"}
 """A link that another one proves: nothing but the driver mounts the volume."""
@@ -371,7 +372,7 @@ def _other_directory(misses: KernelMisses) -> Broken | None:
     """Say which factor made a runtime choose another directory than the mounted one, where none of its entries hits."""
     for name, found in misses.runtimes.items():
         runtime = BY_NAME.get(name)
-        shared = runtime is not None and runtime.entries is not None and runtime.entries.is_shared
+        shared = runtime is not None and runtime.entries.is_shared
         if runtime and shared and found.mounted and not found.reasons.keys() <= _SAME_DIRECTORY:
             count = count_of(found.compiled, "graph")
             factor = found.difference or ", ".join(sorted(found.reasons))

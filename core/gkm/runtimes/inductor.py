@@ -35,7 +35,9 @@ GRAPHS: Final[Layout] = (
 
 GRAPH_PATH: Final = rf"(?:fxgraph/{_SHARD}|aotautograd)/{_KEY}"
 _GRAPH: Final = re.compile(
-    rf"(?P<entry>(?P<kind>fxgraph(?=/{_SHARD}/)|aotautograd)(?:/{_SHARD})?/{_KEY})/[^/]+", re.ASCII
+    # Among several caches this one has a directory (gkm.runtimes.placement).
+    rf"(?:inductor/)?(?P<entry>(?P<kind>fxgraph(?=/{_SHARD}/)|aotautograd)(?:/{_SHARD})?/{_KEY})/[^/]+",
+    re.ASCII,
 )
 MAX_GRAPH_BYTES: Final = 1 << 20
 """The lines stand before the bundle of kernels."""

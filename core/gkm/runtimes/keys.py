@@ -91,6 +91,13 @@ class Entries:
         return self.path != self.key_file
 
 
+_NONE: Final = re.compile(r"(?!)")
+UNTOLD: Final = Entries(
+    _NONE, _NONE, lambda _: None, 0, MissReason.UNKNOWN, "GKM does not know what this runtime keys its entries on"
+)
+"""Of a runtime whose misses GKM cannot tell."""
+
+
 def digest(value: object) -> str:
     """Return the digest of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gkm.runtimes.foreign import foreign_kind
-from gkm.runtimes.keys import Entries
+from gkm.runtimes.keys import UNTOLD, Entries
 from gkm.runtimes.layout import FileKind, Layout, kind_of
 
 
@@ -13,8 +13,8 @@ class Runtime:
 
     `name` is in images and statuses, `title` in texts. `variables` name the directory of the cache, the first one that
     the runtime reads first. `marks` is the part of `layout` that no other runtime writes: a directory with one such
-    file is a cache of this runtime. `entries` are what a miss adds to the cache; None while GKM cannot tell. `beside`
-    names the runtimes for which its programs also compile, outside of this directory.
+    file is a cache of this runtime. `entries` are what a miss adds to the cache. `beside` names the runtimes for which
+    its programs also compile, outside of this directory.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Runtime:
     variables: tuple[str, ...]
     layout: Layout
     marks: Layout
-    entries: Entries | None = None
+    entries: Entries = UNTOLD
     beside: tuple[str, ...] = ()
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:

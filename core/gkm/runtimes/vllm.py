@@ -92,12 +92,13 @@ def _variable(value: object) -> Factor:
 
 
 _IN_MODEL: Final = rf"(?P<home>{ROOT}/{_HASH})/(?:{RANK}/)?"
+# Among several caches this one has a directory (gkm.runtimes.placement).
 _ENTRY: Final = re.compile(
-    rf"(?P<entry>{ROOT}/{AOT}/{_HASH}/{RANK}/model"
+    rf"(?:vllm/)?(?P<entry>{ROOT}/{AOT}/{_HASH}/{RANK}/model"
     rf"|{_IN_MODEL}(?:(?:[^/]+/)?{ARTIFACT}(?=/|\Z)|inductor_cache/{GRAPH_PATH}))(?:/.*)?",
     re.ASCII | re.DOTALL,
 )
-_KEY_FILE: Final = re.compile(rf"{_IN_MODEL}(?P<kind>(?:[A-Za-z][A-Za-z0-9_-]{{0,80}}/)?){FACTORS}", re.ASCII)
+_KEY_FILE: Final = re.compile(rf"(?:vllm/)?{_IN_MODEL}(?P<kind>(?:[A-Za-z][A-Za-z0-9_-]{{0,80}}/)?){FACTORS}", re.ASCII)
 
 VLLM: Final = Runtime(
     name="vllm",

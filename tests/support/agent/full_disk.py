@@ -225,7 +225,8 @@ def too_large_for_what_must_stay_free(root: Path) -> dict[str, int]:
 
     class Large(SizedImages):
         def describe(self, image: str, digest: str) -> CacheImage:
-            return replace(super().describe(image, digest), size_bytes=14 << 20)
+            found = super().describe(image, digest)
+            return replace(found, caches=(replace(found.caches[0], size_bytes=14 << 20),))
 
     with tmpfs(root / "state", "16m"):
         node = node_in(root)

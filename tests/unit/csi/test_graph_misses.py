@@ -92,6 +92,20 @@ def test_the_first_factor_of_another_directory_of_vllm_is_named(
     assert found == {"vllm": KernelMissCounts({reason: 3}, 2, difference=text)}
 
 
+def test_among_several_caches_each_stands_in_its_own_directory(tmp_path: Path) -> None:
+    several, chosen = tmp_path / "several", tmp_path / "chosen"
+    model(several / "vllm")
+    graph(several / "inductor", GRAPH, *LINES)
+    model(chosen / "vllm", OTHER_HASH, 3, config_hash="0")
+    graph(chosen / "inductor", GRAPH[:-1] + ("a" if GRAPH[-1] != "a" else "b"), *LINES[:-1])
+    found = misses(several, tmp_path / "volume", chosen)
+    counted = {name: (dict(each.reasons), each.mounted) for name, each in found.items()}
+    assert counted == {
+        "vllm": ({MissReason.OTHER_CONFIGURATION: 3}, 2),
+        "inductor": ({MissReason.OTHER_OPTIONS: 1}, 1),
+    }
+
+
 def test_a_further_graph_of_the_mounted_directory_is_missing_there(cache: Path, tmp_path: Path) -> None:
     inside = f"torch_compile_cache/{HASH}/rank_0_0/backbone"
     further = put(tmp_path / "further", f"{inside}/artifact_compile_range_9_9_subgraph_0")

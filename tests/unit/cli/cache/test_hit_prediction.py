@@ -1,5 +1,6 @@
 """What a pod will key on beside what a cache was keyed on: a difference proves a miss, and nothing else is proved."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +55,14 @@ def variable(value: str, name: str = "VLLM_NIXL_SIDE_CHANNEL_PORT") -> list[dict
     ],
 )
 def test_a_factor_that_differs_is_a_miss(spec: PodSpecFacts, factor: str, mounted: str, given: str) -> None:
-    assert found(cache(), spec) == FactorResult("server", factor, Comparison.OTHER, mounted, given)
+    assert found(cache(), spec) == FactorResult("server", factor, Comparison.OTHER, mounted, given, runtime="vllm")
+
+
+def test_among_several_caches_each_has_its_own_directory() -> None:
+    right = replace(cache(), directory="vllm")
+    assert first([each for each in compare(right, pod(variable("5600"))) if each.factor == "mount path"]) is None
+    wrong = found(replace(cache(), directory="triton"), pod(variable("5600")))
+    assert (wrong.factor, wrong.result, wrong.cache) == ("mount path", Comparison.OTHER, "/cache/triton")
 
 
 def test_of_several_differences_the_first_one_counts() -> None:
@@ -96,7 +104,7 @@ def test_a_container_without_the_volume_counts_only_where_none_has_it() -> None:
 def test_a_variable_that_triton_keys_on_wherever_it_is_set_differs_from_none() -> None:
     env = [{"name": "TRITON_CACHE_DIR", "value": "/cache"}, {"name": "TRITON_DEFAULT_FP_FUSION", "value": "0"}]
     assert found(cache(TRITON, {}), pod(env)) == FactorResult(
-        "server", "TRITON_DEFAULT_FP_FUSION", Comparison.OTHER, "none", "0"
+        "server", "TRITON_DEFAULT_FP_FUSION", Comparison.OTHER, "none", "0", runtime="triton"
     )
     same = found(cache(TRITON, {"TRITON_DEFAULT_FP_FUSION": "false"}), pod(env))
     assert same.result is Comparison.NOT_KNOWN

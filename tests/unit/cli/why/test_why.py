@@ -14,7 +14,7 @@ from gkm.api.nodes import GKMCacheNode, NodeCacheStatus, NodeSpec, NodeStatus, P
 from gkm.kube import decoding
 from gkm.kube.errors import ApiError
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.inputs.pods import ContainerFacts, CSIVolume, PodSpecFacts, VolumeFacts, VolumeMountFacts
+from gkm_cli.inputs.pods import ContainerFacts, CSIVolume, PodSpecFacts, VariableFacts, VolumeFacts, VolumeMountFacts
 from gkm_cli.why import links
 from gkm_cli.why.explanation import PODS, cache_name, no_volume, observe
 from gkm_cli.why.facts import (
@@ -27,7 +27,6 @@ from gkm_cli.why.facts import (
     PodStatusFacts,
     ReadResult,
     Terminated,
-    VariableFacts,
 )
 from gkm_cli.why.links import LINKS, State, remedy, walk
 from msgspec import structs
