@@ -18,9 +18,7 @@ from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.escaping import escape
 from gkm.images.assembly import factors_file
 from gkm.images.assembly.compiled_targets import CompiledTargets
-from gkm.images.assembly.recognition import FoundCache
-from gkm.images.assembly.selection import of_captured
-from gkm.images.assembly.several import captured_in, scan_captured
+from gkm.images.assembly.several import CapturedPart, captured_in, scan_captured
 from gkm.images.assembly.tree import TreeEntry, walk
 from gkm.images.assembly.triton import version_in
 from gkm.images.cache import Format
@@ -140,10 +138,10 @@ class _Reader:
         """Return the version of Triton that all kernels state; "" if they state none, or several."""
         return next(iter(self._versions)) if len(self._versions) == 1 else ""
 
-    def directory(self, part: FoundCache) -> list[PackedFile]:
+    def directory(self, part: CapturedPart) -> list[PackedFile]:
         """Read all files that belong to a cache; return them, relative to its directory."""
         files = []
-        for entry in walk(part.directory, of_captured(part.runtime, part.inside), self._pass_over):
+        for entry in walk(part.directory, part.selection, self._pass_over):
             if not entry.directory:
                 self._count(entry)
                 files.append(self._file(entry))

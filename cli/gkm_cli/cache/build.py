@@ -23,6 +23,8 @@ from gkm.images.cache_entries import entries_in
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as registry_push
+from gkm.runtimes import BY_NAME
+from gkm.runtimes.layout import FileKind
 from gkm.runtimes.placement import joined
 
 from gkm_cli import disks
@@ -97,7 +99,7 @@ def build(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make an image of the Triton, vLLM and TorchInductor caches in each DIR, in MCV's format."""
+    """Make one image of the kernel caches in each DIR; those of Triton and vLLM are in MCV's format."""
     targets = gpu_from_options(gpu, gpus)
     versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
     if dry_run:
@@ -192,15 +194,18 @@ def _prefixed(scanned: ScannedCaches) -> list[tuple[CacheContents, str]]:
 
 
 def _left_out(scanned: ScannedCaches) -> list[dict[str, Any]]:
-    found = [("", scanned.beside), *((prefix, cache.left_out) for cache, prefix in _prefixed(scanned))]
+    unmovable = {cache.format: BY_NAME[cache.format.value].unmovable for cache in scanned.caches}
+    found = [("", "", scanned.beside)]
+    found += [(prefix, unmovable[cache.format], cache.left_out) for cache, prefix in _prefixed(scanned)]
     return [
         {
             "kind": kind.value,
+            "why": why if kind is FileKind.UNMOVABLE else "",
             "count": files.count,
             "bytes": files.bytes,
             "examples": [f"{prefix}{path}" for path in files.examples],
         }
-        for prefix, left_out in found
+        for prefix, why, left_out in found
         for kind, files in left_out.kinds.items()
     ]
 
@@ -208,7 +213,8 @@ def _left_out(scanned: ScannedCaches) -> list[dict[str, Any]]:
 def _left_out_lines(scanned: ScannedCaches) -> list[str]:
     """Return a line for each kind of files that stay out, and one for each damaged kernel."""
     kinds = [
-        f"left out {found['count']} of {found['kind']} ({found['bytes']} bytes): {', '.join(found['examples'])}"
+        f"left out {found['count']} of {found['kind']}{found['why'] and ', because '}{found['why']} "
+        f"({found['bytes']} bytes): {', '.join(found['examples'])}"
         + (", …" if found["count"] > len(found["examples"]) else "")
         for found in _left_out(scanned)
     ]

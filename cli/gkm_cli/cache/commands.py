@@ -14,7 +14,7 @@ def _command(name: str, text: str, arguments: str) -> LazyCommand:
 COMMANDS = {
     "build": _command(
         "build",
-        "Make an image of the Triton, vLLM or TorchInductor cache in DIR, in MCV's format.",
+        "Make one image of the kernel caches in each DIR; those of Triton and vLLM are in MCV's format.",
         f"~/.triton/cache --image {_IMAGE} --push",
     ),
     "push": _command(

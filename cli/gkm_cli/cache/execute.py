@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -35,6 +35,7 @@ from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_store import RelocationLayer
 from gkm.mounts.relocation.tree_writer import Unrelocatable
+from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import environment
 
 from gkm_cli.cache.extraction import relocate
@@ -97,12 +98,14 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
         _print(f"warning: not verified: {verdict.message}")
     image = cache.describe(registry, pinned)
     _check_gpus(image, options.gpus)
+    names = [kind.value for kind in image.formats]
+    options = replace(options, writable=options.writable or any(BY_NAME[each].needs_private_layer for each in names))
     with _modes():
         store.make()
         store.use(image.digest)
         _pull(store, registry, image, access)
         path = _provided(store, image.digest, options)
-    _become(command, environment([kind.value for kind in image.formats], str(path)))
+    _become(command, environment(names, str(path)))
 
 
 def _check_gpus(image: CacheImage, file: Path | None) -> None:

@@ -6,7 +6,7 @@ does not show what it needs. Nothing reports hits one by one (docs/decisions/002
 
 import hashlib
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -234,14 +234,21 @@ def decide_mount_path(facts: Facts) -> Outcome:
         faults = (_fault(facts, container.name, each, stated) for each in container.env or () if each.value)
         if fault := next(filter(None, faults), None):
             return fault
-    named = sorted({one.name for container, _ in mounts for one in container.env or () if one.name in VARIABLES})
-    variables = ", ".join(named) if named else f"no {' or '.join(VARIABLES)} in the pod: the image must set one"
-    return Holds(f"{stated}; {variables}")
+    variables = _variables(facts)
+    named = sorted({one.name for container, _ in mounts for one in container.env or () if one.name in variables})
+    set_here = ", ".join(named) if named else f"no {' or '.join(variables)} in the pod: the image must set one"
+    return Holds(f"{stated}; {set_here}")
+
+
+def _variables(facts: Facts) -> Sequence[str]:
+    """Return the variables of the runtimes of the cache: others of the pod may have their caches elsewhere."""
+    names = names_in(facts.cache.found.status.runtime) if facts.cache.found else ()
+    return tuple(environment(names, "")) or VARIABLES
 
 
 def _fault(facts: Facts, container: str, variable: VariableFacts, stated: str) -> Broken | None:
     """Return how the variable of a runtime misses its cache."""
-    if variable.name not in VARIABLES:
+    if variable.name not in _variables(facts):
         return None
     wanted = _directories(facts, stated).get(variable.name, "")
     found = f"{variable.name} of the container {container} is {variable.value}"

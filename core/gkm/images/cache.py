@@ -19,6 +19,7 @@ from gkm.images.configuration import CREATED_ANNOTATION, MAX_CONFIG_BYTES, creat
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
+from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import joined, names_in
 
 CACHES_LABEL = "gkm.io/caches"
@@ -44,12 +45,17 @@ def entry_label(count: str, runtimes: str) -> str:
 
 
 class Format(StrEnum):
-    """The runtime that wrote the cache."""
+    """The runtime that wrote the cache: MCV's formats, and one for each other row of the table of runtimes."""
 
+    _ignore_ = "members runtime member"
     TRITON = "triton"
     VLLM = "vllm"
     INDUCTOR = "inductor"
     """TorchInductor's: an extension of GKM, of whose labels and directories MCV knows nothing (docs/formats.md)."""
+    members = vars()
+    for runtime in BY_NAME:
+        if (member := runtime.upper()) not in members:
+            members[member] = runtime
 
     def __init__(self, runtime: str) -> None:
         self.summary_label = f"cache.{runtime}.image/summary"

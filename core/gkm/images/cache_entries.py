@@ -18,6 +18,7 @@ class CacheEntry:
 
     `form` is the storage format: "triton", or for vLLM "binary" or "aot_compile". For TorchInductor it is the cache
     that has the entry ("fxgraph", "aotautograd"), or the kind of an artifact in a file ("inductor", "aot_autograd"…).
+    For the other runtimes it is the name of the runtime, and `hash` is the path.
     """
 
     form: str
@@ -65,6 +66,7 @@ class _Manifest(Struct):
     triton: list[_Kernel] | None = None
     vllm: list[_Graphs] | None = None
     inductor: list[_Inductor] | None = None
+    entries: list[_Inductor] | None = None
 
 
 def entries_in(manifest: bytes) -> list[CacheEntry]:
@@ -83,7 +85,7 @@ def entries_in(manifest: bytes) -> list[CacheEntry]:
         entries += [CacheEntry("binary", each.code_hash or graphs.hash, each.target_device) for each in graphs.binary]
         entries += [CacheEntry("aot_compile", each.hash or graphs.hash) for each in graphs.aot]
         entries += [_kernel(each, each.form) for each in graphs.inductor]
-    entries += [_kernel(each, each.form) for each in found.inductor or []]
+    entries += [_kernel(each, each.form) for each in (*(found.inductor or []), *(found.entries or []))]
     if len(entries) > MAX_ENTRIES:
         raise GKMError(Reason.TOO_LARGE, f"the cache manifest lists {len(entries)} entries, at most {MAX_ENTRIES}")
     return entries

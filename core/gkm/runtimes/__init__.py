@@ -8,15 +8,26 @@ May know nothing but the standard library; must never read a file.
 
 from typing import Final
 
+from gkm.runtimes.cute_dsl import CUTE_DSL
+from gkm.runtimes.deepgemm import DEEPGEMM
+from gkm.runtimes.flashinfer import FLASHINFER
+from gkm.runtimes.helion import HELION
 from gkm.runtimes.inductor import INDUCTOR
+from gkm.runtimes.quack import QUACK
 from gkm.runtimes.runtime import Runtime
+from gkm.runtimes.sglang import SGLANG, SGLANG_JIT
+from gkm.runtimes.tilelang import TILELANG
 from gkm.runtimes.triton import TRITON
+from gkm.runtimes.tvm_ffi import TVM_FFI
 from gkm.runtimes.vllm import VLLM
 
-RUNTIMES: Final[tuple[Runtime, ...]] = (VLLM, INDUCTOR, TRITON)
-"""In the order of recognition: each of the first two writes the caches of the ones after it in its own directory."""
+RUNTIMES: Final[tuple[Runtime, ...]] = (
+    *(SGLANG, VLLM, INDUCTOR, TRITON),
+    *(DEEPGEMM, FLASHINFER, TILELANG, CUTE_DSL, QUACK, SGLANG_JIT, TVM_FFI, HELION),
+)
+"""In the order of recognition: each of the first three writes the caches of ones after it in its own directory."""
 BY_NAME: Final[dict[str, Runtime]] = {runtime.name: runtime for runtime in RUNTIMES}
 """The rows by the name that images and GKMCaches state."""
 VARIABLES: Final = tuple(variable for runtime in RUNTIMES for variable in runtime.variables)
 """The variables that name the directory of a cache."""
-__all__ = ["BY_NAME", "INDUCTOR", "RUNTIMES", "TRITON", "VARIABLES", "VLLM", "Runtime"]
+__all__ = ["BY_NAME", "INDUCTOR", "RUNTIMES", "TRITON", "TVM_FFI", "VARIABLES", "VLLM", "Runtime"]

@@ -83,4 +83,6 @@ INDUCTOR: Final = Runtime(
         "torch keys on each graph, its settings and its own sources, which it meets as it runs",
         may_truncate=True,
     ),
+    # Pickles and generated code are programs: no check of form tells what they do.
+    captured=False,
 )

@@ -20,6 +20,9 @@ class FileKind(StrEnum):
     ARTIFACTS = "files of artifacts"
     """Content if its bytes have the frame of one: the user chose the name."""
     INCOMPLETE = "incomplete or damaged kernels"
+    UNMOVABLE = "kernels that cannot hit after a mount"
+    LINK = "links that the program makes again"
+    PROGRAM = "pickles that a hit runs"
     LEFTOVER = "leftovers of interrupted programs"
     MACHINE = "facts of one machine or one rank"
     SECRET = "keys, tokens and passwords"  # noqa: S105 -- a name of files
@@ -41,6 +44,9 @@ class Place:
     """The kind of a file here; None where only a directory has this name."""
     inside: tuple["Place", ...] | None = None
     """The layout of a directory here; None where only a file has this name."""
+    needs: tuple[re.Pattern[str], ...] | None = None
+    """An entry stands here, and hits only with these: names in its directory, suffixes beside its file. Groups of a
+    name are numbers of ranks: an entry has the files of several ranks, and all of them. None where no entry stands."""
 
     def suits(self, name: str, *, is_directory: bool) -> bool:
         """Return whether a file or directory of this name stands here."""
@@ -51,14 +57,23 @@ class Place:
 Layout = tuple[Place, ...]
 
 
-def file(pattern: str, kind: FileKind = FileKind.CONTENT) -> Place:
+def file(pattern: str, kind: FileKind = FileKind.CONTENT, *, needs: Iterable[str] | None = None) -> Place:
     """Return the place of files whose whole name matches."""
-    return Place(re.compile(pattern, re.ASCII), kind=kind)
+    return Place(re.compile(pattern, re.ASCII), kind=kind, needs=_patterns(needs))
 
 
-def folder(pattern: str, *inside: Place) -> Place:
+def folder(pattern: str, *inside: Place, needs: Iterable[str] | None = None) -> Place:
     """Return the place of directories whose whole name matches."""
-    return Place(re.compile(pattern, re.ASCII), inside=inside)
+    return Place(re.compile(pattern, re.ASCII), inside=inside, needs=_patterns(needs))
+
+
+def nested(pattern: str, depth: int, *inside: Place) -> tuple[Place, ...]:
+    """Return the layout of a directory with up to `depth` levels of directories, each with the files `inside`."""
+    return (*inside, folder(pattern, *nested(pattern, depth - 1, *inside))) if depth else inside
+
+
+def _patterns(needs: Iterable[str] | None) -> tuple[re.Pattern[str], ...] | None:
+    return None if needs is None else tuple(re.compile(each, re.ASCII) for each in needs)
 
 
 def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKind | None:
@@ -66,6 +81,14 @@ def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKi
 
     A directory has the kind of its files if the layout has files of one kind there and no directories, else CONTENT.
     """
+    found = place_of(layout, path, is_directory=is_directory)
+    if found is None:
+        return None
+    return _kind_of_directory(found.inside or ()) if is_directory else found.kind
+
+
+def place_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> Place | None:
+    """Return the place of a path; None where the layout has no such path."""
     *directories, name = path.split("/")
     places = layout
     for each in directories:
@@ -73,10 +96,7 @@ def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKi
         if found is None or found.inside is None:
             return None
         places = found.inside
-    found = _place(places, name, is_directory=is_directory)
-    if found is None:
-        return None
-    return _kind_of_directory(found.inside or ()) if is_directory else found.kind
+    return _place(places, name, is_directory=is_directory)
 
 
 def _kind_of_directory(inside: Layout) -> FileKind:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gkm.runtimes.foreign import foreign_kind
 from gkm.runtimes.keys import UNTOLD, Entries
-from gkm.runtimes.layout import FileKind, Layout, kind_of
+from gkm.runtimes.layout import FileKind, Layout, Place, kind_of, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,20 @@ class Runtime:
     marks: Layout
     entries: Entries = UNTOLD
     beside: tuple[str, ...] = ()
+    needs_private_layer: bool = False
+    """Whether the program writes into its directory also where every kernel hits, or ends at a miss that cannot."""
+    empty: tuple[tuple[str, str], ...] = ()
+    """Directories that must exist, also empty: a pattern of the parent, "" for the cache itself, and the name."""
+    versions: tuple[str, ...] = ()
+    """Programs whose version the key lacks: an image must state them."""
+    unmovable: str = ""
+    """Why the files of the kind UNMOVABLE cannot hit after a mount."""
+    captured: bool = True
+    """Whether a capture takes the cache."""
+
+    def place_of(self, path: str, *, is_directory: bool) -> Place | None:
+        """Return the place of a path in the layout."""
+        return place_of(self.layout, path, is_directory=is_directory)
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
         """Return the kind of a file or directory at `path`, relative to the directory of the cache."""

@@ -90,13 +90,16 @@ KEY_VARIABLES: Final = frozenset(
 )
 """What libtriton's get_cache_invalidating_env_vars() of 3.9 returns if all of them are set."""
 _METADATA: Final = re.compile(rf"(?P<entry>(?:.*/)?(?:{KEY})/(?P<kind>(?!{GROUP})[^/]+\.json))", re.DOTALL)
+_OTHERS: Final = r"(?:params|manifest|metadata|resource_usage)\.json|.*\.autotune\.json"
+"""Names that TileLang and quack have in directories with such a key."""
+KERNEL: Final = folder(KEY, file(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.(?:{'|'.join(SUFFIXES)})"))
 
 TRITON: Final = Runtime(
     name="triton",
     title="Triton",
     variables=("TRITON_CACHE_DIR",),
-    layout=(folder(KEY, file(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.(?:{'|'.join(SUFFIXES)})")),),
-    marks=(folder(KEY, file(rf"(?!{GROUP})[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.json")),),
+    layout=(KERNEL,),
+    marks=(folder(KEY, file(rf"(?!{GROUP}|{_OTHERS})[A-Za-z0-9_][A-Za-z0-9_.-]{{0,250}}\.json")),),
     # In other runtimes' directories too: only the content tells a kernel.
     entries=Entries(
         _METADATA,

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from gkm.runtimes.deepgemm import DEEPGEMM
 from gkm.runtimes.inductor import GRAPH_PATH, GRAPHS
 from gkm.runtimes.keys import Entries, Factor, Key, MissReason, digest
 from gkm.runtimes.layout import FileKind, Place, file, folder
@@ -34,11 +35,25 @@ _MODEL_FILES: Final = (
     file(r"cache_key_factors\.json"),
     file(r"(?:vllm_compile_cache|(?:computation_graph|transformed_code)(?:_[A-Za-z0-9_]{1,60})?)\.py"),
 )
-_INNER: Final = (folder(r"inductor_cache", *GRAPHS), folder(r"triton_cache", *TRITON.layout))
+COMPILERS: Final = (folder(r"inductor_cache", *GRAPHS), folder(r"triton_cache", *TRITON.layout))
 _COMPONENT: Final = folder(r"[A-Za-z][A-Za-z0-9_-]{0,80}", *_MODEL_FILES, *_ARTIFACT)
 """`backbone`, `eagle_head`, the encoders of a multimodal model."""
-_RANK: Final = folder(RANK, *_INNER, *_MODEL_FILES, *_ARTIFACT, file(r"model"), _COMPONENT)
-_MODEL: Final = folder(_HASH, *_INNER, *_MODEL_FILES, *_ARTIFACT, _RANK)
+_RANK: Final = folder(RANK, *COMPILERS, *_MODEL_FILES, *_ARTIFACT, file(r"model"), _COMPONENT)
+_MODEL: Final = folder(_HASH, *COMPILERS, *_MODEL_FILES, *_ARTIFACT, _RANK)
+
+
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,80}"
+_RESULTS: Final = folder(
+    _HASH,
+    file(r"autotune_configs_dp[0-9]{1,4}_rank[0-9]{1,4}\.json"),
+    needs=(r"autotune_configs_dp([0-9]{1,4})_rank([0-9]{1,4})\.json",),
+)
+_TUNED: Final = folder(r"flashinfer_autotune_cache", folder(_NAME, folder(_NAME, _RESULTS)))
+"""Results of rank 0 alone stop vLLM before 0.33 for ever."""
+_ROCM: Final = folder(
+    r"rocm_segmented_attention",
+    *(folder(r"triton", *TRITON.layout), file(r"[0-9a-f]{64}\.json"), file(r"[0-9a-f]{64}\.lock|\.lock")),
+)
 
 
 def _compiled(*models: Place) -> Place:
@@ -106,6 +121,10 @@ VLLM: Final = Runtime(
     variables=("VLLM_CACHE_ROOT",),
     layout=(
         _compiled(_MODEL),
+        folder(r"deep_gemm", *DEEPGEMM.layout),
+        _TUNED,
+        _ROCM,
+        folder(r"dummy_cache"),
         folder(r"modelinfos", file(r"[A-Za-z0-9_-]{1,200}\.json", FileKind.HINT)),
         folder(r"startup_plan", file(r".+", _MACHINE)),
         file(r"gpu_p2p_access_cache_for_.*\.json", _MACHINE),
@@ -124,4 +143,6 @@ VLLM: Final = Runtime(
         "vLLM keys on digests of its configuration (arguments, model), code and compiler, which it makes at its start",
         environment=environment_of,
     ),
+    # A hit of a model that was compiled ahead of time makes it.
+    empty=(("", "dummy_cache"),),
 )

@@ -83,7 +83,7 @@ def test_check_exits_with_3_and_prints_the_reason(image: str, tmp_path: Path) ->
         (
             ["cache", "build", HERE, "--image", "registry.example/x", "--push"],
             1,
-            "holds no cache of vLLM, TorchInductor, Triton",
+            "holds no cache of SGLang, vLLM, TorchInductor, Triton",
         ),
         (["cache", "inspect", "registry.example/x", "--config", "/nowhere"], 1, "No such file"),
         (["cache", "inspect"], 2, "Missing argument"),

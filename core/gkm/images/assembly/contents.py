@@ -4,7 +4,7 @@ Follows the order of MCV's DetectCaches: vLLM first, Triton only if it is not vL
 TorchInductor's, which MCV does not know (docs/formats.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,8 @@ from gkm.images.assembly.go_json import marshal, marshal_indent
 from gkm.images.assembly.inductor import InductorScan, inductor_targets
 from gkm.images.assembly.recognition import runtime_of
 from gkm.images.assembly.selection import EVERYTHING, LeftOut, Selection, of_runtime
-from gkm.images.assembly.target_claims import kernel_targets
+from gkm.images.assembly.table_entries import TableScan, check_versions
+from gkm.images.assembly.target_claims import found_or_stated, kernel_targets
 from gkm.images.assembly.tree import TreeEntry, walk
 from gkm.images.assembly.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.assembly.versions import DependencyVersions
@@ -27,11 +28,14 @@ from gkm.images.assembly.vllm import VllmScan
 from gkm.images.assembly.vllm_labels import vllm_labels, vllm_targets
 from gkm.images.cache import MAX_TARGETS, Format, stated_targets
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
+from gkm.runtimes import BY_NAME
 from gkm.runtimes.foreign import SECRET_BYTES, holds_secret
 from gkm.runtimes.layout import FileKind
 from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import ROOT
 
+SCANNED: Final = frozenset({Format.TRITON, Format.VLLM, Format.INDUCTOR})
+"""The formats that have scanners of their own, and a manifest with their name as its key."""
 _KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.HINT})
 """A path of these kinds tells enough."""
 
@@ -88,6 +92,8 @@ def scan_cache(
             f"{count_of(len(damaged), 'kernel')} of the cache cannot be used: {path}: {problem}",
             "compile again, or leave --strict out: the image then has all kernels but these",
         )
+    if selection.runtime:
+        check_versions(selection.runtime, versions.others)
     usable = selection.without(dict.fromkeys(damaged, FileKind.INCOMPLETE))
     return replace(scan_directory(directory, stated, versions, usable), damaged=damaged)
 
@@ -102,11 +108,11 @@ def scan_directory(
             `stated` name different GPUs, TOO_LARGE; as `walk` raises.
         OSError: it cannot be read.
     """
-    scan = _DirectoryScan()
+    scan = _DirectoryScan(TableScan(selected))
     for entry in walk(directory, selected, scan.left_out.add):
         scan.add(entry)
     kind = scan.format(directory)
-    targets = {kernel.gpu_target for kernel in scan.kernels}
+    targets = {kernel.gpu_target for kernel in scan.kernels} | scan.table.targets
     if len(targets) > MAX_TARGETS:
         raise GKMError(
             Reason.TOO_LARGE,
@@ -114,6 +120,7 @@ def scan_directory(
             "build several images",
         )
     labels: dict[str, str] = {}
+    entries: Sequence[Mapping[str, Any]]
     match kind:
         case Format.VLLM:
             count, entries, labels = scan.vllm.count, scan.vllm.entries, vllm_labels(scan.vllm)
@@ -124,6 +131,9 @@ def scan_directory(
         case Format.TRITON:
             entries = [manifest_entry(kernel) for kernel in scan.kernels]
             count, summary = len(entries), kernel_targets(targets, stated, versions)
+        case _:
+            entries = scan.table.listed(BY_NAME[kind.value])
+            count, summary = len(entries), kernel_targets(set(found_or_stated(targets, stated)), (), versions)
     labels |= {
         kind.count_label: str(count),
         kind.size_label: str(scan.size),
@@ -133,7 +143,7 @@ def scan_directory(
     return CacheContents(
         directory,
         kind,
-        _manifest(directory, kind, entries),
+        _manifest(directory, kind.value if kind in SCANNED else "entries", entries),
         labels,
         scan.size,
         tuple(sorted(scan.secrets)),
@@ -143,8 +153,8 @@ def scan_directory(
     )
 
 
-def _manifest(directory: Path, kind: Format, entries: list[dict[str, Any]]) -> bytes:
-    manifest = marshal_indent({kind.value: entries}).encode()
+def _manifest(directory: Path, key: str, entries: Sequence[Mapping[str, Any]]) -> bytes:
+    manifest = marshal_indent({key: entries}).encode()
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise GKMError(
             Reason.TOO_LARGE,
@@ -158,6 +168,7 @@ def _manifest(directory: Path, kind: Format, entries: list[dict[str, Any]]) -> b
 class _DirectoryScan:
     """What one walk finds of each runtime."""
 
+    table: TableScan
     vllm: VllmScan = field(default_factory=VllmScan)
     inductor: InductorScan = field(default_factory=InductorScan)
     kernels: list[Kernel] = field(default_factory=list)
@@ -177,6 +188,7 @@ class _DirectoryScan:
             self.kernels.append(kernel)
         self.vllm.add(entry, kernel)
         self.inductor.add(entry, kernel)
+        self.table.add(entry)
         self.has_triton_marker |= _is_triton_marker(entry)
         packed = redact(entry)
         self.secrets.update(packed.names if packed else ())
@@ -184,6 +196,9 @@ class _DirectoryScan:
 
     def format(self, directory: Path) -> Format:
         """Return the runtime; raises METADATA_MISSING if it is none."""
+        runtime = self.table.selected.runtime
+        if runtime and Format(runtime.name) not in SCANNED:
+            return Format(runtime.name)
         if self.vllm.is_vllm and not self.vllm.entries:
             # MCV builds an image with the summary `null`, which no node could use.
             raise GKMError(

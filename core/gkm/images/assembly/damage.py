@@ -4,21 +4,20 @@ Triton writes the files of a kernel one by one and the group file last, so a pro
 leaves a directory that never hits. A file that lost its content fails the process that loads it.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from gkm.api import json_limits
-from gkm.images.assembly.selection import Selection
+from gkm.images.assembly.recognition import FoundCache
+from gkm.images.assembly.selection import Selection, of_captured
+from gkm.images.assembly.table_entries import EntryCheck
 from gkm.images.assembly.tree import TreeEntry, walk
 from gkm.images.assembly.triton import MAX_METADATA_BYTES
-from gkm.runtimes.triton import ELF, ELF_SUFFIXES, GROUP, KEY
-
-_KEY: Final = re.compile(KEY, re.ASCII)
+from gkm.runtimes.layout import FileKind
+from gkm.runtimes.triton import ELF, ELF_SUFFIXES, GROUP, KERNEL
 
 
 class _Group(msgspec.Struct):
@@ -72,25 +71,45 @@ class _KernelDirectory:
 
 
 def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
-    """Return the paths of the directories of such kernels, each with what is wrong.
+    """Return the paths of the directories of such kernels, and of such entries of other runtimes, with what is wrong.
 
     Raises:
         GKMError, OSError: as `walk` raises.
     """
-    return {found.path: found.verdict for found in _kernels(directory, selection) if found.verdict}
+    entries = EntryCheck(selection)
+    kernels = {found.path: found.verdict for found in _kernels(directory, selection, entries) if found.verdict}
+    return kernels | entries.finish()
 
 
-def _kernels(directory: Path, selection: Selection) -> Iterator[_KernelDirectory]:
-    """Yield the directories of kernels, each once it was read whole."""
+def captured_selection(part: FoundCache) -> Selection:
+    """Return the selection of what a pod compiled, without entries that lack a file: they may end a process.
+
+    Triton's kernels are not among those: a capture refuses one that is damaged.
+
+    Raises:
+        GKMError, OSError: as `walk` raises.
+    """
+    selection = of_captured(part.runtime, part.inside)
+    entries = EntryCheck(selection)
+    for entry in walk(part.directory, selection):
+        entries.add(entry)
+    return selection.without(dict.fromkeys(entries.finish(), FileKind.INCOMPLETE))
+
+
+def _kernels(directory: Path, selection: Selection, others: EntryCheck) -> Iterator[_KernelDirectory]:
+    """Yield the directories of kernels, each once it was read whole; `others` get all that is none."""
     current: _KernelDirectory | None = None
     for entry in walk(directory, selection):
-        parent, _, name = entry.path.rpartition("/")
+        parent = entry.path.rpartition("/")[0]
         if current and parent != current.path:
             yield current
             current = None
         if entry.directory:
-            current = _KernelDirectory(entry.path) if _KEY.fullmatch(name) else None
-        elif current:
+            is_kernel = selection.place_of(entry.path, is_directory=True) is KERNEL
+            current = _KernelDirectory(entry.path) if is_kernel else None
+        if current and not entry.directory:
             current.add(entry)
+        elif current is None:
+            others.add(entry)
     if current:
         yield current

@@ -6,7 +6,7 @@ without a leading "./", and the manifest of each cache behind its files.
 
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
@@ -22,6 +22,7 @@ from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
 from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob
+from gkm.runtimes import Runtime
 from gkm.runtimes.vllm import FACTORS
 
 TITLE = "org.opencontainers.image.title"
@@ -94,9 +95,12 @@ def _tar(caches: Sequence[CacheContents], report: ProgressCallback) -> Iterator[
 
 def _members(contents: CacheContents, count: ByteCounter) -> Iterator[bytes]:
     before = count.done
+    root = contents.format.content_directory
+    directories = {""}
     for entry in walk(contents.directory, contents.selection):
-        name = f"{contents.format.content_directory}/{entry.path}"
+        name = f"{root}/{entry.path}"
         if entry.directory:
+            directories.add(entry.path)
             yield _header(name, tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
             continue
         mode = _EXECUTABLE_MODE if entry.executable else _FILE_MODE
@@ -105,6 +109,8 @@ def _members(contents: CacheContents, count: ByteCounter) -> Iterator[bytes]:
         yield _header(name, tarfile.REGTYPE, size, mode)
         yield from count.through([without_secrets.data] if without_secrets else entry.pieces())
         yield bytes(-size % BLOCK)
+    for path in missing_directories(contents.selection.runtime, directories):
+        yield _header(f"{root}/{path}", tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
     if (packed := count.done - before) != contents.size_bytes:
         raise GKMError(
             Reason.CONTENT_MISMATCH,
@@ -114,6 +120,17 @@ def _members(contents: CacheContents, count: ByteCounter) -> Iterator[bytes]:
     yield _header(contents.format.manifest_path.rpartition("/")[0], tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
     yield _header(contents.format.manifest_path, tarfile.REGTYPE, len(contents.manifest), _FILE_MODE)
     yield contents.manifest + bytes(-len(contents.manifest) % BLOCK)
+
+
+def missing_directories(runtime: Runtime | None, directories: Collection[str]) -> list[str]:
+    """Return the directories that a program makes at each start, also on a read-only mount, and that are not there."""
+    wanted = {
+        f"{parent}/{name}".lstrip("/")
+        for pattern, name in (runtime.empty if runtime else ())
+        for parent in directories
+        if re.fullmatch(pattern, parent, re.ASCII)
+    }
+    return sorted(wanted.difference(directories))
 
 
 def _header(name: str, kind: bytes, size: int, mode: int) -> bytes:

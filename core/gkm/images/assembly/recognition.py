@@ -17,7 +17,7 @@ from gkm.runtimes.layout import Layout
 _MAX_NAMES: Final = 20_000
 """Of one directory: a look for a cache near the named directory must end."""
 _MAX_NEAR: Final = 8
-_ANCESTORS: Final = 5
+_ANCESTORS: Final = 7
 """As many names as the deepest layout has above its files."""
 
 
@@ -38,10 +38,15 @@ def caches_in(directory: Path) -> list[FoundCache]:
     Raises:
         OSError: it cannot be read.
     """
-    own = _runtime_in(directory)
-    others = [runtime for runtime in RUNTIMES if runtime is not own and _is_cache(directory, runtime)]
+    own = runtime_in(directory)
+    others = [runtime for runtime in RUNTIMES if not _has(own, runtime.name) and _is_cache(directory, runtime)]
     found = [FoundCache(runtime, directory / runtime.name) for runtime in others]
     return [FoundCache(own, directory, tuple(runtime.name for runtime in others)), *found] if own else found
+
+
+def _has(own: Runtime | None, name: str) -> bool:
+    """Return whether a directory of that name is a part of the cache itself, as `triton` of TorchInductor's is."""
+    return own is not None and own.place_of(name, is_directory=True) is not None
 
 
 def _is_cache(parent: Path, runtime: Runtime) -> bool:
@@ -56,7 +61,7 @@ def runtime_of(directory: Path) -> Runtime:
         GKMError: METADATA_MISSING when it is none; the error names caches below or above it.
         OSError: it cannot be read.
     """
-    if found := _runtime_in(directory):
+    if found := runtime_in(directory):
         return found
     near = [*_below(directory), *_above(directory)]
     titles = ", ".join(runtime.title for runtime in RUNTIMES)
@@ -75,7 +80,8 @@ def runtime_of(directory: Path) -> Runtime:
     )
 
 
-def _runtime_in(directory: Path) -> Runtime | None:
+def runtime_in(directory: Path) -> Runtime | None:
+    """Return the runtime whose cache is in `directory`; None where it is none. Raises OSError."""
     marked = next((runtime for runtime in RUNTIMES if _has_mark(directory, runtime.marks)), None)
     # A file of artifacts has no name that tells.
     return INDUCTOR if marked is None and _has_artifact_file(directory) else marked

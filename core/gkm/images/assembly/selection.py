@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gkm.runtimes import Runtime
-from gkm.runtimes.layout import PACKED, FileKind
+from gkm.runtimes.layout import PACKED, FileKind, Place
 
 MAX_EXAMPLES: Final = 5
-_INSISTED: Final = frozenset(FileKind) - {FileKind.SECRET, FileKind.INCOMPLETE, FileKind.OTHER_CACHE}
+_INSISTED: Final = frozenset(FileKind) - {
+    *(FileKind.SECRET, FileKind.INCOMPLETE, FileKind.UNMOVABLE, FileKind.LINK, FileKind.PROGRAM, FileKind.OTHER_CACHE)
+}
 
 KindOf = Callable[[str, bool], FileKind]
 """Returns the kind of the file at a path, relative and with slashes; the flag tells whether it is a directory."""
@@ -16,15 +18,23 @@ KindOf = Callable[[str, bool], FileKind]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The kind of each path, and the kinds that an image gets; `excluded` are paths that a look inside decided."""
+    """The kind of each path, and the kinds that an image gets; `excluded` are paths that a look inside decided.
+
+    `runtime` is the one whose table decides; None without one.
+    """
 
     kind: KindOf
     packed: frozenset[FileKind] = PACKED
     excluded: Mapping[str, FileKind] = field(default_factory=dict)
+    runtime: Runtime | None = None
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
         """Return the kind of a path."""
         return self.excluded.get(path) or self.kind(path, is_directory)
+
+    def place_of(self, path: str, *, is_directory: bool) -> Place | None:
+        """Return the place of a path in the layout of the runtime."""
+        return self.runtime.place_of(path, is_directory=is_directory) if self.runtime else None
 
     def without(self, excluded: Mapping[str, FileKind]) -> "Selection":
         """Return the selection without further paths."""
@@ -39,12 +49,12 @@ def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[s
 
     `inside` are the directories at its top that hold caches of other runtimes.
     """
-    return Selection(_kind_of(runtime, inside), _INSISTED if all_files else PACKED)
+    return Selection(_kind_of(runtime, inside), _INSISTED if all_files else PACKED, runtime=runtime)
 
 
 def of_captured(runtime: Runtime, inside: Container[str] = ()) -> Selection:
     """Return the selection of what a runtime compiled and a pod left in its private layer."""
-    return Selection(_kind_of(runtime, inside), frozenset({FileKind.CONTENT}))
+    return Selection(_kind_of(runtime, inside), frozenset({FileKind.CONTENT}), runtime=runtime)
 
 
 def _kind_of(runtime: Runtime, inside: Container[str]) -> KindOf:

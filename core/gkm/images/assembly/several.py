@@ -8,23 +8,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.hoststate.escaping import escape
 from gkm.images.assembly.contents import CacheContents, scan_cache, scan_directory
+from gkm.images.assembly.damage import captured_selection
 from gkm.images.assembly.recognition import FoundCache, caches_in, runtime_of
-from gkm.images.assembly.selection import LeftOut, of_captured
+from gkm.images.assembly.selection import LeftOut, Selection
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import CACHES_LABEL, common_targets, entry_label
-from gkm.runtimes import BY_NAME, TRITON, VLLM
+from gkm.runtimes import BY_NAME, VLLM
 from gkm.runtimes.foreign import foreign_kind
 from gkm.runtimes.layout import FileKind
 from gkm.runtimes.placement import joined
 
-_CAPTURED: Final = (VLLM, TRITON)
-"""The runtimes whose files a capture can check by their form (docs/design/capture.md)."""
+MAX_TEXT: Final = 63
+"""Of the names of the runtimes in a capture: they are the value of a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +100,25 @@ def _built_for(cache: CacheContents) -> str:
     return f"{cache.format.value} for {gpus}"
 
 
-def captured_in(content: Path) -> list[FoundCache]:
-    """Return the parts of what a pod left in its volume: at its top, and in the directories of vLLM and Triton.
+class CapturedPart(NamedTuple):
+    """A directory of what a pod left in its volume, and what a capture takes of it."""
+
+    directory: Path
+    selection: Selection
+
+
+def captured_in(content: Path) -> list[CapturedPart]:
+    """Return the parts of what a pod left in its volume: at its top, and in the directories of runtimes.
 
     Raises:
-        OSError: it cannot be read.
+        GKMError, OSError: as `walk` raises.
     """
-    found = [each for each in caches_in(content) if each.directory != content and each.runtime in _CAPTURED]
-    # At the top vLLM's layout has Triton's kernels too.
-    return [FoundCache(VLLM, content, tuple(each.directory.name for each in found)), *found]
+    found = [each for each in caches_in(content) if each.runtime.captured]
+    inside = [each for each in found if each.directory != content]
+    # At the top the layout of vLLM has Triton's kernels too.
+    own = next((each.runtime for each in found if each.directory == content), VLLM)
+    top = FoundCache(own, content, tuple(each.directory.name for each in inside))
+    return [CapturedPart(each.directory, captured_selection(each)) for each in (top, *inside)]
 
 
 def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheContents]:
@@ -116,7 +127,7 @@ def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheConte
     A part that is no complete cache is left out while another part is one: the pod may have ended while it compiled.
 
     Raises:
-        GKMError: as `scan_directory`, METADATA_MISSING when no part is a cache.
+        GKMError: as `scan_directory`, METADATA_MISSING when no part is a cache, METADATA_INVALID for too many runtimes.
         OSError: it cannot be read.
     """
     caches, missing = [], None
@@ -129,17 +140,19 @@ def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheConte
             missing = error
     if not caches and missing:
         raise missing
+    names = joined(cache.format.value for cache in caches)
+    if len(names) > MAX_TEXT:
+        raise GKMError(Reason.METADATA_INVALID, f"a capture holds no caches of so many runtimes: {names}")
     return _in_order(caches)
 
 
-def _scan_part(part: FoundCache, stated: Sequence[GpuTarget]) -> CacheContents:
-    selection = of_captured(part.runtime, part.inside)
+def _scan_part(part: CapturedPart, stated: Sequence[GpuTarget]) -> CacheContents:
     try:
-        return scan_directory(part.directory, (), DependencyVersions(), selection)
+        return scan_directory(part.directory, (), DependencyVersions(), part.selection)
     except GKMError as error:
         if error.reason is not Reason.METADATA_MISSING or len(stated) != 1:
             raise
-        return scan_directory(part.directory, stated, DependencyVersions(), selection)
+        return scan_directory(part.directory, stated, DependencyVersions(), part.selection)
 
 
 def image_labels(caches: Sequence[CacheContents]) -> dict[str, str]:

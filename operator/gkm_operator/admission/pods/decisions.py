@@ -204,7 +204,10 @@ class _Decision:
             return None
         self._report_unknown(ref, names)
         added = [each for index in mounted for each in self._set_variables(index, names, path)]
-        self.additions.volumes.append(self._volume(name, ref, path))
+        writing = [BY_NAME[each].title for each in names if BY_NAME[each].needs_private_layer]
+        if writing and not self._wish.private:
+            self._skip(pod_caches.MODE, f"{writing[0]} writes beside its kernels: {ref} has a private layer")
+        self.additions.volumes.append(self._volume(name, ref, path, private=self._wish.private or bool(writing)))
         return Injected(
             str(ref),
             name,
@@ -281,9 +284,9 @@ class _Decision:
         own = {name for ref in self._wish.caches for name in environment(self._runtimes(ref), "")}
         return {name: value for name, value in beside(names, path).items() if name not in own}
 
-    def _volume(self, name: str, ref: CacheRef, path: str) -> dict[str, object]:
+    def _volume(self, name: str, ref: CacheRef, path: str, *, private: bool) -> dict[str, object]:
         attributes = {"cacheName" if ref.namespace is not None else "clusterCacheName": ref.name, "mountPath": path}
-        attributes |= {"readOnly": "false"} if self._wish.private else {}
+        attributes |= {"readOnly": "false"} if private else {}
         attributes |= {"ifUnavailable": "empty"} if self._wish.if_unavailable == "empty" else {}
         return {"name": name, "csi": {"driver": DRIVER, "volumeAttributes": attributes}}
 

@@ -76,6 +76,7 @@ def healthy(
     message: str = "",
     ended: str = "server",
     has_driver: ReadResult[object] = ReadResult({}),  # noqa: B008 -- frozen
+    runtime: str = "",
 ) -> Facts:
     """Return a pod whose server has the volume and whose sidecar has not; one of them may have ended."""
     digest, spec = f"sha256:{'a' * 64}", {"cacheName": "a", "mountPath": "/cache"} | attributes
@@ -86,7 +87,7 @@ def healthy(
     cache = GKMCache(
         metadata=ObjectMeta(name="a", namespace="team"),
         spec=CacheSpec(image="r.example/a:1"),
-        status=CacheStatus(image="r.example/a:1", resolved_digest=digest, conditions=[verified]),
+        status=CacheStatus(image="r.example/a:1", resolved_digest=digest, conditions=[verified], runtime=runtime),
     )
     use = PodUse(namespace="team", name="p", volume_id="v", digest=digest)
     report = NodeCacheStatus(state="Ready", digest=digest, pods=[use])
@@ -149,6 +150,16 @@ def test_the_cache_is_blamed_for_what_failed_in_its_volume_only(
 ) -> None:
     steps = walk(healthy(attributes, message=message, ended=ended))
     assert [step.link for step in steps if step.state is not State.OK][:1] == ([broken] if broken else [])
+
+
+@pytest.mark.parametrize(("variable", "broken"), [("VLLM_CACHE_ROOT", True), ("FLASHINFER_WORKSPACE_BASE", False)])
+def test_a_variable_of_another_runtime_may_name_another_path(variable: str, broken: bool) -> None:  # noqa: FBT001
+    facts = healthy({}, runtime="vllm")
+    server = ContainerFacts("server", (VolumeMountFacts("kernels", "/cache"),), (VariableFacts(variable, "/other"),))
+    pod = PodFacts(facts.pod.metadata, PodSpecFacts("n", containers=(server,)), facts.pod.status)
+    steps = {step.link: step for step in walk(replace(facts, pod=pod))}
+    assert (steps["mount-path"].state is State.BROKEN) == broken
+    assert ("/other" in steps["mount-path"].detail) == broken
 
 
 def test_without_a_mount_path_the_detail_has_the_doubt() -> None:

@@ -184,6 +184,15 @@ def test_annotations_choose_the_layer_and_whether_the_pod_waits(wishes: Json, ex
     assert attributes(found.object) == {"cacheName": "llama", "mountPath": PATH} | expected
 
 
+def test_a_runtime_that_writes_at_each_hit_gets_its_private_layer_also_against_the_annotation() -> None:
+    asked = a_pod(annotations={"gkm.io/cache-mode": "read-only"})
+    found = pod_caches("llama", runtime="flashinfer").review(asked)
+    assert attributes(found.object) == {"cacheName": "llama", "mountPath": PATH, "readOnly": "false"}
+    assert "FlashInfer writes beside its kernels" in found.warnings
+    found = pod_caches("llama", runtime="cutedsl").review(asked)
+    assert (attributes(found.object), found.warnings) == ({"cacheName": "llama", "mountPath": PATH}, "")
+
+
 def test_the_path_of_the_annotation_is_in_all_three_places() -> None:
     found = pod_caches("llama").review(a_pod(annotations={"gkm.io/cache-path": "/opt/kernels"}))
     (made,) = found.object["spec"]["containers"]

@@ -1,0 +1,155 @@
+"""The entries of a cache by the table of runtimes: which there are, for which GPUs, and which of them cannot hit.
+
+The formats of MCV and TorchInductor's have scanners of their own. For all other runtimes the table says where an entry
+stands and what it needs, and compiled code says the GPU.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final
+
+from gkm.api.errors import GKMError, Reason
+from gkm.api.targets import CUDA, HIP, GpuTarget
+from gkm.images.assembly.compiled_targets import target_of
+from gkm.images.assembly.device_code import device_targets
+from gkm.images.assembly.selection import Selection
+from gkm.images.assembly.tree import TreeEntry
+from gkm.runtimes import Runtime
+from gkm.runtimes.cute_dsl import MLIR
+from gkm.runtimes.layout import Place
+from gkm.runtimes.triton import ELF
+
+_BEGINS: Final = {".cubin": ELF, ".so": ELF, ".o": ELF, ".mlir": MLIR}
+"""The first bytes of files of code."""
+_MAY_BE_EMPTY: Final = (".lock", ".committed")
+_CUDA_NAME: Final = re.compile(r"sm([0-9]{2,3})[af]?", re.ASCII)
+_HIP_NAME: Final = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
+
+
+@dataclass(slots=True)
+class TableScan:
+    """The entries that a walk finds, and the GPUs of their code."""
+
+    selected: Selection
+    paths: dict[str, None] = field(default_factory=dict)
+    targets: set[GpuTarget] = field(default_factory=set)
+
+    def add(self, entry: TreeEntry) -> None:
+        """Read a file or directory, in constant memory; raises the errors of reading it."""
+        place = self.selected.place_of(entry.path, is_directory=entry.directory)
+        if place and place.needs is not None:
+            self.paths[entry.path] = None
+            self.targets.update(_named(entry.path))
+        parent = entry.path.rpartition("/")[0]
+        if (
+            not entry.directory
+            and _suffix(entry.name) in _BEGINS
+            and not self.paths.keys().isdisjoint({entry.path, parent})
+        ):
+            self.targets |= device_targets(entry.pieces())
+
+    def listed(self, runtime: Runtime) -> list[dict[str, str]]:
+        """Return the entries of the manifest.
+
+        Raises:
+            GKMError: METADATA_MISSING when nothing can hit.
+        """
+        if self.paths:
+            return [{"form": runtime.name, "hash": path} for path in self.paths]
+        why = f" after a mount: {runtime.unmovable}" if runtime.unmovable else ""
+        raise GKMError(
+            Reason.METADATA_MISSING,
+            f"the cache of {runtime.title} has no complete entry that can hit{why}",
+            "compile in the pod, or build the caches of the other runtimes; docs/formats.md says what can move",
+        )
+
+
+def check_versions(runtime: Runtime, stated: Iterable[str]) -> None:
+    """Refuse a cache whose key lacks versions that are not `stated` either.
+
+    Raises:
+        GKMError: METADATA_MISSING.
+    """
+    if missing := [name for name in runtime.versions if name not in set(stated)]:
+        raise GKMError(
+            Reason.METADATA_MISSING,
+            f"the keys of {runtime.title} do not have the versions of {', '.join(missing)}: another one would hit too",
+            f"state them: {' '.join(f'--dependency-version {name}=VERSION' for name in missing)}",
+        )
+
+
+def _named(path: str) -> Iterable[GpuTarget]:
+    """Yield the GPUs that directories name."""
+    for part in path.split("/")[:-1]:
+        if found := _CUDA_NAME.fullmatch(part):
+            yield target_of(CUDA, found[1])
+        elif _HIP_NAME.fullmatch(part):
+            yield target_of(HIP, part)
+
+
+def _suffix(name: str) -> str:
+    return f".{name.rpartition('.')[2]}"
+
+
+@dataclass(slots=True)
+class EntryCheck:
+    """The files beside each other, to find what an entry lacks."""
+
+    selected: Selection
+    problems: dict[str, str] = field(default_factory=dict)
+    """By the path of an entry."""
+    _names: dict[str, set[str]] = field(default_factory=dict)
+    _entries: dict[str, Place] = field(default_factory=dict)
+
+    def add(self, entry: TreeEntry) -> None:
+        """Read the first bytes of a file, or a directory; raises the errors of reading it."""
+        parent, _, name = entry.path.rpartition("/")
+        place = self.selected.place_of(entry.path, is_directory=entry.directory)
+        if place and place.needs is not None:
+            self._entries[entry.path] = place
+        if entry.directory:
+            return
+        self._names.setdefault(parent, set()).add(name)
+        owner = next((path for path in (parent, entry.path) if path in self._entries), "")
+        if owner and (problem := _problem(entry)):
+            self.problems[owner] = problem
+
+    def finish(self) -> dict[str, str]:
+        """Return what is wrong with each entry that cannot hit, by its path."""
+        for path, place in self._entries.items():
+            if problem := _lack(place.needs or (), self._names_of(path, place)):
+                self.problems.setdefault(path, problem)
+        return self.problems
+
+    def _names_of(self, path: str, place: Place) -> list[str]:
+        """Return the names in the directory of an entry, or the suffixes beside its file."""
+        if place.inside is not None:
+            return sorted(self._names.get(path, ()))
+        parent, _, name = path.rpartition("/")
+        stem = name.rpartition(".")[0]
+        return sorted(each.removeprefix(stem) for each in self._names[parent] if each.startswith(stem))
+
+
+def _lack(needs: Iterable[re.Pattern[str]], names: Sequence[str]) -> str:
+    for needed in needs:
+        found = [match for match in map(needed.fullmatch, names) if match]
+        if not found:
+            return f"no file is there that matches {needed.pattern}"
+        if needed.groups and not _has_all_ranks([match.groups() for match in found]):
+            return "the files of some ranks are missing, or only rank 0 has one"
+    return ""
+
+
+def _has_all_ranks(found: list[tuple[str, ...]]) -> bool:
+    """Return whether numbers of ranks are several, without a gap."""
+    ranks = {tuple(map(int, each)) for each in found}
+    return len(ranks) > 1 and len(ranks) == prod(max(axis) + 1 for axis in zip(*ranks, strict=True))
+
+
+def _problem(entry: TreeEntry) -> str:
+    if not entry.size:
+        return "" if entry.name.endswith(_MAY_BE_EMPTY) else f"{entry.name} is empty"
+    begin = _BEGINS.get(_suffix(entry.name), b"")
+    return "" if entry.head(len(begin)) == begin else f"{entry.name} is no compiled code"
