@@ -24,8 +24,8 @@ _OPERATORS: Final = (
     folder(r"generated", _REBUILT),
     file(r"flashinfer_jit\.log", FileKind.MACHINE),
 )
-_CUBIN: Final = file(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.cubin", needs=())
-_CUBINS: Final = nested(_NAME, 4, _CUBIN, file(r"checksums\.txt|[A-Za-z0-9_]{1,100}\.h"), file(_NAME, FileKind.LINK))
+_CUBIN: Final = file(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.(?:cubin|so)", needs=())
+_CUBINS: Final = nested(_NAME, 6, _CUBIN, file(r"checksums\.txt|[A-Za-z0-9_]{1,100}\.h"))
 _MANIFEST: Final = folder(
     r"v2",
     folder(
@@ -56,7 +56,7 @@ FLASHINFER: Final = Runtime(
             r"\.cache",
             folder(
                 r"flashinfer",
-                folder(r"cubins", *nested(_NAME, 4, _CUBIN)),
+                folder(r"cubins", *nested(_NAME, 6, _CUBIN)),
                 folder(r"autotune", _MANIFEST),
                 folder(_VERSION, _OPERATORS[0], folder(_ARCH, _OPERATORS[0])),
             ),

@@ -21,7 +21,6 @@ class FileKind(StrEnum):
     """Content if its bytes have the frame of one: the user chose the name."""
     INCOMPLETE = "incomplete or damaged kernels"
     UNMOVABLE = "kernels that cannot hit after a mount"
-    LINK = "links that the program makes again"
     PROGRAM = "pickles that a hit runs"
     LEFTOVER = "leftovers of interrupted programs"
     MACHINE = "facts of one machine or one rank"

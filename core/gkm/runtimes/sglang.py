@@ -9,7 +9,7 @@ from typing import Final
 from gkm.runtimes.deepgemm import DEEPGEMM
 from gkm.runtimes.flashinfer import FLASHINFER
 from gkm.runtimes.inductor import GRAPHS
-from gkm.runtimes.layout import FileKind, Layout, Place, file, folder
+from gkm.runtimes.layout import FileKind, Place, file, folder
 from gkm.runtimes.quack import QUACK
 from gkm.runtimes.runtime import Runtime
 from gkm.runtimes.tilelang import TILELANG
@@ -32,12 +32,13 @@ _TUNED: Final = folder(
 )
 _VERSION: Final = r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,60}"
 _AUTOTUNE: Final = folder(r"flashinfer", folder(r"autotune", folder(_VERSION, folder(_VERSION, _TUNED))))
-_INDEX: Final = file(r"sglang_compile_cache\.py", needs=())
+_INDEX: Final = file(r"sglang_compile_cache\.py")
 
 
-def _graphs(*files: Place, inner: Layout = ()) -> Place:
-    rank = folder(RANK, *inner, folder(_NAME, *files))
-    return folder(r"torch_compile_cache", folder(r"[0-9a-f]{8,128}", *inner, rank))
+def _graphs(*inside: Place) -> Place:
+    # A graph that the index names and that is missing ends the start.
+    model = folder(_NAME, *inside, needs=(r"sglang_compile_cache\.py", r"inductor_cache"))
+    return folder(r"torch_compile_cache", folder(r"[0-9a-f]{8,128}", folder(RANK, model)))
 
 
 SGLANG_JIT: Final = Runtime(
@@ -52,7 +53,7 @@ SGLANG: Final = Runtime(
     title="SGLang",
     variables=("SGLANG_CACHE_DIR",),
     layout=(
-        _graphs(_INDEX, file(r"computation_graph\.py"), inner=COMPILERS),
+        _graphs(_INDEX, *COMPILERS),
         _AUTOTUNE,
         folder(r"cute_aot", *QUACK.layout),
         folder(r"triton", *TRITON.layout),

@@ -7,9 +7,11 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from support.images.directories import MARK
 from support.images.vllm import put
 
 HEX, OTHER_HEX, SHORT = "0f" * 32, "1e" * 32, "0f" * 16
+SHA: Final = "0f" * 20
 STAMP: Final = "0123456789abcdef"
 
 
@@ -42,9 +44,10 @@ _FLASHINFER: Final = ".cache/flashinfer"
 FLASHINFER: Final = {
     f"{_FLASHINFER}/0.7.2/90a/cached_ops/norm_90a_cute_dsl/rms.o": OBJECT,
     f"{_FLASHINFER}/0.7.2/90a/cached_ops/norm_90a_cute_dsl/meta.json": b"{}",
-    f"{_FLASHINFER}/cubins/{HEX}/batched_gemm/Gemm_sm90a.cubin": cubin(),
-    f"{_FLASHINFER}/cubins/{HEX}/batched_gemm/checksums.txt": b"0f",
-    f"{_FLASHINFER}/cubins/{HEX}/batched_gemm/include/flashInferMetaInfo.h": b"//",
+    f"{_FLASHINFER}/cubins/{SHA}/batched_gemm/Gemm_sm90a.cubin": cubin(),
+    f"{_FLASHINFER}/cubins/{SHA}/fmha/cute-dsl/x86_64/sm_90a/prefill.so": OBJECT,
+    f"{_FLASHINFER}/cubins/{SHA}/batched_gemm/checksums.txt": b"0f",
+    f"{_FLASHINFER}/cubins/{SHA}/batched_gemm/include/flashInferMetaInfo.h": b"//",
     f"{_FLASHINFER}/autotune/v2/{STAMP}/manifest.json": b"{}",
     f"{_FLASHINFER}/autotune/v2/{STAMP}/entries/{STAMP}01234567.json": b"{}",
     f"{_FLASHINFER}/autotune/tuned.json": b"{}",
@@ -63,7 +66,7 @@ QUACK: Final = {
     f"{HEX}/{OTHER_HEX}.lock": b"",
     f"{HEX}/norm/{OTHER_HEX}.o": OBJECT,
     f"{HEX}/norm/{OTHER_HEX}.lock": b"",
-    f"{HEX}/rms.autotune.json": b"{}",
+    f"{'A2' * 26}/rms.autotune.json": b"{}",
 }
 _JIT: Final = f"sm90a/moe/build-{STAMP}/deps-{STAMP}"
 SGLANG_JIT: Final = {f"{_JIT}/sgl_deps.json": b"{}", f"{_JIT}/moe.so": OBJECT}
@@ -72,8 +75,10 @@ HELION: Final = {
     f"cute/0/cute_dsl_{HEX}.mlir": MLIR,
     f"cute/0/cute_dsl_{HEX}.json": b"{}",
 }
+MODEL: Final = f"torch_compile_cache/{SHORT}/rank_0_0/backbone"
 SGLANG: Final = {
-    f"torch_compile_cache/{SHORT}/rank_0_0/backbone/sglang_compile_cache.py": b"{}",
+    f"{MODEL}/sglang_compile_cache.py": b"{}",
+    f"{MODEL}/inductor_cache/fxgraph/aa/f{'a' * 51}/x": MARK,
     **{f"flashinfer/autotune/0.7.2/90/{STAMP}/rank_tp{rank}_pp0_dp0.json": b"{}" for rank in (0, 1)},
     **{f"cute_aot/{path}": data for path, data in QUACK.items()},
     **{f"tilelang/{path}": data for path, data in TILELANG.items()},

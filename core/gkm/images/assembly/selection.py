@@ -9,7 +9,7 @@ from gkm.runtimes.layout import PACKED, FileKind, Place
 
 MAX_EXAMPLES: Final = 5
 _INSISTED: Final = frozenset(FileKind) - {
-    *(FileKind.SECRET, FileKind.INCOMPLETE, FileKind.UNMOVABLE, FileKind.LINK, FileKind.PROGRAM, FileKind.OTHER_CACHE)
+    *(FileKind.SECRET, FileKind.INCOMPLETE, FileKind.UNMOVABLE, FileKind.PROGRAM, FileKind.OTHER_CACHE)
 }
 
 KindOf = Callable[[str, bool], FileKind]

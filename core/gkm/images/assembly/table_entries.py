@@ -95,7 +95,7 @@ def _suffix(name: str) -> str:
 
 @dataclass(slots=True)
 class EntryCheck:
-    """The files beside each other, to find what an entry lacks."""
+    """The names beside each other, to find what an entry lacks."""
 
     selected: Selection
     problems: dict[str, str] = field(default_factory=dict)
@@ -109,9 +109,9 @@ class EntryCheck:
         place = self.selected.place_of(entry.path, is_directory=entry.directory)
         if place and place.needs is not None:
             self._entries[entry.path] = place
+        self._names.setdefault(parent, set()).add(name)
         if entry.directory:
             return
-        self._names.setdefault(parent, set()).add(name)
         owner = next((path for path in (parent, entry.path) if path in self._entries), "")
         if owner and (problem := _problem(entry)):
             self.problems[owner] = problem

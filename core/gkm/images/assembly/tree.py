@@ -101,8 +101,8 @@ def walk(
     """Yield the selected entries in `root`. Each is valid until the next one.
 
     Raises:
-        GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, selected or not, but links
-            that the program makes again; TOO_LARGE for too many files or directories.
+        GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, selected or not; TOO_LARGE for
+            too many files or directories.
         OSError: it cannot be read.
     """
     length = directories = 0
@@ -142,14 +142,13 @@ def _walk(directory: int, prefix: str, selected: Selection, passed_over: PassedO
             checked_path(os.fsencode(f"io.triton.cache/{path}"))
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
             is_directory = stat.S_ISDIR(found.st_mode)
-            kind = selected.kind_of(path, is_directory=is_directory)
-            is_dropped_link = kind is FileKind.LINK and stat.S_ISLNK(found.st_mode)
-            if not (is_directory or is_dropped_link or stat.S_ISREG(found.st_mode)):
+            if not is_directory and not stat.S_ISREG(found.st_mode):
                 raise GKMError(
                     Reason.UNSAFE_CONTENT,
                     f"{path} is neither a file nor a directory; no node would accept it",
                     "remove it, or replace it by the file itself",
                 )
+            kind = selected.kind_of(path, is_directory=is_directory)
             if kind not in selected.packed:
                 passed_over(path, kind, 0 if is_directory else found.st_size)
             elif is_directory:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from support.cli.command import gkm
 from support.images.directories import KEY, OTHER_KEY, component, kernel
+from support.images.families import family
 from support.images.vllm import put
 
 IMAGE = ("--image", "registry.example/team/llama:1")
@@ -41,6 +42,17 @@ def test_a_dry_run_prints_the_same_for_people(tmp_path: Path) -> None:
     assert "target   backend=cuda arch=90 warp_size=32" in done.stdout
     assert f"entry    triton {'ab' * 32} 90" in done.stdout
     assert f"kernel {OTHER_KEY}: fwd.cubin is missing" in done.stdout
+
+
+def test_a_dry_run_says_why_kernels_cannot_hit_after_a_mount(tmp_path: Path) -> None:
+    operator = ".cache/flashinfer/0.7.2/90a/cached_ops/sampling"
+    put(family(tmp_path, "flashinfer"), f"{operator}/build.ninja")
+    done = gkm("cache", "build", tmp_path, "--dry-run")
+    assert done.returncode == 0
+    why = "because ninja compiles operators of nvcc again"
+    assert f"kernels that cannot hit after a mount, {why}" in done.stdout
+    assert operator in done.stdout
+    assert "entry    flashinfer .cache/flashinfer/0.7.2/90a/cached_ops/norm_90a_cute_dsl" in done.stdout
 
 
 def test_a_build_warns_about_each_kind_that_stays_out(tmp_path: Path) -> None:

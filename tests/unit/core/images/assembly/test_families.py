@@ -1,7 +1,7 @@
 """The caches of further runtimes go into an image whole or not at all, and what cannot hit after a mount stays out."""
 
 import json
-import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,14 @@ from gkm.images.cache_entries import entries_in
 from gkm.images.pulling.extract import Extraction
 from gkm.runtimes import BY_NAME, RUNTIMES
 from gkm.runtimes.layout import FileKind
+from hypothesis import given
+from hypothesis import strategies as st
 from support.images.archives import content
 from support.images.families import (
     DEEPGEMM,
     FAMILIES,
     HEX,
+    MODEL,
     OTHER_HEX,
     SHORT,
     STAMP,
@@ -39,9 +42,9 @@ from support.images.vllm import mega, properties, put
 VERSIONS = DependencyVersions.parse(["helion=1.5.1", "triton=3.9.0", "torch=2.15.0"])
 H100 = GpuTarget("cuda", "90", 32)
 ENTRIES = {
-    "sglang": 13,
+    "sglang": 14,
     "deepgemm": 2,
-    "flashinfer": 4,
+    "flashinfer": 5,
     "tilelang": 2,
     "cutedsl": 1,
     "quack": 3,
@@ -122,6 +125,7 @@ def test_each_row_of_the_table_has_a_format() -> None:
         ("tilelang", f"0.1.15/linux-x86_64/kernels/{HEX}/manifest.json", f"0.1.15/linux-x86_64/kernels/{HEX}"),
         ("quack", f"{HEX}/{OTHER_HEX}.lock", f"{HEX}/{OTHER_HEX}.o"),
         ("helion", f"cute/0/cute_dsl_{HEX}.json", f"cute/0/cute_dsl_{HEX}.mlir"),
+        ("sglang", f"{MODEL}/sglang_compile_cache.py", MODEL),
         ("sglangjit", f"sm90a/moe/build-{STAMP}/deps-{STAMP}/sgl_deps.json", f"sm90a/moe/build-{STAMP}/deps-{STAMP}"),
     ],
 )
@@ -169,24 +173,17 @@ def test_operators_of_nvcc_stay_out_and_alone_they_are_refused(tmp_path: Path) -
     assert contents.left_out.kinds[FileKind.UNMOVABLE].examples == [cached]
 
 
-def test_links_of_header_directories_are_left_out_by_name_and_other_links_are_refused(tmp_path: Path) -> None:
+def test_links_of_header_directories_stay_out_with_the_sources_and_other_links_are_refused(tmp_path: Path) -> None:
     root = family(tmp_path / "cache", "flashinfer")
-    link = f".cache/flashinfer/cubins/{HEX}/flashinfer"
-    (root / link).symlink_to("/usr/include")
-    contents = scanned(root)
-    assert contents.left_out.kinds[FileKind.LINK].examples == [link]
+    sources = ".cache/flashinfer/0.7.2/90a/generated"
+    (root / sources / "flashinfer").mkdir(parents=True)
+    (root / sources / "flashinfer/trtllmGen_bmm_export").symlink_to("/usr/include")
+    assert scanned(root).left_out.kinds[FileKind.UNMOVABLE].examples == [sources]
     assert files(extracted(root, tmp_path / "work")) == FAMILIES["flashinfer"]
     (root / ".cache/flashinfer/0.7.2/90a/cached_ops/norm_90a_cute_dsl/x.o").symlink_to("/etc/passwd")
     with pytest.raises(GKMError, match="neither a file nor a directory") as caught:
         scanned(root)
     assert caught.value.reason is Reason.UNSAFE_CONTENT
-
-
-def test_a_pipe_where_a_link_may_be_is_refused(tmp_path: Path) -> None:
-    root = family(tmp_path, "flashinfer")
-    os.mkfifo(root / f".cache/flashinfer/cubins/{HEX}/pipe")
-    with pytest.raises(GKMError, match="neither a file nor a directory"):
-        scanned(root)
 
 
 def test_a_pickle_that_a_hit_runs_never_travels(tmp_path: Path) -> None:
@@ -248,6 +245,25 @@ def test_a_capture_takes_a_family_and_no_programs_of_torch(tmp_path: Path) -> No
     graph = put(tmp_path / "torch", f"fxgraph/{GRAPH[1:3]}/{GRAPH}/content")
     assert runtime_of(graph) is BY_NAME["inductor"]
     assert captured_in(graph)[0].selection.runtime is BY_NAME["vllm"]
+
+
+FRAGMENTS = [
+    cubin(90),
+    cubin(100, abi=8),
+    fatbin(80, 86),
+    fatbin(70, kind=1),
+    b"\x7fELF",
+    b"\x50\xed\x55\xba",
+    bytes(40),
+]
+
+
+@given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=80)), max_size=8), st.data())
+def test_any_bytes_name_the_same_gpus_however_they_are_cut(parts: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    pieces = [whole[start:end] for start, end in pairwise([0, *cuts, len(whole)])]
+    assert device_targets(pieces) == device_targets([whole])
 
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 100, 4096])
