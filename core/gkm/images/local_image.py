@@ -153,14 +153,30 @@ def write_all(descriptor: int, part: bytes | memoryview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image on disk: `blobs` are its configuration and its layers, `labels` those of the configuration."""
+    """An image on disk: `blobs` are its configuration and its layers, `labels` those of the configuration.
+
+    `attached` has the artifacts that a layout holds beside it, each behind its subject.
+    """
 
     manifest: bytes
     media_type: str
     blobs: tuple[LocalBlob, ...]
     labels: dict[str, str]
+    attached: tuple["AttachedArtifact", ...] = ()
 
     @property
     def digest(self) -> str:
         """Return the digest of the manifest."""
         return f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedArtifact:
+    """An artifact about the image or artifact with the digest `subject`, such as a signature.
+
+    It is a referrer, or else the content of the tag `sha256-<hex><suffix>`.
+    """
+
+    content: LocalImage
+    subject: str
+    suffix: str = ""

@@ -1,13 +1,18 @@
 """OCI image layouts (image-spec 1.1, "Image Layout") with one image: written whole or not at all, every digest checked.
 
+A layout may hold signatures and other artifacts beside its image. oras lists referrers in the index. regctl names an
+index of referrers `sha256-<hex>` and cosign's tags `sha256-<hex>.sig`, as in a registry. `cosign save` annotates these.
+
 Reading follows no link: a layout may come from a stranger, and GKM reads its files with its own permissions.
 """
 
 import os
+import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +24,7 @@ from gkm.api.grammar import count_of
 from gkm.images.configuration import MAX_CONFIG_BYTES, read_config
 from gkm.images.local_image import (
     PIECE_BYTES,
+    AttachedArtifact,
     ByteCounter,
     LocalBlob,
     LocalImage,
@@ -41,8 +47,13 @@ from gkm.images.reference import Reference
 
 LAYOUT_FILE, INDEX_FILE = "oci-layout", "index.json"
 MAX_LAYOUT_FILE_BYTES = 4096
+MAX_ATTACHED = 64
+"""Artifacts beside an image; verification reads no more signatures."""
+MAX_ATTACHED_MANIFEST_BYTES = 1 << 20
 _REF_NAME, _FULL_NAME = "org.opencontainers.image.ref.name", "io.containerd.image.name"
 _BLOBS = ("blobs", "sha256")
+_TAG_OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(|\.sig|\.att|\.sbom)", re.ASCII)
+_COSIGN_KINDS = {"dev.cosignproject.cosign/sigs": ".sig", "dev.cosignproject.cosign/atts": ".att"}
 
 
 class _LayoutFile(Struct):
@@ -73,7 +84,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
 
 def open_layout(path: Path) -> LocalImage:
-    """Return the one image in a layout, with every size and digest checked.
+    """Return the one image in a layout with the artifacts beside it, every size and digest checked.
 
     Raises:
         GKMError: METADATA_MISSING when it is no layout, METADATA_INVALID, TOO_LARGE, UNSAFE_CONTENT, DIGEST_MISMATCH.
@@ -84,15 +95,15 @@ def open_layout(path: Path) -> LocalImage:
     ).version
     if version.partition(".")[0] != "1":
         raise GKMError(Reason.METADATA_INVALID, f"{path} is a layout of version {version[:20]!r}; 1 is understood")
-    listed = _single_image(
-        decode(_read_small(path, (INDEX_FILE,), MAX_MANIFEST_BYTES), ImageIndex, str(path / INDEX_FILE)), path
-    )
+    index = decode(_read_small(path, (INDEX_FILE,), MAX_MANIFEST_BYTES), ImageIndex, str(path / INDEX_FILE))
+    images, attached = _images_and_artifacts(path, _listed(path, index))
+    listed = _single_image(images, path)
     manifest = Manifest.from_bytes(_blob(path, listed, MAX_MANIFEST_BYTES), listed.media_type)
     described = manifest.image()
     config = _blob(path, described.config, MAX_CONFIG_BYTES)
     labels = read_config(config, str(path)).labels
-    layers = [LocalBlob(layer, _checked(path, layer)) for layer in described.layers]
-    return LocalImage(manifest.raw, manifest.media_type, (LocalBlob(described.config, config), *layers), labels)
+    blobs = LocalBlob(described.config, config), *_checked_blobs(path, described.layers)
+    return LocalImage(manifest.raw, manifest.media_type, blobs, labels, _behind_subjects(path, listed.digest, attached))
 
 
 @contextmanager
@@ -116,15 +127,92 @@ def _index(manifest: Descriptor, ref: Reference) -> bytes:
     return msgspec.json.encode(index)
 
 
-def _single_image(index: ImageIndex, path: Path) -> Descriptor:
-    images = {found.digest: found for found in index.manifests or []}
-    if len(images) != 1:
+def _listed(root: Path, index: ImageIndex) -> list[Descriptor]:
+    """Return the manifests of a layout: those in its index, and those in an index of referrers there.
+
+    Raises:
+        GKMError: TOO_LARGE for more than one image and MAX_ATTACHED artifacts.
+    """
+    listed: list[Descriptor] = []
+    for each in index.manifests or []:
+        if each.media_type == OCI_INDEX and _TAG_OF_DIGEST.fullmatch(each.annotations.get(_REF_NAME, "")):
+            raw = _blob(root, each, MAX_ATTACHED_MANIFEST_BYTES)
+            listed += Manifest.from_bytes(raw, OCI_INDEX).index().manifests or []
+        else:
+            listed.append(each)
+    if len(listed) > 1 + MAX_ATTACHED:
         raise GKMError(
-            Reason.METADATA_INVALID,
-            f"{path} holds {count_of(len(images), 'image')}, not one",
+            Reason.TOO_LARGE,
+            f"{root} holds {len(listed)} manifests; one image and {MAX_ATTACHED} artifacts beside it are read",
             "copy one image to a layout of its own",
         )
-    (image,) = images.values()
+    return listed
+
+
+def _images_and_artifacts(
+    root: Path, listed: Iterable[Descriptor]
+) -> tuple[list[Descriptor], dict[tuple[str, str], AttachedArtifact]]:
+    """Return the images among the manifests of a layout, and the artifacts by digest and suffix."""
+    images: list[Descriptor] = []
+    attached: dict[tuple[str, str], AttachedArtifact] = {}
+    for each in listed:
+        artifact = _artifact(root, each) if each.media_type in (OCI_MANIFEST, DOCKER_MANIFEST) else None
+        if artifact is None:
+            images.append(each)
+        else:
+            attached[each.digest, artifact.suffix] = artifact
+    return images, attached
+
+
+def _artifact(root: Path, listed: Descriptor) -> AttachedArtifact | None:
+    """Return the artifact in a layout that a descriptor names; None if it is an image."""
+    tag = _TAG_OF_DIGEST.fullmatch(listed.annotations.get(_REF_NAME, ""))
+    suffix = tag[2] if tag else _COSIGN_KINDS.get(listed.annotations.get("kind", ""), "")
+    manifest = Manifest.from_bytes(_blob(root, listed, MAX_MANIFEST_BYTES), listed.media_type)
+    described = manifest.image()
+    if suffix:
+        subject = f"sha256:{tag[1]}" if tag else ""
+    elif described.subject:
+        subject = described.subject.digest
+    else:
+        return None
+    if len(manifest.raw) > MAX_ATTACHED_MANIFEST_BYTES:
+        raise GKMError(
+            Reason.TOO_LARGE, f"artifact {manifest.digest} in {root} has a manifest of {len(manifest.raw)} bytes"
+        )
+    blobs = _checked_blobs(root, [described.config, *described.layers])
+    return AttachedArtifact(LocalImage(manifest.raw, manifest.media_type, blobs, {}), subject, suffix)
+
+
+def _behind_subjects(
+    root: Path, image: str, attached: Mapping[tuple[str, str], AttachedArtifact]
+) -> tuple[AttachedArtifact, ...]:
+    """Return the artifacts in an order in which each follows its subject; a signature can be about another artifact."""
+    known, ordered = {image}, []
+    rest = [each if each.subject else replace(each, subject=image) for each in attached.values()]
+    while rest:
+        fitting = [each for each in rest if each.subject in known]
+        if not fitting:
+            raise GKMError(
+                Reason.METADATA_INVALID,
+                f"{root} holds {count_of(len(rest), 'artifact')} about another image than {image}",
+                "copy the image to a layout of its own",
+            )
+        ordered += fitting
+        rest = [each for each in rest if each.subject not in known]
+        known.update(each.content.digest for each in fitting)
+    return tuple(ordered)
+
+
+def _single_image(images: Iterable[Descriptor], path: Path) -> Descriptor:
+    different = {found.digest: found for found in images}
+    if len(different) != 1:
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"{path} holds {count_of(len(different), 'image')}, not one",
+            "copy one image to a layout of its own",
+        )
+    (image,) = different.values()
     if image.media_type not in (OCI_MANIFEST, DOCKER_MANIFEST):
         raise GKMError(
             Reason.METADATA_INVALID,
@@ -138,6 +226,10 @@ def _blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
     raw = _read_small(root, (*_BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
     check_blob(LocalBlob.from_bytes(raw, "").descriptor, descriptor, str(root))
     return raw
+
+
+def _checked_blobs(root: Path, descriptors: Iterable[Descriptor]) -> tuple[LocalBlob, ...]:
+    return tuple(LocalBlob(each, _checked(root, each)) for each in descriptors)
 
 
 def _checked(root: Path, descriptor: Descriptor) -> Path:

@@ -37,13 +37,20 @@ def image(
     Raises:
         GKMError: UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE; NODE_ERROR when a local blob cannot be read.
     """
+    blobs(registry, ref, packed, report)
+    return manifest(registry, ref, packed.manifest, packed.media_type)
+
+
+def blobs(
+    registry: Registry, ref: Reference, packed: LocalImage, report: ProgressCallback = lambda _done, _of: None
+) -> None:
+    """Store the blobs of an image that its repository lacks; reports and raises as `image` does."""
     counter = ByteCounter(report, sum(blob.descriptor.size for blob in packed.blobs))
     for blob in packed.blobs:
         if blob_exists(registry, ref, blob.descriptor):
             counter.add(blob.descriptor.size)
         else:
             _store(registry, ref, blob, counter)
-    return manifest(registry, ref, packed.manifest, packed.media_type)
 
 
 def blob(registry: Registry, ref: Reference, packed: LocalBlob) -> str:

@@ -93,14 +93,38 @@ def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: l
         TagUnusable: TOO_LARGE if the tag is full; NOT_ALLOWED if the registry refuses to change it.
         GKMError: as push.manifest.
     """
-    if len(retained) >= MAX_LAYERS:
+    payload = _store_blob(registry, tag, layer.payload, SIMPLE_SIGNING)
+    added = {**payload, "annotations": layer.annotations}
+    _write_layers(registry, tag, before, [*(before.raw[number] for number in retained), added])
+
+
+def add_to_tag(registry: Registry, tag: Reference, content: Manifest) -> None:
+    """Store the content of a tag of cosign, whose blobs are stored; add its layers to those that the tag has.
+
+    Raises:
+        TagUnusable: as `read_tag` and `write_tag`.
+        GKMError: as push.manifest; METADATA_INVALID for content that is no manifest.
+    """
+    layers = decode(content.raw, _Layers, f"manifest {content.digest}").layers
+    for _ in range(MAX_ROUNDS):
+        before = read_tag(registry, tag)
+        missing = [layer for layer in layers if layer not in before.raw]
+        if not missing:
+            return
+        if before.digest:
+            _write_layers(registry, tag, before, [*before.raw, *missing])
+        else:
+            _replace(registry, tag, "", content.raw, content.media_type)
+    raise overwritten(tag)
+
+
+def _write_layers(registry: Registry, tag: Reference, before: LegacyTag, layers: list[dict[str, Any]]) -> None:
+    if len(layers) > MAX_LAYERS:
         raise TagUnusable(
             Reason.TOO_LARGE,
-            f"{tag} holds {len(retained)} signatures, more than {MAX_LAYERS} are not read",
+            f"{tag} would hold {len(layers)} signatures, more than {MAX_LAYERS} are not read",
             "remove those that are not needed any more",
         )
-    payload = _store_blob(registry, tag, layer.payload, SIMPLE_SIGNING)
-    layers = [*(before.raw[number] for number in retained), {**payload, "annotations": layer.annotations}]
     # Payloads are not compressed, so the digest is the diff id; cosign counts the diff ids when it adds a signature.
     rootfs = {"type": "layers", "diff_ids": [each["digest"] for each in layers]}
     config = msgspec.json.encode({"architecture": "", "os": "", "config": {}, "rootfs": rootfs})

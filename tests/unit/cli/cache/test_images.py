@@ -7,6 +7,7 @@ import pytest
 from support.cli.command import CACHE, content, gkm, pushed
 from support.images.directories import component, kernel
 from support.registry.server import Registry
+from support.registry.store import OCI_EMPTY, OCI_MANIFEST, digest_of
 
 KERNELS = sorted(
     json.loads(path.read_text())["hash"] for path in CACHE.rglob("*.json") if not path.name.startswith("__grp__")
@@ -39,6 +40,28 @@ def test_a_layout_has_the_digest_that_was_printed(tmp_path: Path) -> None:
     built = gkm("cache", "build", CACHE, "--image", "x.example/a:1", "--to", f"oci:{tmp_path}/image", "-o", "json")
     index = json.loads((tmp_path / "image" / "index.json").read_text())
     assert [entry["digest"] for entry in index["manifests"]] == [json.loads(built.stdout)["digest"]]
+
+
+def test_a_layout_is_pushed_with_the_artifacts_beside_its_image(registry_server: Registry, tmp_path: Path) -> None:
+    layout, ref = tmp_path / "image", f"{registry_server.host}/team/beside:1"
+    gkm("cache", "build", CACHE, "--image", ref, "--to", f"oci:{layout}")
+    index = json.loads((layout / "index.json").read_text())
+    (subject,) = index["manifests"]
+    note = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "artifactType": "application/x.note", "subject": subject}
+    note |= {"config": _stored(layout, b"{}", OCI_EMPTY), "layers": [_stored(layout, b"a note", "text/plain")]}
+    index["manifests"].append(_stored(layout, json.dumps(note).encode(), OCI_MANIFEST))
+    (layout / "index.json").write_text(json.dumps(index))
+    done = gkm("cache", "push", layout, ref, "--plain-http", "-o", "json")
+    attached = [{"digest": index["manifests"][1]["digest"], "subject": subject["digest"]}]
+    assert json.loads(done.stdout) == {"image": ref, "digest": subject["digest"], "attached": attached}
+    again = gkm("cache", "push", layout, ref, "--plain-http")
+    assert again.stdout.strip().endswith(f"{subject['digest']} pushed with 1 artifact attached")
+
+
+def _stored(layout: Path, data: bytes, media_type: str) -> dict[str, object]:
+    digest = digest_of(data)
+    (layout / "blobs" / "sha256" / digest.partition(":")[2]).write_bytes(data)
+    return {"mediaType": media_type, "digest": digest, "size": len(data)}
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

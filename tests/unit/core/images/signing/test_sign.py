@@ -212,7 +212,7 @@ def test_a_full_tag_is_not_written_and_the_bundle_is_stored(place: Place) -> Non
     place.target.manifest(json.dumps(manifest).encode(), place.tag)
     key = private_key()
     signed = place.sign(key)
-    assert "holds 64 signatures" in str(signed.missing[SignatureForm.LEGACY])
+    assert "would hold 65 signatures" in str(signed.missing[SignatureForm.LEGACY])
     assert signed.missing[SignatureForm.LEGACY].reason is Reason.TOO_LARGE
     assert len(json.loads(place.target.get(f"manifests/{place.tag}")[1])["layers"]) == 64
     assert place.verdict(key).verified
