@@ -3,6 +3,7 @@
 Registries on this machine usually speak plain http; crane, cosign and oras need no flag for them either.
 """
 
+import os
 import socket
 import ssl
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import msgspec
 import typer
 from gkm.api import config
 from gkm.api.config import Config, Registries, RegistryHost
+from gkm.api.errors import GKMError
 from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.reference import Reference
@@ -22,11 +24,15 @@ from gkm.images.registries.credentials import split_server
 from gkm.images.registries.registry import Registry
 
 from gkm_cli.credential_helpers import credentials_from_environment
+from gkm_cli.output import UsageError
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A GKM configuration file.")]
 PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Use http instead of https for this registry.")]
 CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust the certificate authorities in this file.")]
+REPOSITORY_VARIABLE = "COSIGN_REPOSITORY"
+"""cosign's variable with the repository that has the signatures of all images."""
+_EXAMPLE = "write registry.example/team/signatures, without a tag"
 _SECONDS = 2.0
 """Time for the handshake, which does not leave this machine."""
 
@@ -64,6 +70,9 @@ class RegistryAccess:
                 plain_http=plain_http or known.plain_http,
                 ca_file=str(self.ca_file) if self.ca_file else known.ca_file,
             )
+        if repository := signature_repository():
+            other = Reference.parse(repository).registry
+            hosts.setdefault(other, RegistryHost(plain_http=speaks_plain_http(other)))
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
         registry = Registry(allowed, credentials_from_environment())
         return registry if mirrored else registry.without_mirrors()
@@ -78,6 +87,21 @@ class RegistryAccess:
         """Return a client and the description of an image in its labels."""
         registry, pinned = self.pinned(reference)
         return registry, cache.describe(registry, pinned)
+
+
+def signature_repository() -> str:
+    """Return the repository for signatures that the environment names, "" for that of each image.
+
+    Raises:
+        UsageError: it is no repository.
+    """
+    named = os.environ.get(REPOSITORY_VARIABLE, "")
+    if not named:
+        return ""
+    try:
+        return Reference.parse(f"{named}:signatures").name
+    except GKMError as error:
+        raise UsageError(f"{REPOSITORY_VARIABLE} is no repository: {error.message}", _EXAMPLE) from error
 
 
 def speaks_plain_http(registry: str) -> bool:

@@ -16,6 +16,7 @@ from gkm.images.signatures.verify import Verdict, Verifier
 from msgspec import structs
 
 from gkm_cli.output import UsageError
+from gkm_cli.registries import signature_repository
 
 TrustedRootOption = Annotated[
     Path | None,
@@ -134,7 +135,7 @@ def _policy(signers: SignerOptions) -> Policy:
         policy = Policy(keys=signers.keys or [], identities=named, trusted_root=str(trusted_root or ""))
     except ValueError as error:
         raise UsageError(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error
-    return structs.replace(policy, attestations=_required(signers))
+    return structs.replace(policy, attestations=_required(signers), signature_repository=signature_repository())
 
 
 def _required(signers: SignerOptions) -> list[RequiredAttestation]:

@@ -21,6 +21,8 @@ from gkm.images.signatures.trust_material import fingerprint
 from msgspec import Struct
 
 FILE = "check.json"
+_LATER_FIELDS = frozenset({"attestations", "signatureRepository"})
+"""Fields of a policy that earlier versions did not know."""
 
 
 class Approval(Struct, frozen=True, rename="camel"):
@@ -62,11 +64,11 @@ def policy_of(verification: Verification) -> Callable[[], str]:
     """Return a function that returns the present fingerprint of the verification rules and of the files they name.
 
     A changed fingerprint makes the agent verify every image again. `whenRevoked` and the check interval are not part of
-    it: they do not change which images verification approves. Policies without `attestations` have the fingerprint of
-    versions that did not know them, so that an upgrade needs no registry.
+    it: they do not change which images verification approves. Policies without a later field have the fingerprint of
+    versions that did not know it, so that an upgrade needs no registry.
     """
     policies = [
-        {name: value for name, value in msgspec.to_builtins(policy).items() if value or name != "attestations"}
+        {name: value for name, value in msgspec.to_builtins(policy).items() if value or name not in _LATER_FIELDS}
         for policy in verification.policies
     ]
     rules = msgspec.json.encode({"mode": verification.mode, "policies": policies})

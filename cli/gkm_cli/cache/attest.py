@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from gkm_cli.inputs import files
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
-from gkm_cli.registries import RefArgument, RegistryAccess
+from gkm_cli.registries import RefArgument, RegistryAccess, signature_repository
 from gkm_cli.signing import SigningOptions
 
 MAX_BYTES = MAX_REQUIRED_BYTES // 4 * 3 - (64 << 10)
@@ -59,7 +59,7 @@ def attest(
     pinned = ref.pinned(registry.resolve(ref))
     kind, predicate = _read(raw, files.name(file), predicate_type, pinned)
     _check_readable(forms.statement(pinned, kind, predicate), files.name(file))
-    stored = attach(registry, pinned, kind, predicate, options.signer())
+    stored = attach(registry, pinned, kind, predicate, options.signer(), repository=signature_repository())
     result = {"digest": pinned.digest, "predicateType": kind, "stored": stored}
     show(result, output, lambda: line(f"{pinned} attested ({kind})"))
 

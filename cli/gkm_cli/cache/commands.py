@@ -18,7 +18,9 @@ COMMANDS = {
         f"~/.triton/cache --image {_IMAGE} --push",
     ),
     "push": _command(
-        "push", "Push the image in PATH, an OCI layout or a docker-archive, as REF.", f"./llama.oci {_IMAGE}"
+        "push",
+        "Push the image in PATH, an OCI layout or a docker-archive, as REF, with the signatures in the layout.",
+        f"./llama.oci {_IMAGE}",
     ),
     "sign": _command(
         "sign", "Sign the digest that REF resolves to now, by a key or as an identity.", f"{_IMAGE} --key cosign.key"

@@ -7,7 +7,7 @@ from gkm.images.reference import Reference
 from gkm.images.signing import sign as signing
 
 from gkm_cli.output import Output, OutputOption, line, show
-from gkm_cli.registries import RefArgument, RegistryAccess
+from gkm_cli.registries import RefArgument, RegistryAccess, signature_repository
 from gkm_cli.signing import SigningOptions
 
 
@@ -25,7 +25,7 @@ def sign(
     registry = access.registry(ref, mirrored=False)
     signer = options.signer()
     pinned = ref.pinned(registry.resolve(ref))
-    signed = signing.sign(registry, pinned, signer)
+    signed = signing.sign(registry, pinned, signer, signature_repository())
     for form, obstacle in signed.missing.items():
         sys.stderr.write(f"warning: {escape(f'no {form} signature is stored: {obstacle}')}\n")
     stored = {form.value: location for form, location in signed.stored.items()}

@@ -27,6 +27,8 @@ MAX_RULES = 16
 _SIGNATURE_PREDICATES = "https://sigstore.dev/cosign/sign/"
 """The types of cosign's signatures, which have the form of attestations."""
 _Text = Annotated[str, Meta(max_length=1024)]
+_REPOSITORY = r"^(|[A-Za-z0-9.:\[\]-]+(/[a-z0-9][a-z0-9._-]*)+)$"
+"""host:port/repository, without a tag."""
 MAX_PATTERN = 512
 """Characters in a pattern."""
 MAX_SUBJECT = 1024
@@ -120,6 +122,9 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     `tlogLookup` lets GKM query the logs of the trusted root (at their `baseUrl`) for the entry of a keyless signature
     in the legacy form that has none. GKM sends no other requests to the logs.
+
+    `signatureRepository` is the repository with the signatures and attestations of the images, as cosign's variable
+    COSIGN_REPOSITORY names it. Without it, they are in the repository of the image.
     """
 
     keys: Annotated[list[str], Meta(max_length=MAX_SIGNERS)] = field(default_factory=list)
@@ -130,6 +135,7 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     tlog: Literal["required", "optional", "ignored"] = "optional"
     trusted_root: _Text = ""
     tlog_lookup: bool = False
+    signature_repository: Annotated[str, Meta(max_length=511, pattern=_REPOSITORY)] = ""
     attestations: Annotated[list[RequiredAttestation], Meta(max_length=MAX_ATTESTATIONS_REQUIRED)] = field(
         default_factory=list
     )

@@ -68,6 +68,17 @@ class Reference:
         """Return the reference to another tag of the same repository."""
         return replace(self, tag=tag, digest=None)
 
+    def in_repository(self, name: str) -> "Reference":
+        """Return the reference to the same tag and digest in the repository `name`; in this one if it is "".
+
+        Raises:
+            GKMError: INVALID_REFERENCE.
+        """
+        if not name:
+            return self
+        other = Reference.parse(name)
+        return replace(self, registry=other.registry, repository=other.repository)
+
     def tag_of_digest(self, suffix: str = "") -> "Reference":
         """Return the tag `sha256-<hex>` of a pinned reference, under which tools store its referrers."""
         return self.tagged(self.target.replace(":", "-") + suffix)

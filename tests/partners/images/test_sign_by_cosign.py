@@ -20,7 +20,7 @@ from support.peers import require
 from support.registry.clients import plain_client
 from support.registry.push import Target
 from support.registry.server import Registry
-from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
+from support.sigstore.cosign import PLAIN, VERDICT, Cosign, CosignFailed
 from support.sigstore.http_services import SigstoreServer, token
 from support.sigstore.keyless import Person
 from support.sigstore.services import Sigstore
@@ -144,3 +144,23 @@ def test_cosign_verifies_a_second_signer_where_tags_are_immutable(cosign: Cosign
         assert verdict_on(
             str(ref), Policy([key.public.pem.decode() for key in (first, second)], require="all")
         ).verified
+
+
+def test_signatures_in_another_repository_count_both_ways(other: Cosign, host: str, tmp_path: Path) -> None:
+    """cosign names it by COSIGN_REPOSITORY; cosign 2 ignores that for bundles, so it signs in the legacy form here."""
+    ref, place = unsigned(host, f"{other.command}-elsewhere"), f"{host}/signatures/{other.command}"
+    elsewhere = {"COSIGN_REPOSITORY": place}
+    key, theirs = private_key(), str(other.public_key)
+    form = ["--tlog-upload=false"]
+    if other.command == "cosign":
+        form = ["--signing-config", str(other.signing_config)]
+    other.run("sign", "--key", str(other.private_key), *form, *PLAIN, "--yes", str(ref), environment=elsewhere)
+    sign.sign(plain_client(ref.registry), ref, ImageSigner.by_key(key), place)
+    for pem in (theirs, key.public.pem.decode()):
+        assert verdict_on(str(ref), Policy([pem], signature_repository=place)).verified
+        missing = verdict_on(str(ref), Policy([pem]))
+        assert (missing.verified, missing.reason) == (False, Reason.SIGNATURE_MISSING)
+    who = [*by_key(tmp_path, key), "--trusted-root", str(other.trusted_root), *PLAIN, str(ref)]
+    other.run("verify", *who, environment=elsewhere)
+    with pytest.raises(CosignFailed, match=VERDICT):
+        other.run("verify", *who)

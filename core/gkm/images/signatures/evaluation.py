@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 
 from gkm.api.policies import Identity, Policy
 from gkm.api.signers import Signer
+from gkm.images.reference import Reference
 from gkm.images.signatures import entry_body, keyless, periods, trust_material
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import PublicKey
@@ -64,6 +65,10 @@ class TrustPolicy:
         """Return the number of different signers that the policy requires."""
         require = self.policy.require
         return 1 if require == "any" else len(self.entries) if require == "all" else require
+
+    def place(self, ref: Reference) -> Reference:
+        """Return the reference of a pinned image in the repository that has its signatures; raises GKMError."""
+        return ref.in_repository(self.policy.signature_repository)
 
     def evaluate(self, signature: Signature, digest: str) -> SignatureFinding:
         """Return whether a signature counts, with the reason."""

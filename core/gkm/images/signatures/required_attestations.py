@@ -103,14 +103,17 @@ def evaluate(
     evaluation ends at `until` (time.monotonic()).
     """
     requirements = [_Requirement(trust, each) for trust in trusts for each in trust.policy.attestations]
-    reader = AttestationReader(registry, ref)
-    error: GKMError | None = None
-    try:
-        for predicate_type in dict.fromkeys(each.required.predicate_type for each in requirements):
-            _consider(reader.of_type(predicate_type), _of_type(requirements, predicate_type), ref.target, until)
-    except GKMError as caught:
-        error = caught
-    return tuple(each.finding() for each in requirements), reader.read_error or error
+    errors: list[GKMError] = []
+    for place in dict.fromkeys(each.trust.place(ref) for each in requirements):
+        of_place = [each for each in requirements if each.trust.place(ref) == place]
+        reader = AttestationReader(registry, place)
+        try:
+            for predicate_type in dict.fromkeys(each.required.predicate_type for each in of_place):
+                _consider(reader.of_type(predicate_type), _of_type(of_place, predicate_type), ref.target, until)
+        except GKMError as caught:
+            errors.append(caught)
+        errors[:0] = [reader.read_error] if reader.read_error else []
+    return tuple(each.finding() for each in requirements), next(iter(errors), None)
 
 
 def _of_type(requirements: Sequence[_Requirement], predicate_type: str) -> list[_Requirement]:

@@ -176,7 +176,7 @@ class Verifier:
         until = time.monotonic() + self._seconds
         registry = registry.within(self._seconds)
         verdict = _evaluated(registry, ref, trusts, until)
-        if verdict.verified is False and registry.has_mirrors(ref):
+        if verdict.verified is False and any(registry.has_mirrors(trust.place(ref)) for trust in trusts):
             # A mirror can withhold signatures or list only useless ones: the registry itself decides on a refusal.
             # Its signatures get log lookups of their own, because those of a mirror may have used them up.
             return _evaluated(registry.without_mirrors(), ref, trusts, until)
@@ -244,12 +244,18 @@ class LogLookups:
 
 def _signed(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], lookups: LogLookups) -> Verdict:
     """Return the verdict of the policies on the signatures alone."""
-    found = find_signatures(registry, ref)
+    found = {place: find_signatures(registry, place) for place in dict.fromkeys(trust.place(ref) for trust in trusts)}
     evaluated = [
-        (trust, tuple(trust.evaluate(lookups.with_log_entry(each, trust), ref.target) for each in found.signatures))
+        (
+            trust,
+            tuple(
+                trust.evaluate(lookups.with_log_entry(each, trust), ref.target)
+                for each in found[trust.place(ref)].signatures
+            ),
+        )
         for trust in trusts
     ]
-    read_error = found.read_error or lookups.read_error
+    read_error = next((each.read_error for each in found.values() if each.read_error), lookups.read_error)
     findings = tuple(finding for _, of_policy in evaluated for finding in of_policy)
     for trust, of_policy in evaluated:
         if not trust.is_satisfied(finding.signer for finding in of_policy if finding.ok):

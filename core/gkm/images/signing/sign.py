@@ -45,8 +45,8 @@ class SignedImage:
         return "+".join(self.stored)
 
 
-def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage:
-    """Sign the image whose digest a reference names now.
+def sign(registry: Registry, ref: Reference, signer: ImageSigner, repository: str = "") -> SignedImage:
+    """Sign the image whose digest a reference names now; store the signature in `repository`, "" for the image's own.
 
     Registries have no compare-and-swap: if two signers write the same tag at the same moment, one can overwrite the
     signature of the other. Each signer reads the tag again after writing and adds a missing signature again, which
@@ -61,10 +61,11 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage
     registry = registry.within(SIGN_SECONDS)
     subject = registry.manifest(ref)
     pinned = ref.pinned(subject.digest)
+    place = pinned.in_repository(repository)
     signed = SignedImage(subject.digest, {})
     for form, store_form in (
-        (SignatureForm.LEGACY, partial(_legacy, registry, pinned, signer, trust)),
-        (SignatureForm.BUNDLE, partial(_bundle, registry, pinned, signer, trust, subject)),
+        (SignatureForm.LEGACY, partial(_legacy, registry, pinned, place, signer, trust)),
+        (SignatureForm.BUNDLE, partial(_bundle, registry, place, signer, trust, subject)),
     ):
         try:
             signed.stored[form] = store_form()
@@ -75,13 +76,13 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage
     return signed
 
 
-def _legacy(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
-    """Add a layer to the tag unless it has a valid one of this signer; return the tag."""
-    tag = discovery.legacy_tag(ref)
+def _legacy(registry: Registry, ref: Reference, place: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
+    """Add a layer to the tag at `place` unless it has a valid one of this signer; return the tag."""
+    tag = discovery.legacy_tag(place)
     layer: LegacyLayer | None = None
     for _ in range(store.MAX_ROUNDS):
         before = store.read_tag(registry, tag)
-        existing = [_read(partial(discovery.legacy, registry, ref, each)) for each in before.layers]
+        existing = [_read(partial(discovery.legacy, registry, place, each)) for each in before.layers]
         if any(each is not None and trust.evaluate(each, ref.target).ok for each in existing):
             return str(tag)
         if layer is None:
@@ -136,8 +137,11 @@ def attest(
     signer: ImageSigner,
     *,
     suffices: Callable[[bytes], bool] = lambda _payload: False,
+    repository: str = "",
 ) -> str:
     """Sign a statement about a pinned image and store it; return its reference. The same one is stored only once.
+
+    `repository` is that of the signatures, "" for the image's own.
 
     `suffices`: whether another statement of this signer, by its payload, makes a new one unnecessary.
 
@@ -147,14 +151,15 @@ def attest(
     registry = registry.within(SIGN_SECONDS)
     trust = TrustPolicy.from_policy(0, signer.policy)
     payload = forms.statement(ref, predicate_type, predicate)
-    for found in attestations(registry, ref, predicate_type):
-        signature = attestation(registry, ref, found, predicate_type)
+    place = ref.in_repository(repository)
+    for found in attestations(registry, place, predicate_type):
+        signature = attestation(registry, place, found, predicate_type)
         if signature is None or signature.payload is None or not trust.evaluate(signature, ref.target).ok:
             continue
         if signature.payload == payload or suffices(signature.payload):
-            return str(ref.pinned(found.digest))
+            return str(place.pinned(found.digest))
     subject = registry.manifest(ref)
     bundle = forms.attestation(payload, signer)
     if len(bundle) > MAX_ATTESTATION_BYTES:
         raise GKMError(Reason.TOO_LARGE, f"the statement about {ref} has {len(bundle)} bytes, signed")
-    return str(store.attach(registry, ref, subject, bundle, predicate_type))
+    return str(store.attach(registry, place, subject, bundle, predicate_type))

@@ -224,5 +224,6 @@ def test_required_attestations_are_part_of_the_policy_and_none_changes_no_earlie
         structs.replace(plain, attestations=[RequiredAttestation("https://t.test/v1", rules)])
         for rules in ([], [PredicateRule("predicate.a")], [PredicateRule("predicate.b")])
     ]
-    names = {name_of(Verification(policies=[policy])) for policy in (plain, *attested)}
-    assert len(names) == 4
+    elsewhere = structs.replace(plain, signature_repository="registry.example/signatures")
+    names = {name_of(Verification(policies=[policy])) for policy in (plain, elsewhere, *attested)}
+    assert len(names) == 5

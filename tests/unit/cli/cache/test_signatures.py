@@ -1,6 +1,7 @@
 """`gkm cache sign` and `verify`: signers, required signers, and the result."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,25 @@ def test_a_form_that_the_registry_refuses_is_a_warning(
     assert (list(signature["stored"]), list(signature["missing"])) == (["bundle-v0.3"], ["legacy"])
     assert done.stderr == f"warning: no legacy signature is stored: {signature['missing']['legacy']}\n"
     assert f"{image.partition('@')[2].replace(':', '-')}.sig, which exists" in done.stderr
+
+
+def test_signatures_are_in_the_repository_of_cosigns_variable(
+    registry_server: Registry, image: str, tmp_path: Path
+) -> None:
+    private, public = tmp_path / "cosign.key", tmp_path / "cosign.pub"
+    key = private_key()
+    private.write_bytes(private_pem(key))
+    public.write_bytes(key.public.pem)
+    elsewhere = {**os.environ, "COSIGN_REPOSITORY": f"{registry_server.host}/team/elsewhere"}
+    signed = gkm("cache", "sign", image, "--key", private, "--plain-http", "-o", "json", env=elsewhere)
+    stored = json.loads(signed.stdout)["signature"]["stored"]
+    assert all(each.startswith(f"{registry_server.host}/team/elsewhere") for each in stored.values())
+    verify = ("cache", "verify", image, "--key", public, "--plain-http")
+    assert (gkm(*verify, env=elsewhere).returncode, gkm(*verify).returncode) == (0, 3)
+
+
+def test_a_variable_that_names_no_repository_is_a_usage_error(image: str, key: Path) -> None:
+    environment = {**os.environ, "COSIGN_REPOSITORY": "registry.example/team/signatures:tag"}
+    done = gkm("cache", "verify", image, "--key", key, "--plain-http", env=environment)
+    assert done.returncode == 2
+    assert "COSIGN_REPOSITORY is no repository" in done.stderr

@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from gkm.api.config import Policy, Verification
+from gkm.api.config import Policy, Registries, RegistryHost, Verification
 from gkm.api.errors import GKMError, Reason
+from gkm.api.policies import RequiredAttestation
 from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry as RegistryClient
 from gkm.images.signatures import discovery as found
 from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.discovery import find_signatures
@@ -16,6 +18,7 @@ from gkm.images.signing import sign, store
 from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PrivateKey
 from gkm.images.signing.sign import SignedImage
+from msgspec import ValidationError, convert
 from support.images.cache_registry import client_of
 from support.images.matrix import LAYER
 from support.images.signers import private_key
@@ -328,3 +331,41 @@ def test_signing_a_tag_signs_the_digest_that_it_names(place: Place) -> None:
 
 def test_the_legacy_tag_has_the_name_that_cosign_uses(place: Place) -> None:
     assert found.legacy_tag(place.ref).tag == place.tag
+
+
+def test_a_signature_and_a_statement_in_another_repository(place: Place) -> None:
+    key, elsewhere = private_key(), f"{place.real.host}/team/signatures"
+    kind = "https://statement.test/v1"
+    signer = ImageSigner.by_key(key)
+    first = sign.sign(place.client, place.ref, signer, elsewhere)
+    stated = sign.attest(place.client, place.ref, kind, {"a": 1}, signer, repository=elsewhere)
+    for stored in (*first.stored.values(), stated):
+        assert stored.startswith(elsewhere)
+    assert sign.sign(place.client, place.ref, signer, elsewhere) == first
+    assert sign.attest(place.client, place.ref, kind, {"a": 1}, signer, repository=elsewhere) == stated
+    pem, needs = key.public.pem.decode(), [RequiredAttestation(kind)]
+    there = Policy([pem], attestations=needs, signature_repository=elsewhere)
+    for policies, verified in (([there], True), ([Policy([pem])], False), ([there, Policy([pem])], False)):
+        verifier = Verifier(Verification(policies=policies))
+        assert verifier.verify(place.client, place.ref, None).verified is verified
+    sign.sign(place.client, place.ref, signer)
+    both = Verification(policies=[there, Policy([pem])])
+    assert Verifier(both).verify(place.client, place.ref, None).verified
+
+
+def test_a_repository_for_signatures_that_is_not_allowed_is_not_read(place: Place) -> None:
+    key = private_key()
+    policy = Policy([key.public.pem.decode()], signature_repository="other.example/team/signatures")
+    client = RegistryClient(Registries(allow=[place.ref.name], hosts={place.real.host: RegistryHost(plain_http=True)}))
+    verdict = Verifier(Verification(policies=[policy])).verify(client, place.ref, None)
+    assert (verdict.verified, verdict.reason) == (False, Reason.NOT_ALLOWED)
+    assert "other.example/team/signatures" in verdict.message
+
+
+@pytest.mark.parametrize(
+    "name", ["https://a.example/b", "a.example/b:tag", "a.example", "a.example/b@sha256:0", " a/b"]
+)
+def test_a_policy_names_a_repository_without_a_tag(name: str) -> None:
+    policy = {"keys": ["-----BEGIN"], "signatureRepository": name}
+    with pytest.raises(ValidationError, match="signatureRepository"):
+        convert(policy, Policy)
