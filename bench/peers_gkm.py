@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from csi_calls import Caller, Volume
-from gkm.hoststate import trees
 from gkm.hoststate.names import CacheRef
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.mounts import syscalls
 from gkm_agent.store import pointers
+from gkm_agent.store.trash import Trash
 from support.csi.nodes import NAMESPACE, NODE, NodeFiles
 from support.host.processes import Process
 
@@ -84,7 +84,8 @@ class Node:
 
     def delete(self, digest: str) -> None:
         """Remove the entry as the agent's store does, and the blobs that waited for another image."""
-        trash = pointers.move_to_trash(self.files.layout, digest)
-        assert trash is not None
-        trees.remove(trash)
+        trash = Trash(self.files.layout.trash)
+        assert pointers.move_to_trash(self.files.layout, digest)
+        assert trash.is_emptying()
+        trash.wait()
         BlobFiles(self.files.layout.blobs).evict_unused()

@@ -84,6 +84,7 @@ class Reconciler:
     ) -> None:
         bounds = bounds or Store()
         self._store = store
+        store.trash.emptied = wake.set  # a pass may need the space
         self._source = source
         self._images = images
         self._gpus = gpus
@@ -134,7 +135,7 @@ class Reconciler:
         """Reconcile until no work is left that can be done now; return whether every wanted cache is Ready."""
         while not stop.is_set():
             self._wake.clear()
-            if self.reconcile():
+            if self.reconcile() and not self._store.trash.is_emptying():
                 break
             self._wake.wait(RECONCILE_SECONDS)
         self._pool.stop()

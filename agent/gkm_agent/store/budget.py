@@ -10,9 +10,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 from gkm.api.config import Store
 from gkm.api.errors import GKMError, Reason
@@ -52,6 +53,11 @@ class SpaceNeed:
 
 
 _NOTHING = SpaceNeed()
+_T = TypeVar("_T")
+
+
+class _SpaceComing(Exception):
+    """The trash holds space that is needed; it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +130,7 @@ class DiskBudget:
             yield None
             return
         pull = image.ref.name, image.digest
-        with self._lock:
-            reservation = self._reserve_for(pull, ref, image)
+        reservation = self._granted(lambda: self._reserve_for(pull, ref, image))
         try:
             yield reservation
             if (size := self._store.entry_size(image.digest)) is not None:
@@ -135,13 +140,17 @@ class DiskBudget:
                 del self._reserved[pull]
 
     def enforce(self) -> None:
-        """Bring store and disk back within their limits, as far as spare entries and files allow."""
+        """Bring store and disk back within their limits, as far as spare entries and files allow.
+
+        While the trash is being deleted, the space on the disk is unknown: the pass after it continues.
+        """
         with self._lock:
-            short = self._lack(_NOTHING)
-            if short.disk > 0:
-                self._clear(_NOTHING)
-            if short.bytes:
-                short = self._evict(_NOTHING)
+            try:
+                short = self._cleared(_NOTHING)
+                if short.bytes:
+                    short = self._evict(_NOTHING, short)
+            except _SpaceComing:
+                return
             error = self._figures_text(_NOTHING) if short.bytes else ""
         if bool(error) != bool(self._last_error):
             level = logging.WARNING if error else logging.INFO
@@ -190,18 +199,28 @@ class DiskBudget:
 
         def grow(content: int, disk: int) -> None:
             more = SpaceNeed(content, disk)
-            with self._lock:
+
+            def grant() -> None:
                 # The space granted so far returns when the pull ends: a retry with less than all of it is useless.
                 granted, _ = self._reserved[pull]
                 self._make_space(ref, more, granted)
                 self._reserved[pull] = granted + more, reservation
                 reservation.extend(content, disk)
 
+            self._granted(grant)
+
         reservation = DiskReservation(image, grow)
         self._make_space(ref, need)
         self._refused.pop(ref, None)
         self._reserved[pull] = need, reservation
         return reservation
+
+    def _granted(self, grant: Callable[[], _T]) -> _T:
+        """Return what `grant` returns under the lock; while its space is being deleted, wait without the lock."""
+        while True:
+            with self._lock, suppress(_SpaceComing):
+                return grant()
+            self._store.trash.wait()
 
     def _fits(self, need: SpaceNeed) -> bool:
         return self._lack(need).bytes <= eviction.size_of(self._store.catalog.entries(), self.spare)
@@ -210,42 +229,60 @@ class DiskBudget:
         return lack(self.figures(), need, self._bounds)
 
     def _make_space(self, ref: CacheRef, need: SpaceNeed, reserved: SpaceNeed = _NOTHING) -> None:
-        """Make space for a need beside the space `reserved` before; raises GKMError if that is impossible."""
-        short = self._lack(need)
-        if short.disk > 0:
-            self._clear(need)
-            short = self._lack(need)
+        """Make space for a need beside the space `reserved` before.
+
+        Raises:
+            GKMError: that is impossible.
+            _SpaceComing: the trash has to be deleted first.
+        """
+        short = self._cleared(need)
         if short.bytes and short.bytes <= eviction.size_of(self._store.catalog.entries(), self.spare):
-            short = self._evict(need)
+            short = self._evict(need, short)
         if short.bytes:
             self._refused[ref] = (reserved + need, False)
             raise GKMError(Reason.DISK_FULL, self._figures_text(need), "the pull starts when space is free")
 
-    def _evict(self, need: SpaceNeed) -> SpaceLack:
-        """Evict until a need fits; return the remaining lack."""
-        short = self._lack(need)
+    def _evict(self, need: SpaceNeed, short: SpaceLack) -> SpaceLack:
+        """Evict until a need fits; return the remaining lack.
+
+        Raises:
+            _SpaceComing: an entry was evicted, and may suffice for the disk once it is deleted.
+        """
         for digest in eviction.eviction_order(self._store.catalog.entries(), self.spare):
             if not short.bytes:
                 break
             try:
-                if self._store.evict(digest):
-                    _LOG.info("entry evicted", extra=fields(digest=digest, lack=short.bytes))
+                is_evicted = self._store.evict(digest)
             except (UnreadableState, OSError) as error:
+                is_evicted = False
                 _LOG.error("eviction failed", extra=fields(digest=digest, why=str(error)))
+            if is_evicted:
+                _LOG.info("entry evicted", extra=fields(digest=digest, lack=short.bytes))
             short = self._lack(need)
+            if is_evicted and short.disk > 0:
+                raise _SpaceComing
         return short
 
-    def _clear(self, need: SpaceNeed) -> None:
-        """Remove cached blobs and the trash; last the partial blobs, which a pull would resume."""
+    def _cleared(self, need: SpaceNeed) -> SpaceLack:
+        """Return the lack without cached blobs and the trash; last without partial blobs, which a pull would resume.
+
+        Raises:
+            _SpaceComing: the trash is being deleted.
+        """
+        short = self._lack(need)
+        if short.disk <= 0:
+            return short
         blobs = BlobFiles(self._store.layout.blobs)
         try:
             blobs.evict_unused()
-            self._store.empty_trash()
+            if self._lack(need).disk > 0 and self._store.trash.is_emptying():
+                raise _SpaceComing
             if self._lack(need).disk > 0:
                 # With this time every partial blob without a running pull counts as stale.
                 blobs.sweep(time.time() + 2 * STALE_SECONDS)
         except OSError as error:
-            _LOG.error("removal of blobs or trash failed", extra=fields(why=str(error)))
+            _LOG.error("removal of blobs failed", extra=fields(why=str(error)))
+        return self._lack(need)
 
     def _figures_text(self, need: SpaceNeed) -> str:
         """Return the lack in figures, without names of caches: each namespace may read only its own."""

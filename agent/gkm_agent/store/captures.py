@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 from gkm.api.config import Capture
-from gkm.hoststate import files, names, trees
+from gkm.hoststate import files, names
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_FILE, Layout
 from gkm.hoststate.logs import fields
@@ -54,7 +54,7 @@ class CapturesInUse:
                 self._current = None
 
     def remove(self, layout: Layout, volume_id: str) -> bool:
-        """Remove a capture unless it is in use; return whether it is removed; raises OSError."""
+        """Move a capture to the trash unless it is in use; return whether it is there; raises OSError."""
         trash = layout.trash / f"captured-{volume_id}.{secrets.token_hex(4)}"
         with self._lock:
             if self._current == volume_id:
@@ -62,7 +62,6 @@ class CapturesInUse:
             layout.trash.mkdir(parents=True, exist_ok=True)
             # One rename: a use that begins now finds the whole capture or none.
             (layout.captured / volume_id).rename(trash)
-        trees.remove(trash)
         return True
 
 

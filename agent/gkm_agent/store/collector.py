@@ -86,6 +86,10 @@ class Collector:
         except OSError as error:
             _LOG.warning("sweep of captured files failed", extra=fields(why=str(error)))
         try:
+            self._store.trash.sweep()
+        except OSError as error:
+            _LOG.warning("sweep of the trash failed", extra=fields(why=str(error)))
+        try:
             BlobFiles(self._store.layout.blobs).sweep()
         except OSError as error:
             _LOG.warning("sweep of blobs failed", extra=fields(why=str(error)))

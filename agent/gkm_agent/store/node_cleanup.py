@@ -13,6 +13,7 @@ Without them kubelet takes the driver off its list, and the API server's CSINode
 
 import errno
 import logging
+import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -35,7 +36,7 @@ PREDECESSOR_SECONDS = 60.0
 
 
 def prepare(layout: Layout) -> None:
-    """Create the directories, and remove stale files.
+    """Create the directories, and remove stale files; unfinished extractions go to the trash.
 
     The caller holds the agent's lock and uses the state only afterwards. Unnamed entries stay for the collector, which
     knows the wanted caches. A file that cannot be removed stays as well: it costs disk space, but an agent that does
@@ -51,9 +52,9 @@ def prepare(layout: Layout) -> None:
         # In a pod, of `run` only the marks of waiting pods are writable: the CSI process makes the rest.
         if error.errno != errno.EROFS:
             raise
-    for path in (*layout.work.iterdir(), *layout.trash.iterdir()):
+    for path in layout.work.iterdir():
         with _failure_logged():
-            trees.remove(path)
+            path.rename(layout.trash / f"work-{path.name}.{secrets.token_hex(4)}")
     with _failure_logged():
         for path in (*files.temporaries(layout.catalog), *files.temporaries(layout.survey)):
             path.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ The store is the only writer of pointers. Its lock serializes two operations tha
 one process does both: to write a pointer that names an entry, and to remove an entry. So a named entry either exists or
 is gone as a whole, and a Ready pointer never lacks its entry. A removal also holds the entry's file lock, because a
 publish of the CSI process writes its volume record while it holds that lock shared. One rename to the trash removes the
-entry, and the store deletes the files afterwards, under the lock of the trash.
+entry, and a thread deletes the files afterwards (gkm_agent.store.trash).
 
 The steps of a removal take no lock. Their caller holds the lock of the store and the file lock of the entry, because
 only then are pointers and volume records complete.
@@ -14,10 +14,9 @@ import errno
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from threading import Condition, Lock, RLock
+from threading import Condition, RLock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
@@ -35,6 +34,7 @@ from gkm_agent.caches.approvals import Approval
 from gkm_agent.store import integrity
 from gkm_agent.store.catalog import EntryCatalog
 from gkm_agent.store.eviction import is_evictable
+from gkm_agent.store.trash import Trash
 from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -65,14 +65,15 @@ class PointerStore:
 
     layout: Layout
     catalog: EntryCatalog = field(init=False)
+    trash: Trash = field(init=False)
     _lock: RLock = field(default_factory=RLock)
-    _trash_lock: Lock = field(default_factory=Lock)
     _pulls_changed: Condition = field(default_factory=Condition)
     _active_pulls: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Read the catalog."""
         self.catalog = EntryCatalog(self.layout)
+        self.trash = Trash(self.layout.trash)
 
     def save(self, pointer: Pointer, token: PullToken | None = None) -> Pointer:
         """Write a pointer with the current time, and return it.
@@ -172,11 +173,9 @@ class PointerStore:
             with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
                 if digest in named_digests(self.layout, retains) or records_of(self.layout, digest):
                     return False
-                trash = self._move_to_trash(digest)
+                return self._move_to_trash(digest)
         except locks.LockBusy:
             return False
-        self._delete(trash)
-        return trash is not None
 
     def evict(self, digest: str) -> bool:
         """Remove an entry as `collect` does, also if the only pointers to it fit no GPU of this node."""
@@ -209,14 +208,13 @@ class PointerStore:
                         "delete these pods: the agent fetches the cache again when the last of them has gone",
                     )
                 self.revoke_ready(digest)
-                trash = self._move_to_trash(digest)
+                self._move_to_trash(digest)
         except locks.LockBusy as error:
             raise GKMError(
                 Reason.NODE_ERROR,
                 "the files of this cache on this node are damaged, and a pod mounts them at this moment",
                 "the agent tries again",
             ) from error
-        self._delete(trash)
 
     def revoke_ready(self, digest: str) -> None:
         """Take Ready back from every pointer to a damaged entry, so that no further pod mounts it.
@@ -232,12 +230,6 @@ class PointerStore:
                     pending = replace(pointer, state=CacheState.PENDING, message=message, progress=0, size_bytes=0)
                     self.withdraw(pending)
 
-    def empty_trash(self) -> None:
-        """Delete the remains of earlier removals; raises OSError if one cannot be deleted."""
-        with self._trash_lock:
-            for path in self.layout.trash.iterdir():
-                entry.remove_tree(path)
-
     def _check_entry(self, digest: str) -> None:
         path = str(self.layout.entry(digest))
         if not entry.exists(self.layout, digest):
@@ -245,18 +237,14 @@ class PointerStore:
         if self.catalog.damage_of(digest):
             raise OSError(errno.EIO, "the entry is damaged", path)
 
-    def _move_to_trash(self, digest: str) -> Path | None:
-        trash = move_to_trash(self.layout, digest)
-        if trash is not None:
-            if info := self.catalog.entries().get(digest):
-                metrics.GC_BYTES.inc(info.size_bytes)
-            self.catalog.remove(digest)
-        return trash
-
-    def _delete(self, trash: Path | None) -> None:
-        if trash is not None:
-            with self._trash_lock:
-                entry.remove_tree(trash)
+    def _move_to_trash(self, digest: str) -> bool:
+        if not move_to_trash(self.layout, digest):
+            return False
+        if info := self.catalog.entries().get(digest):
+            metrics.GC_BYTES.inc(info.size_bytes)
+        self.catalog.remove(digest)
+        self.trash.is_emptying()
+        return True
 
     def _damage(self, digest: str) -> str:
         """Return the damage of an entry, "" for an intact or missing one; clear damage that is gone."""
@@ -296,25 +284,24 @@ def damage_of(layout: Layout, digest: str, known_path: str) -> str:
     return f"{found.path}: {found.cause}" if found is not None else ""
 
 
-def move_to_trash(layout: Layout, digest: str) -> Path | None:
-    """Rename an entry to the trash and return its path there, None for a missing entry."""
+def move_to_trash(layout: Layout, digest: str) -> bool:
+    """Rename an entry and its relocated files to the trash; return False for a missing entry."""
     path = layout.entry(digest)
     trash = layout.trash / f"{path.name}.{secrets.token_hex(4)}"
     try:
         path.rename(trash)
-    except OSError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
+    except FileNotFoundError:
+        return False
     try:
-        for relocated in (layout.relocated(digest), layout.relocated_in_memory(digest)):
-            trees.remove(relocated)
+        trees.remove(layout.relocated_in_memory(digest))
+        with suppress(FileNotFoundError):
+            layout.relocated(digest).rename(f"{trash}.relocated")
     except OSError as error:
         # The relocated files stay valid for this digest; the next start of the agent removes them.
         _LOG.warning("removal of relocated files failed", extra=fields(digest=digest, why=str(error)))
     # The caller holds this lock: a process that opened the file before finds that it is no longer the entry's lock.
     layout.entry_lock(digest).unlink(missing_ok=True)
-    return trash
+    return True
 
 
 def pod_names(users: list[VolumeRecord]) -> list[str]:

@@ -210,5 +210,6 @@ def test_a_restart_removes_the_remains_of_a_killed_agent(node: Node) -> None:
     node.restart()
 
     assert not list(node.layout.work.iterdir())
-    assert not list(node.layout.trash.iterdir())
     assert not list(node.layout.caches.iterdir())
+    node.settle()
+    assert not list(node.layout.trash.iterdir())

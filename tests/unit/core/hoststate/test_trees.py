@@ -2,10 +2,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from gkm.hoststate import trees
+from support.host.waiting import scaled
+
+REMOVALS = [trees.remove, trees.remove_side_by_side]
 
 SCRIPT = """
 import resource, sys
@@ -17,7 +22,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_a_tree_is_removed_sealed_or_not_and_links_are_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("remove", REMOVALS)
+def test_a_tree_is_removed_sealed_or_not_and_links_are_not_followed(
+    tmp_path: Path, remove: Callable[[Path], None]
+) -> None:
     (tmp_path / "foreign" / "sealed").mkdir(parents=True)
     (tmp_path / "foreign" / "sealed").chmod(0o555)
     (tmp_path / "tree" / "a" / "b").mkdir(parents=True)
@@ -28,12 +36,13 @@ def test_a_tree_is_removed_sealed_or_not_and_links_are_not_followed(tmp_path: Pa
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / "pipe")
     for name in ("tree", "link", "dangling", "pipe", "gone", "gone/below"):
-        trees.remove(tmp_path / name)
+        remove(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["foreign"]
     assert (tmp_path / "foreign" / "sealed").stat().st_mode & 0o777 == 0o555
 
 
-def test_a_very_deep_tree_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("remove", REMOVALS)
+def test_a_very_deep_tree_is_removed(tmp_path: Path, remove: Callable[[Path], None]) -> None:
     # 400 levels: deeper than descriptors and the interpreter's stack would go, two descriptors for each.
     descriptor = os.open(tmp_path, os.O_RDONLY)
     for _ in range(400):
@@ -42,11 +51,14 @@ def test_a_very_deep_tree_is_removed(tmp_path: Path) -> None:
         os.close(descriptor)
         descriptor = below
     os.close(descriptor)
-    trees.remove(tmp_path / "d")
+    remove(tmp_path / "d")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_removal_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("remove", REMOVALS)
+def test_a_failed_removal_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remove: Callable[[Path], None]
+) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "file").touch()
 
@@ -55,7 +67,31 @@ def test_a_failed_removal_is_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "unlink", refused)
     with pytest.raises(PermissionError):
-        trees.remove(tmp_path / "d")
+        remove(tmp_path / "d")
+
+
+def test_threads_wait_for_their_unlinks_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink, waiting = os.unlink, Barrier(4)
+
+    def unlinked(name: str, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        waiting.wait(scaled(10))  # as for a discard: it breaks unless four of them wait
+
+    (tmp_path / "d").mkdir()
+    for number in range(4):
+        (tmp_path / "d" / str(number)).touch()
+    monkeypatch.setattr(os, "unlink", unlinked)
+    trees.remove_side_by_side(tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+def test_what_threads_remove_side_by_side_is_removed_once(tmp_path: Path) -> None:
+    for directory in range(40):
+        (tmp_path / "d" / str(directory) / "below").mkdir(parents=True)
+        for number in range(40):
+            (tmp_path / "d" / str(directory) / "below" / str(number)).touch()
+    trees.remove_side_by_side(tmp_path / "d")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_added_without_end_end_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

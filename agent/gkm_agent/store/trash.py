@@ -1,0 +1,74 @@
+"""The trash of a node: what one rename withdrew, and a thread deletes.
+
+On a disk with discards each deleted file waits for its own: an entry takes seconds. So neither a pass of the agent nor
+a pull waits for a deletion, but for a pull without space. A kill leaves the rest in the trash; the next agent deletes
+it. What cannot be deleted stays there until the next sweep.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Final
+
+from gkm.hoststate import trees
+from gkm.hoststate.logs import fields
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Trash:
+    """Deletes the content of a directory. Thread-safe; one tree at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._changed = Condition()
+        self._is_running = False
+        self._stuck: set[str] = set()
+        """What the last try could not delete."""
+        self.emptied: Callable[[], object] = lambda: None
+        """Called by the thread when nothing is left that it can delete."""
+
+    def sweep(self) -> None:
+        """Delete everything in the background, also what could not be deleted before."""
+        with self._changed:
+            self._stuck.clear()
+        self.is_emptying()
+
+    def is_emptying(self) -> bool:
+        """Return whether the trash holds something that may yet be deleted, which is then done in the background."""
+        with self._changed:
+            if not self._is_running and next(self._names(), None) is not None:
+                self._is_running = True
+                Thread(target=self._run, name="trash", daemon=True).start()
+            return self._is_running
+
+    def wait(self) -> None:
+        """Wait until the trash holds only what cannot be deleted."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_running)
+
+    def _names(self) -> Iterator[str]:
+        return (path.name for path in self._directory.iterdir() if path.name not in self._stuck)
+
+    def _run(self) -> None:
+        while (name := self._next()) is not None:
+            path = self._directory / name
+            try:
+                trees.remove_side_by_side(path)
+            except Exception:  # noqa: BLE001 -- whoever waits must not wait for ever
+                self._stuck.add(name)
+                _LOG.exception("removal from the trash failed", extra=fields(path=str(path)))
+
+    def _next(self) -> str | None:
+        with self._changed:
+            try:
+                name = next(self._names(), None)
+            except OSError as error:
+                name = None
+                _LOG.error("trash unreadable", extra=fields(why=str(error)))
+            if name is None:
+                self._is_running = False
+                self._changed.notify_all()
+                self.emptied()
+            return name
