@@ -230,8 +230,9 @@ class _Scan:
         """Return the first difference from the closest key of the cache; None if no stated factor differs."""
         same = scanned.same_kind(path)
         if compiled is not None and not same:
-            # Without its whole list a missing name proves nothing.
-            return Difference(MissReason.NO_SUCH_KERNEL if self.complete else MissReason.UNKNOWN)
+            # Without its whole list a missing name proves nothing; nor does a cache whose directories state no key.
+            is_known = self.complete and (scanned.has_keys or not scanned.entries.is_shared)
+            return Difference(MissReason.NO_SUCH_KERNEL if is_known else MissReason.UNKNOWN)
         known = [key for each in same if (key := scanned.read(each, self._of_cache)) is not None]
         found = closest(compiled, known) if compiled is not None else None
         if found is None:
@@ -288,14 +289,21 @@ class _RuntimeScan:
         if found := self.entries.path.fullmatch(path):
             self.mounted.add(found["entry"])
 
+    @property
+    def has_keys(self) -> bool:
+        """Return whether the cache states any key."""
+        return bool(self._mounted_keys)
+
     def same_kind(self, key_path: str) -> Sequence[str]:
         """Return some key files of the cache that are compared with one."""
         found = self.entries.key_file.fullmatch(key_path)
         return self._mounted_keys.get(found["kind"], ())[:MAX_SAME_NAME] if found else ()
 
     def is_of_cache(self, path: str) -> bool:
-        """Return whether the cache has a key of the directory of an entry, and the pod has no other one."""
-        return self._home(path) in self._mounted_homes - {None}
+        """Return whether the cache has the directory of an entry, with its key."""
+        found = self.entries.path.fullmatch(path)
+        home = found.groupdict().get("home") if found else None
+        return home is not None and home in self._mounted_homes
 
     def nearest_key(self, path: str) -> str | None:
         """Return the key file of the pod with the longest path in common."""
@@ -306,7 +314,3 @@ class _RuntimeScan:
         if path not in self._read:
             self._read[path] = reader(self.entries, path)
         return self._read[path]
-
-    def _home(self, path: str) -> str | None:
-        found = self.entries.path.fullmatch(path)
-        return found.groupdict().get("home") if found else None

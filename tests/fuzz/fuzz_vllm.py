@@ -13,6 +13,7 @@ from gkm.images.assembly.compiled_targets import CompiledTargets
 from gkm.images.assembly.contents import scan_directory
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import is_valid_target
+from gkm.runtimes import vllm
 from gkm_cli.cache import machines
 from gkm_cli.output import UsageError
 
@@ -54,6 +55,9 @@ def factors(data: bytes) -> None:
     if redacted:
         assert redacted.names
         assert factors_file.without_secrets(redacted.data) is None
+    vllm.key_of(data)
+    for name, value in vllm.environment_of(data).items():
+        assert isinstance(value, bool | int | float) or not _SECRET.search(name), name
     with tempfile.TemporaryDirectory(prefix="gkm-fuzz-", dir=MEMORY if MEMORY.is_dir() else None) as root:
         prefix = Path(root) / _PREFIX
         prefix.mkdir(parents=True)

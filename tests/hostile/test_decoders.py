@@ -107,6 +107,7 @@ NOT_FOREIGN = {
     "agent/gkm_agent/store/integrity.py": "the agent's own file, line by line",
     "cli/gkm_cli/cache/attest.py": "a file that the user names; gkm.api.json_limits limits its values",
     "cli/gkm_cli/cache/build.py": "a manifest that this process has made",
+    "cli/gkm_cli/cache/explain.py": "a file that the user names; gkm.api.documents limits its values",
     "cli/gkm_cli/inputs/objects.py": "a file that the user names; it limits its values itself",
     "operator/gkm_operator/config_check.py": "a file that the user names; gkm.api.documents limits its values",
     "core/gkm/api/documents.py": "what the others call",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-MAX_FACTORS: Final = 2_000
-"""vLLM 0.33 has about 280, a graph of TorchInductor about 500."""
+MAX_FACTORS: Final = 1_000
+"""vLLM 0.33 has about 280, a graph of TorchInductor about 500; a key takes 300 bytes for each."""
 MAX_TEXT: Final = 200
 _MAX_NAME: Final = 80
 _MAX_SHOWN: Final = 48

@@ -15,7 +15,7 @@ from typing import Final
 
 from gkm.runtimes.deepgemm import DEEPGEMM
 from gkm.runtimes.inductor import GRAPH_PATH, GRAPHS
-from gkm.runtimes.keys import Entries, Factor, Key, MissReason, digest
+from gkm.runtimes.keys import MAX_FACTORS, Entries, Factor, Key, MissReason, digest
 from gkm.runtimes.layout import FileKind, Place, file, folder
 from gkm.runtimes.runtime import Runtime
 from gkm.runtimes.triton import TRITON
@@ -79,6 +79,8 @@ def key_of(factors: bytes) -> Key | None:
     try:
         value = json.loads(factors)
         env = value["env"]
+        if len(env) > MAX_FACTORS:
+            return None
         found = {text: Factor(reason, digest(value[name])) for name, (reason, text) in _HASHES.items()}
         # A release has the same names in each file.
         names = Factor(MissReason.OTHER_VERSION, digest(sorted(env)), f"{len(env)} names")

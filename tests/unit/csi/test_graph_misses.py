@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -28,8 +29,8 @@ def model(root: Path, hashed: str = HASH, graphs: int = 2, **changed: object) ->
 
 def graph(root: Path, key: str, *lines: str) -> Path:
     """Write a graph with the lines of its key, as torch pickles them."""
-    pickled = b"\x80\x04".join(b"\x8c" + bytes([len(line)]) + line.encode() + b"\x94" for line in lines)
-    return put(root, f"fxgraph/{key[1:3]}/{key}/content", b"\x80\x04" + pickled)
+    attributes = {"source_code": "x" * 100_000, "_fx_graph_cache_debug_lines": list(lines), "bundle": b"x" * 100_000}
+    return put(root, f"fxgraph/{key[1:3]}/{key}/content", pickle.dumps(attributes))
 
 
 @pytest.fixture
@@ -82,6 +83,7 @@ def misses(cache: Path, volume: Path, *written: Path) -> RuntimeMisses:
         # An image has null in the place of a secret.
         ({"env": ENV | {"VLLM_API_KEY": "secret"}}, MissReason.UNKNOWN, ""),
         ({"env": 5}, MissReason.UNKNOWN, ""),
+        ({"env": {f"VLLM_{number}": 0 for number in range(2000)}}, MissReason.UNKNOWN, ""),
     ],
 )
 def test_the_first_factor_of_another_directory_of_vllm_is_named(
@@ -129,8 +131,22 @@ def test_without_a_file_of_factors_the_reason_is_unknown(cache: Path, tmp_path: 
     assert misses(cache, tmp_path / "volume", chosen)["vllm"].reasons == {MissReason.UNKNOWN: 1}
 
 
+def test_a_cache_from_before_the_files_of_factors_gives_no_reason(tmp_path: Path) -> None:
+    cache = put(tmp_path / "cache", f"torch_compile_cache/{HASH}/rank_0_0/backbone/artifact_shape_None_subgraph_0")
+    chosen = model(tmp_path / "chosen", OTHER_HASH)
+    found = misses(cache, tmp_path / "volume", chosen)
+    assert found == {"vllm": KernelMissCounts({MissReason.UNKNOWN: 2}, 1)}
+
+
+def test_a_component_that_the_cache_lacks_is_missing_there(cache: Path, tmp_path: Path) -> None:
+    inside = f"torch_compile_cache/{OTHER_HASH}/rank_0_0/eagle_head"
+    chosen = put(tmp_path / "chosen", f"{inside}/{ARTIFACT}0")
+    put(chosen, f"{inside}/cache_key_factors.json", json.dumps(FACTORS).encode())
+    assert misses(cache, tmp_path / "volume", chosen)["vllm"].reasons == {MissReason.NO_SUCH_KERNEL: 1}
+
+
 LINES = (
-    "[aaaa] gm: <lambda>()",
+    f"[{'a' * 52}] gm: <lambda>()\n{'def forward(self): pass' * 40}",
     "[bbbb] torch_version: <bytes>",
     "[cccc] system_info[device]: {'name': 'NVIDIA H100'}",
     "[dddd] inductor_config[max_autotune]: False",
