@@ -85,10 +85,12 @@ KEY_VARIABLES: Final = frozenset(
         *("TRITON_ENABLE_LLVM_DEBUG", "TRITON_F32_DEFAULT", "TRITON_FORCE_DISABLE_FP_FUSION"),
         *("TRITON_HIP_USE_ASYNC_COPY", "TRITON_HIP_USE_BLOCK_PINGPONG", "TRITON_HIP_USE_COEXEC_SCHEDULER"),
         *("TRITON_HIP_USE_EXPERT_SCHEDULING", "TRITON_HIP_USE_IN_THREAD_TRANSPOSE", "TRITON_LLVM_DEBUG_ONLY"),
-        *("TRITON_OVERRIDE_ARCH", "TRITON_PLUGIN_PATHS", "USE_IR_LOC"),
+        *("TRITON_OVERRIDE_ARCH", "TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY", "USE_IR_LOC"),
+        *("TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY", "TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT"),
+        *("TRITON_PLUGIN_PATHS", "TRITON_PLUGIN_VERSION_CHECK"),
     }
 )
-"""What libtriton's get_cache_invalidating_env_vars() of 3.9 returns if all of them are set."""
+"""Those that get_cache_invalidating_env_vars() of libtriton 3.9 returns once they are set."""
 _METADATA: Final = re.compile(rf"(?P<entry>(?:.*/)?(?:{KEY})/(?P<kind>(?!{GROUP})[^/]+\.json))", re.DOTALL)
 _OTHERS: Final = r"(?:params|manifest|metadata|resource_usage)\.json|.*\.autotune\.json"
 """Names that TileLang and quack have in directories with such a key."""
