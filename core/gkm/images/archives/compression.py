@@ -150,7 +150,7 @@ def deflated(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Yield `parts` as one gzip member. MAX_THREADS blocks bound the memory."""
     yield _HEADER
     check = size = 0
-    dictionary = b""
+    dictionary = memoryview(b"")
     threads = min(MAX_THREADS, os.cpu_count() or 1)
     pending: deque[Future[bytes]] = deque()
     with ThreadPoolExecutor(threads, "gkm-deflate") as pool:
@@ -166,18 +166,22 @@ def deflated(parts: Iterable[bytes]) -> Iterator[bytes]:
     yield _LAST_BLOCK + struct.pack("<II", check, size & 0xFFFFFFFF)
 
 
-def _deflate(block: bytes, dictionary: bytes) -> bytes:
+def _deflate(block: memoryview, dictionary: memoryview) -> bytes:
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=dictionary)
     return compressor.compress(block) + compressor.flush(zlib.Z_SYNC_FLUSH)
 
 
-def _blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
+def _blocks(parts: Iterable[bytes]) -> Iterator[memoryview]:
     """Yield the content in blocks of one size, so that the result does not depend on the pieces of the input."""
-    buffer = bytearray()
+    waiting: list[bytes | memoryview] = []
+    size = 0
     for part in parts:
-        buffer += part
-        while len(buffer) >= BLOCK_BYTES:
-            yield bytes(buffer[:BLOCK_BYTES])
-            del buffer[:BLOCK_BYTES]
-    if buffer:
-        yield bytes(buffer)
+        waiting.append(part)
+        size += len(part)
+        if size >= BLOCK_BYTES:
+            content = memoryview(b"".join(waiting))  # the only copy
+            end = size - size % BLOCK_BYTES
+            yield from (content[start : start + BLOCK_BYTES] for start in range(0, end, BLOCK_BYTES))
+            waiting, size = [content[end:]], size - end
+    if size:
+        yield memoryview(b"".join(waiting))

@@ -7,6 +7,7 @@ without a leading "./", and the manifest of each cache behind its files.
 import re
 import tarfile
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
@@ -29,6 +30,8 @@ TITLE = "org.opencontainers.image.title"
 _LAYER_FILE = "layer.tar.gz"
 _MAX_LISTED = 8
 _DIRECTORY_MODE, _FILE_MODE, _EXECUTABLE_MODE = 0o755, 0o644, 0o755
+_MAX_OCTAL_SIZE = 8**11 - 1
+"""POSIX.1-2017, pax, ustar Interchange Format: a size has eleven octal digits."""
 _VARIABLE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 
@@ -134,7 +137,25 @@ def missing_directories(runtime: Runtime | None, directories: Collection[str]) -
 
 
 def _header(name: str, kind: bytes, size: int, mode: int) -> bytes:
-    member = tarfile.TarInfo(f"{name}/" if kind == tarfile.DIRTYPE else name)
+    """Return the header of a member, as tarfile writes it.
+
+    tarfile takes 25 µs for each of thousands; most differ in the name, the size and the checksum only.
+    """
+    if kind == tarfile.DIRTYPE:
+        name += "/"
+    if len(name) > tarfile.LENGTH_NAME or not name.isascii() or size > _MAX_OCTAL_SIZE:
+        return _tarfile_header(name, kind, size, mode)  # with a record of PAX
+    block = bytearray(_tarfile_header("", kind, 0, mode))
+    block[: len(name)] = name.encode()
+    block[124:136] = b"%011o\0" % size
+    block[148:156] = b" " * 8  # the checksum counts itself as spaces
+    block[148:155] = b"%06o\0" % sum(block)
+    return bytes(block)
+
+
+@lru_cache(maxsize=8)
+def _tarfile_header(name: str, kind: bytes, size: int, mode: int) -> bytes:
+    member = tarfile.TarInfo(name)
     member.type, member.size, member.mode = kind, size, mode
     return member.tobuf(tarfile.PAX_FORMAT)
 

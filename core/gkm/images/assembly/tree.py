@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.files import closing
 from gkm.images.archives.member_names import checked_path
 from gkm.images.assembly.selection import EVERYTHING, Selection
 from gkm.images.local_image import PIECE_BYTES
@@ -60,28 +61,27 @@ class TreeEntry:
             GKMError: CONTENT_MISMATCH when the file changed since the listing.
             OSError: it cannot be read.
         """
-        descriptor = os.open(self.name, _READ, dir_fd=self._parent)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
+        # Without file objects, which cost as much as the calls.
+        with closing(os.open(self.name, _READ, dir_fd=self._parent)) as descriptor:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size != self.size:
                 raise self._changed_error()
             missing = self.size
             while missing:
-                piece = file.read(min(PIECE_BYTES, missing))
+                piece = os.read(descriptor, min(PIECE_BYTES, missing))
                 if not piece:
                     raise self._changed_error()
                 missing -= len(piece)
                 yield piece
-            if file.read(1):
+            if os.read(descriptor, 1):
                 raise self._changed_error()
 
     def head(self, most: int) -> bytes:
         """Return the first bytes of a file, at most `most`; raises as `pieces`."""
-        descriptor = os.open(self.name, _READ, dir_fd=self._parent)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
+        with closing(os.open(self.name, _READ, dir_fd=self._parent)) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise self._changed_error()
-            return file.read(most)
+            return os.read(descriptor, most)
 
     def read(self) -> bytes:
         """Return the bytes of a small file; raises as `pieces`."""
