@@ -1,13 +1,20 @@
 """Pods that name a cache by a label alone, on a real kubelet: what they see is the cache."""
 
+import ast
 import hashlib
 import json
+from pathlib import Path
 
 from gkm.api.pod_caches import INJECTED
+from gkm.images.assembly.image import pack
+from gkm.images.assembly.several import scan_caches
+from gkm.images.assembly.versions import DependencyVersions
+from gkm.images.reference import Reference
 from support.cli.command import gkm
 from support.cluster import gkm_objects as objects
 from support.cluster.gkm_objects import Object
 from support.e2e.fleet import CACHE, Fleet
+from support.images.directories import KEY, RANK, component, kernel
 
 PATH = "/var/cache/gkm/llama"
 
@@ -20,8 +27,9 @@ def labeled(name: str, namespace: str, script: str, **annotations: str) -> Objec
     return made
 
 
-def test_a_labeled_pod_sees_its_cache_where_its_variable_says(fleet: Fleet, namespace: str) -> None:
-    fleet.declare("llama", namespace, fleet.image("llama"))
+def ready(fleet: Fleet, namespace: str, image: Reference) -> None:
+    """Declare the cache, and wait until a pod of its label gets everything."""
+    fleet.declare("llama", namespace, image)
     fleet.reaches("llama", namespace, "Ready")
     fleet.until(lambda: fleet.cluster.get("gkmcache", "llama", namespace)["status"].get("runtime"), "its runtime")
     label = f"cache.gkm.io/{namespace}.llama"
@@ -33,6 +41,10 @@ def test_a_labeled_pod_sees_its_cache_where_its_variable_says(fleet: Fleet, name
         return "skipped" not in json.loads(json.loads(found)["metadata"]["annotations"][INJECTED])
 
     fleet.until(is_whole, "the webhook to see the cache")
+
+
+def test_a_labeled_pod_sees_its_cache_where_its_variable_says(fleet: Fleet, namespace: str) -> None:
+    ready(fleet, namespace, fleet.image("llama"))
     wishes = {"gkm.io/cache-nodes": "required"}
     script = 'cd "$TRITON_CACHE_DIR" && find . -type f -exec sha256sum {} + && touch "$TRITON_CACHE_DIR/new"'
     fleet.cluster.apply(labeled("reader", namespace, script, **wishes))
@@ -47,6 +59,28 @@ def test_a_labeled_pod_sees_its_cache_where_its_variable_says(fleet: Fleet, name
     pod = fleet.cluster.get("pod", "reader", namespace)
     (injected,) = json.loads(pod["metadata"]["annotations"][INJECTED])["caches"]
     assert (injected["path"], injected["nodes"]) == (PATH, "required")
+
+
+def test_a_labeled_pod_sees_each_of_several_caches_in_a_directory_of_its_own(
+    fleet: Fleet, namespace: str, tmp_path: Path
+) -> None:
+    component(tmp_path / "root/vllm")
+    kernel(tmp_path / "root/triton")
+    (tmp_path / "work").mkdir()
+    versions = DependencyVersions()
+    scanned = scan_caches([tmp_path / "root"], (), versions)
+    built = pack(scanned.caches, "llama", tmp_path / "work", versions=versions)
+    ready(fleet, namespace, fleet.image("several", built=built))
+    assert fleet.cluster.get("gkmcache", "llama", namespace)["status"]["runtime"] == "vllm-triton"
+    files = f'"$TRITON_CACHE_DIR"/{KEY}/__grp__fwd.json "$VLLM_CACHE_ROOT"/{RANK}/backbone/vllm_compile_cache.py'
+    script = f'echo "$VLLM_CACHE_ROOT" "$TRITON_CACHE_DIR"; for each in {files}; do echo; echo ---; cat "$each"; done'
+    script = f'{script}; touch "$TRITON_CACHE_DIR/new"'
+    fleet.cluster.apply(labeled("reader", namespace, script, **{"gkm.io/cache-nodes": "required"}))
+    variables, group, index = fleet.ended("reader", namespace).split("\n---\n")
+    assert variables.split() == [f"{PATH}/vllm", f"{PATH}/triton"]
+    assert json.loads(group)["child_paths"]["fwd.cubin"] == f"{PATH}/triton/{KEY}/fwd.cubin"
+    ((_, graph),) = ast.literal_eval(index.strip()).values()
+    assert graph.startswith(f"{PATH}/vllm/{RANK}/backbone/artifact_")
 
 
 def test_a_labeled_pod_starts_without_the_cache_and_why_says_so(fleet: Fleet, namespace: str) -> None:
