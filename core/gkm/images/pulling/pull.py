@@ -34,6 +34,7 @@ from gkm.images.pulling.entry import FileList, StoreEntry
 from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import BlobDownload, Registry
+from gkm.runtimes.placement import directory_of
 
 _LOG = logging.getLogger(__name__)
 CONNECTIONS = 3
@@ -193,8 +194,10 @@ def _parts(blob: Path) -> Iterator[bytes]:
 
 
 def _check_content(image: CacheImage, extraction: Extraction) -> None:
-    if not extraction.files:
-        where = " or ".join(f"{kind.content_directory}/" for kind in image.formats)
+    names = [kind.value for kind in image.formats]
+    places = {kind: extraction.destination / directory_of(kind.value, names) for kind in image.formats}
+    if empty := [kind for kind, place in places.items() if not extraction.files or not place.is_dir()]:
+        where = " or ".join(f"{kind.content_directory}/" for kind in empty)
         raise GKMError(Reason.CONTENT_MISMATCH, f"{image.ref} holds no file in {where}: it is empty")
     if image.size_bytes is not None and image.size_bytes != extraction.size_bytes:
         raise GKMError(

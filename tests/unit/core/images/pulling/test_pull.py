@@ -170,6 +170,19 @@ def test_a_label_with_a_wrong_size_is_detected(site: Site, layout: Layout) -> No
     assert no_file_is_left(layout)
 
 
+def test_an_image_that_lacks_one_of_its_caches_is_refused(site: Site, layout: Layout) -> None:
+    """The variable of that runtime would name a directory that does not exist, which ends the program."""
+    summary = '{"targets":[{"backend":"cuda","arch":"90","warp_size":32}]}'
+    lacking = image_of_layers(
+        tree(("io.triton.cache/a", b"abc"), ("io.vllm.manifest/manifest.json", b"{}")),
+        labels={"cache.vllm.image/summary": summary, "gkm.io/caches": "vllm-triton"},
+    )
+    with pytest.raises(GKMError, match=r"holds no file in io\.vllm\.cache/: it is empty") as caught:
+        fetch(site, layout, pushed(site, lacking))
+    assert caught.value.reason is Reason.CONTENT_MISMATCH
+    assert no_file_is_left(layout)
+
+
 def test_an_image_beyond_the_limit_is_refused_before_a_byte_is_fetched(site: Site, layout: Layout) -> None:
     image = cache.describe(site.client, site.ref)
     site.real.requests.clear()
