@@ -11,7 +11,7 @@ from gkm.api.config import Store
 from gkm.hoststate import trees
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
-from gkm.images.cache import CacheImage, Format
+from gkm.images.cache import CacheImage, Format, RuntimeCache
 from gkm.images.reference import Reference
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore
@@ -51,7 +51,7 @@ def disk(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 def image(name: str, size: int) -> CacheImage:
     ref = Reference.parse(IMAGE).pinned(digest_of(name))
-    return CacheImage(ref, digest_of(name), Format.TRITON, (), size, None, (), {})
+    return CacheImage(ref, digest_of(name), (RuntimeCache(Format.TRITON, (), size, None),), (), {})
 
 
 def test_a_pass_of_the_agent_does_not_wait_for_a_deletion(disk: Disk, node: Node) -> None:
