@@ -1,6 +1,5 @@
 """The real agent against a real API server, with the rights that deploy/ gives it and a token bound to its Node."""
 
-import json
 import os
 import signal
 import subprocess
@@ -9,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from gkm.kube.client import connect
+from gkm.kube.resources import GKMCACHES
 from support.agent.machine import REPOSITORY, Machine
 from support.cluster.cluster import Cluster
 from support.fakes.nvml_library import A100, H100
@@ -26,8 +27,10 @@ def place(cluster: Cluster) -> Iterator[Cluster]:
     for name in (NODE, "other-node"):
         cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": LABELS}})
     yield cluster
-    cluster.kubectl("delete", "gkmcache,gkmcachenode", "--all", "--namespace", NAMESPACE)
-    cluster.kubectl("delete", "node", NODE, "other-node")
+    for kind in ("gkmcaches", "gkmcachenodes"):
+        cluster.objects.delete_every(kind, NAMESPACE)
+    for name in (NODE, "other-node"):
+        cluster.objects.delete_named("node", name)
 
 
 def declare(cluster: Cluster, machine: Machine, **spec: Any) -> None:  # noqa: ANN401 -- JSON
@@ -56,9 +59,8 @@ def verify(cluster: Cluster, machine: Machine) -> None:
         "resolvedDigest": machine.digest,
         "conditions": [condition],
     }
-    patch = ("--type=merge", "--subresource=status", "--patch", json.dumps({"status": status}))
-    words = ("patch", "gkmcache", "vector-add", "-n", NAMESPACE, *patch)
-    cluster.kubectl(*words, kubeconfig=status_writer(cluster))
+    writer = connect(str(status_writer(cluster)))
+    writer.merge(GKMCACHES, "vector-add", {"status": status}, NAMESPACE, subresource="status")
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_a_deleted_cache_takes_its_node_object_with_it(place: Cluster, machine: 
     verify(place, machine)
     place.until(lambda: cache_on_node(place).get("state") == "Ready", "the cache is Ready")
 
-    place.kubectl("delete", "gkmcache", "vector-add", "--namespace", NAMESPACE)
+    place.objects.delete_patiently("gkmcache", "vector-add", NAMESPACE)
 
     place.until(lambda: not place.exists("gkmcachenode", NODE, NAMESPACE), "the node object is gone")
     place.until(lambda: not list(machine.layout.store.iterdir()), "the entry is gone")
@@ -133,12 +135,12 @@ def test_nothing_is_written_while_nothing_changes(place: Cluster, machine: Machi
     place.until(lambda: cache_on_node(place).get("state") == "Ready", "the cache is Ready")
     before = place.get("gkmcachenode", NODE, NAMESPACE)["metadata"]["resourceVersion"]
 
-    place.kubectl("label", "gkmcache", "vector-add", "-n", NAMESPACE, "touched=yes")
+    place.objects.label("gkmcache", "vector-add", {"touched": "yes"}, NAMESPACE)
     declare(place, machine, nodeSelector={"pool": "gpu"})
-    place.kubectl("label", "node", NODE, "zone=b")
+    place.objects.label("node", NODE, {"zone": "b"})
     later = {"apiVersion": "gkm.io/v1alpha1", "kind": "ClusterGKMCache", "metadata": {"name": "agent-test-later"}}
     place.apply(later | {"spec": {"image": f"{machine.registry.host}/{REPOSITORY}:1"}})
     place.until(lambda: place.exists("clustergkmcachenode", NODE), "the agent has seen all of it")
-    place.kubectl("delete", "clustergkmcache", "agent-test-later")
+    place.objects.delete_patiently("clustergkmcache", "agent-test-later")
 
     assert place.get("gkmcachenode", NODE, NAMESPACE)["metadata"]["resourceVersion"] == before

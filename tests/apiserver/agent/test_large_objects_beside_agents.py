@@ -45,7 +45,7 @@ def serves(cluster: Cluster, machine: Machine, crowd: Crowd) -> None:
         assert peak_mib(process.popen.pid) <= LIMIT_MIB
     finally:
         process.stop()
-        cluster.kubectl("delete", "node", NODE)
+        cluster.objects.delete_named("node", NODE)
 
 
 def wanted(cluster: Cluster, name: str, image: str) -> None:

@@ -58,7 +58,7 @@ def test_under_another_name_the_caches_stay_and_the_objects_are_those_of_the_new
         assert not agent.heard("delete", "403")
         assert not agent.heard("apply", "403")
 
-        place.cluster.kubectl("delete", "node", OLD)
+        place.cluster.objects.ask_to_delete("node", OLD)
 
         place.cluster.until(lambda: not place.object_of(OLD), "the old node's object goes with it", PATIENCE)
         assert place.states(NEW) == READY
@@ -83,7 +83,7 @@ def test_a_node_that_is_registered_anew_owns_its_objects_again(place: Site) -> N
     with place.agent(OLD) as agent:
         works_as(place, OLD)
         entry, before = place.entry(), place.uid(OLD)
-        place.cluster.kubectl("delete", "node", OLD)
+        place.cluster.objects.ask_to_delete("node", OLD)
         place.cluster.until(lambda: not place.object_of(OLD), "the object goes with its Node", PATIENCE)
 
         place.node(OLD)

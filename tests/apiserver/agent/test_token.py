@@ -42,8 +42,7 @@ def issue(place: Site, pod: str) -> str:
 
 def end(place: Site, pod: str) -> None:
     """End a Pod, and every token that is bound to it."""
-    now = ("--ignore-not-found", "--force", "--grace-period=0")
-    place.cluster.kubectl("delete", "pod", pod, "--namespace", ACCOUNT_NAMESPACE, *now)
+    place.cluster.objects.delete_named("pod", pod, ACCOUNT_NAMESPACE)
 
 
 def is_refused(place: Site, token: str) -> bool:

@@ -12,13 +12,14 @@ import pytest
 import yaml
 from gkm.api import crds
 from support.cli.command import gkm
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import RequestFailed
 from support.host.waiting import until
 from support.operator.upstream import upstream
 from support.peers import require
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
-NAME = "gkmcaches.gkm.io"
+KIND, NAME = "customresourcedefinition", "gkmcaches.gkm.io"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def emptied(cluster: Cluster) -> Iterator[None]:
     yield
     if stored(cluster):
-        cluster.kubectl("delete", "crd", "--all", "--wait=false")
+        for name in stored(cluster):
+            cluster.objects.ask_to_delete(KIND, name)
         until(lambda: are_gone(cluster), "the kinds to go", 120.0)
 
 
@@ -44,18 +46,19 @@ def are_gone(cluster: Cluster) -> bool:
     """
     left = stored(cluster)
     if left:
-        with suppress(KubectlFailed):  # one went meanwhile
-            cluster.kubectl("annotate", "--overwrite", *sorted(left), f"example.com/try={time.monotonic_ns()}")
+        again = {"metadata": {"annotations": {"example.com/try": str(time.monotonic_ns())}}}
+        for name in sorted(left):
+            with suppress(RequestFailed):  # it went meanwhile
+                cluster.objects.merge(KIND, name, again)
     return not left
 
 
 def stored(cluster: Cluster) -> set[str]:
-    return set(cluster.kubectl("get", "crd", "-o", "name").split())
+    return {found["metadata"]["name"] for found in cluster.objects.every(KIND)}
 
 
 def definition(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cluster.kubectl("get", "crd", NAME, "-o", "json"))
-    return found
+    return cluster.get(KIND, NAME)
 
 
 def test_without_a_cluster_the_kinds_are_printed() -> None:
@@ -72,9 +75,7 @@ def test_they_are_installed_and_applied_again(cluster: Cluster) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         assert len(stored(cluster)) == len(crds.definitions())
     again = gkm("crds", "--apply", "-o", "json", "--kubeconfig", cluster.kubeconfig)
-    assert {
-        f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in json.loads(again.stdout)["applied"]
-    } == (stored(cluster))
+    assert set(json.loads(again.stdout)["applied"]) == stored(cluster)
 
 
 def test_an_earlier_version_is_upgraded(cluster: Cluster) -> None:
@@ -121,6 +122,8 @@ def test_a_kind_of_another_product_or_a_later_version_stays_as_it_is(
     cluster: Cluster, make: Callable[[], dict[str, Any]], words: str
 ) -> None:
     cluster.apply([make()])
+    # The API server writes the status after it.
+    cluster.until_kinds_established()
     before = definition(cluster)["metadata"]["resourceVersion"]
     done = gkm("crds", "--apply", "--kubeconfig", cluster.kubeconfig)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)

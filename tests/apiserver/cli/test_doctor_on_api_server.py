@@ -108,7 +108,7 @@ def test_an_allocated_claim_whose_pod_is_gone_is_found(place: Site) -> None:
 def test_the_printed_command_ends_a_stuck_deletion(place: Site) -> None:
     finalizer = "grove.io/computedomain-finalizer"
     with place.planted(with_metadata(compute_domain("llama-0", labels=SET_LABELS), finalizers=[finalizer])):
-        place.cluster.kubectl("delete", "computedomain", "llama-0", "-n", "team", "--wait=false")
+        place.cluster.objects.ask_to_delete("computedomain", "llama-0", "team")
         code, found = place.findings()
         assert (code, problems(found)) == (3, [("problem", "domains/terminating", DOMAIN)])
         (hint,) = (one["hint"] for one in found if one["severity"] == "problem")
@@ -127,7 +127,7 @@ def redefined(**changes: object) -> Json:
 
 
 def test_a_definition_of_another_release_is_found(place: Site) -> None:
-    crd = "crd/computedomains.resource.nvidia.com"
+    crd = ("customresourcedefinition", "computedomains.resource.nvidia.com")
     required = copy.deepcopy(COMPUTE_DOMAIN)
     spec = required["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["required"] = ["channel", "numNodes"]
@@ -144,7 +144,7 @@ def test_a_definition_of_another_release_is_found(place: Site) -> None:
         assert ("warning", "domains/version", CRD) in problems(found)
         assert {check for severity, check, _ in problems(found) if severity == "not checked"} >= {"domains/terminating"}
     finally:
-        place.cluster.kubectl("delete", crd)
+        place.cluster.objects.delete_patiently(*crd)
         place.cluster.apply(COMPUTE_DOMAIN)
         place.cluster.until_kinds_established()
         place.cluster.forget_kinds()
@@ -153,20 +153,21 @@ def test_a_definition_of_another_release_is_found(place: Site) -> None:
 
 def test_without_the_kinds_only_the_switch_makes_a_problem(place: Site) -> None:
     kind = "customresourcedefinition"
-    crds = (f"{kind}/computedomains.resource.nvidia.com", f"{kind}/podcliquesets.grove.io")
-    definitions = [json.loads(place.cluster.kubectl("get", crd, "-o", "json")) for crd in crds]
+    crds = ("computedomains.resource.nvidia.com", "podcliquesets.grove.io")
+    definitions = [place.cluster.get(kind, crd) for crd in crds]
     try:
-        place.cluster.kubectl("delete", "--wait=false", *crds)
         for crd in crds:
-            place.cluster.until(lambda: not place.cluster.exists(*crd.split("/")), f"{crd} to be gone", 120)  # noqa: B023
+            place.cluster.objects.ask_to_delete(kind, crd)
+        for crd in crds:
+            place.cluster.until(lambda: not place.cluster.exists(kind, crd), f"{crd} to be gone", 120)  # noqa: B023
         place.cluster.until(lambda: place.findings()[0] == 0, "nothing to be a problem")
         with place.planted(config("network: {autoMNNVLEnabled: true}")):
             code, found = place.findings()
         assert (code, problems(found)) == (3, [("problem", "domains/version", CRD)])
     finally:
-        for crd in definitions:
-            del crd["status"]
-            crd["metadata"] = {"name": crd["metadata"]["name"]}
+        for definition in definitions:
+            del definition["status"]
+            definition["metadata"] = {"name": definition["metadata"]["name"]}
         place.cluster.apply(definitions)
         place.cluster.until_kinds_established()
         place.cluster.until(lambda: place.findings()[0] == 0, "the kinds to be back")
@@ -212,7 +213,8 @@ def test_the_shipped_role_has_the_rights_that_these_checks_need(place: Site) -> 
                 bind(place, fewer)
                 right = f"missing right: {rule['verbs'][0]} {resource}"
                 place.cluster.until(partial(is_reported, place, right), right)
-    place.cluster.kubectl("delete", f"clusterrole/{role['metadata']['name']}", f"clusterrolebinding/{USER}")
+    place.cluster.objects.delete(role)
+    place.cluster.objects.delete_named("clusterrolebinding", USER)
 
 
 def test_one_namespace_leaves_out_the_checks_of_the_whole_cluster(place: Site) -> None:

@@ -15,7 +15,7 @@ def workspace(tmp_path: Path) -> PlanWorkspace:
 
 def test_the_api_server_accepts_the_manifests_as_they_are(cluster: Cluster, workspace: PlanWorkspace) -> None:
     if not cluster.exists("namespace", "ml"):
-        cluster.kubectl("create", "namespace", "ml")
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
     labels = {"team": "a", "job-name": "other", "controller-uid": "0", "gkm.io/run": "other"}
     run_file = workspace.write("asks.json", run("a" * 60 + ".v1", gpusPerPod=4, spares=1, labels=labels))
     done = workspace.run_plan("-o", "manifests", run=run_file)

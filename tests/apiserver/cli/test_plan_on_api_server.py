@@ -12,7 +12,7 @@ from support.cli.command import gkm
 from support.cli.plan_files import Json, PlanWorkspace, pod, racks
 from support.cli.why_site import NAMESPACE, why_site
 from support.cluster.cluster import Cluster
-from support.cluster.rights import until_rights_hold
+from support.cluster.rights import cluster_role_binding, until_rights_hold
 from support.peers import require
 
 READER = "reader"
@@ -30,8 +30,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             create(cluster, item)
         create(cluster, pod("busy", "gpu-1-0", 5) | {"metadata": {"name": "busy", "namespace": NAMESPACE}})
         create(cluster, a_plan(directory))
-        cluster.kubectl("apply", "-f", str(rendered() / "base" / "users.yaml"))
-        cluster.kubectl("create", "clusterrolebinding", "readers", "--clusterrole=gkm-reader", f"--user={READER}")
+        cluster.apply(rendered() / "base" / "users.yaml")
+        cluster.apply(cluster_role_binding("readers", "gkm-reader", {"kind": "User", "name": READER}))
         until_rights_hold(cluster)
         yield cluster
 
@@ -42,11 +42,10 @@ def create(cluster: Cluster, item: Json) -> None:
         item["spec"]["containers"][0]["image"] = "registry.example/image:1"
     cluster.apply([{key: value for key, value in item.items() if key != "status"}])
     if item["kind"] == "Node":
-        status = item["status"] | {"capacity": item["status"]["allocatable"]}
-        patch = json.dumps({"status": status})
-        cluster.kubectl("patch", "node", meta["name"], "--subresource=status", "--type=merge", "--patch", patch)
+        status = {"status": item["status"] | {"capacity": item["status"]["allocatable"]}}
+        cluster.objects.merge("node", meta["name"], status, subresource="status")
         # Admission puts one on every new node.
-        cluster.kubectl("patch", "node", meta["name"], "--type=merge", "--patch", '{"spec": {"taints": null}}')
+        cluster.objects.merge("node", meta["name"], {"spec": {"taints": None}})
 
 
 def a_plan(directory: Path) -> Json:

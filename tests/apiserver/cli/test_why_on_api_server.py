@@ -53,7 +53,7 @@ def test_the_first_broken_link_is_named_with_what_to_do(place: WhySite, name: st
 
 def test_the_message_of_kubelet_is_the_cause_of_a_mount_that_fails(place: WhySite) -> None:
     with place.made(failed_mount):
-        uid = place.cluster.kubectl("get", "pod", "server", "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}")
+        uid = place.cluster.get("pod", "server", NAMESPACE)["metadata"]["uid"]
         event = {
             "apiVersion": "v1",
             "kind": "Event",

@@ -94,9 +94,8 @@ def test_an_object_that_is_being_deleted_loses_its_finalizers(webhook: Judged) -
     assert webhook.apply(cache("adm-going", image, NAMESPACE, finalizers=["test.gkm.io/x"]))[0] == 0
     webhook.images.push("going", flaw=None, salt="gone bad")
     cluster = webhook.cluster
-    cluster.kubectl("delete", "gkmcache", "adm-going", "--namespace", NAMESPACE, "--wait=false")
-    patch = '{"metadata":{"finalizers":null}}'
-    cluster.kubectl("patch", "gkmcache", "adm-going", "--namespace", NAMESPACE, "--type=merge", f"--patch={patch}")
+    cluster.objects.ask_to_delete("gkmcache", "adm-going", NAMESPACE)
+    cluster.objects.merge("gkmcache", "adm-going", {"metadata": {"finalizers": None}}, NAMESPACE)
     cluster.until(lambda: not cluster.exists("gkmcache", "adm-going", NAMESPACE), "it is gone")
 
 

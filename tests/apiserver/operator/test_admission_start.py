@@ -1,6 +1,5 @@
 """A webhook that cannot serve: without the right to write its CA it names the rule and waits; what the runbook does."""
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -56,8 +55,7 @@ def test_the_runbook_lets_changes_pass_without_a_webhook_and_makes_it_mandatory_
     shipped["webhooks"][0]["rules"][0]["resources"] = ["none"]
 
     def webhook() -> dict[str, object]:
-        text = gkm_cluster.kubectl("get", "validatingwebhookconfiguration", "gkm-caches", "--output=json")
-        (found,) = json.loads(text)["webhooks"]
+        (found,) = gkm_cluster.get("validatingwebhookconfiguration", "gkm-caches")["webhooks"]
         return dict(found)
 
     try:
@@ -69,4 +67,4 @@ def test_the_runbook_lets_changes_pass_without_a_webhook_and_makes_it_mandatory_
         assert webhook() == before
         assert before["failurePolicy"] == "Fail"
     finally:
-        gkm_cluster.kubectl("delete", "validatingwebhookconfiguration", "gkm-caches", "--ignore-not-found")
+        gkm_cluster.objects.delete_named("validatingwebhookconfiguration", "gkm-caches")

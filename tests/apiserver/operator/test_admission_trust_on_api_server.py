@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,7 @@ def refusal(cluster: Cluster, wanted: dict[str, Any]) -> str:
 @pytest.fixture
 def replicas(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Replicas]:
     with ExitStack() as stack:
-        gone = ("delete", "validatingwebhookconfiguration", NAME, "--ignore-not-found")
-        stack.callback(gkm_cluster.kubectl, *gone)
+        stack.callback(gkm_cluster.objects.delete_named, "validatingwebhookconfiguration", NAME)
         stack.enter_context(copied(gkm_cluster, [NAME]))
         yield Replicas(gkm_cluster, tmp_path, stack)
 
@@ -143,8 +143,8 @@ def test_two_replicas_are_trusted_and_requests_survive_a_killed_one(replicas: Re
     assert JUDGED in replicas.asked("b")
     # What a Service does with the endpoint of a dead pod; the bundle that was made for both is left as it is.
     url = f"https://127.0.0.1:{replicas.ports['b']}/validate"
-    patch = f'[{{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"{url}"}}]'
-    replicas.cluster.kubectl("patch", "validatingwebhookconfiguration", NAME, "--type=json", f"--patch={patch}")
+    step = {"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": url}
+    replicas.cluster.objects.patch("validatingwebhookconfiguration", NAME, [step])
     replicas.judges("a")
 
 
@@ -201,13 +201,11 @@ def outage(gkm_cluster: Cluster) -> Iterator[Cluster]:
         gkm_cluster.until(lambda: refusal(gkm_cluster, new), "the configuration to be in force")
         yield gkm_cluster
     finally:
-        gkm_cluster.kubectl("delete", "validatingwebhookconfiguration", NAME, "--ignore-not-found")
+        gkm_cluster.objects.delete_named("validatingwebhookconfiguration", NAME)
         # The next test creates such caches.
         gkm_cluster.until(lambda: not refusal(gkm_cluster, new), "the configuration to be gone")
         for name in ("out-old", "out-going"):
-            if gkm_cluster.exists("gkmcache", name, NAMESPACE):
-                _patch(gkm_cluster, name, '{"metadata":{"finalizers":null}}')
-                gkm_cluster.kubectl("delete", "gkmcache", name, "--namespace", NAMESPACE, "--ignore-not-found")
+            gkm_cluster.objects.delete_named("gkmcache", name, NAMESPACE)
 
 
 def test_an_outage_of_the_webhook_blocks_only_new_images_and_names_the_webhook(outage: Cluster) -> None:
@@ -221,9 +219,9 @@ def test_an_outage_of_the_webhook_blocks_only_new_images_and_names_the_webhook(o
 
 
 def test_our_outage_blocks_no_other_kind(outage: Cluster) -> None:
-    for kind in ("configmap", "serviceaccount"):
-        outage.kubectl("create", kind, "out-other", "--namespace", NAMESPACE)
-        outage.kubectl("delete", kind, "out-other", "--namespace", NAMESPACE)
+    for kind in ("ConfigMap", "ServiceAccount"):
+        outage.objects.create({"apiVersion": "v1", "kind": kind, "metadata": {"name": "out-other"}})
+        outage.objects.delete_patiently(kind, "out-other")
     api = connect(str(outage.kubeconfig))
     whole = node("out-node", {}, NAMESPACE)
     api.create(GKMCACHENODES, {part: value for part, value in whole.items() if part != "status"})
@@ -232,8 +230,9 @@ def test_our_outage_blocks_no_other_kind(outage: Cluster) -> None:
 
 
 def test_our_outage_blocks_no_edit_of_our_caches_and_no_deletion(outage: Cluster) -> None:
-    _patch(outage, "out-old", '{"metadata":{"labels":{"a":"1"},"annotations":{"b":"2"}}}')
-    _patch(outage, "out-old", '{"spec":{"nodeSelector":{"gpu":"yes"}}}')
+    change = partial(outage.objects.merge, "gkmcache", namespace=NAMESPACE)
+    change("out-old", {"metadata": {"labels": {"a": "1"}, "annotations": {"b": "2"}}})
+    change("out-old", {"spec": {"nodeSelector": {"gpu": "yes"}}})
     controllers = connect(str(outage.kubeconfig_for("system:serviceaccount:gkm-system:gkm-controllers")))
     told = cache("out-old", "", NAMESPACE) | {"status": {"readyNodes": 1}}
     del told["spec"]
@@ -242,11 +241,6 @@ def test_our_outage_blocks_no_edit_of_our_caches_and_no_deletion(outage: Cluster
     assert found["metadata"]["labels"] == {"a": "1"}
     assert found["spec"]["nodeSelector"] == {"gpu": "yes"}
     assert found["status"]["readyNodes"] == 1
-    outage.kubectl("delete", "gkmcache", "out-going", "--namespace", NAMESPACE, "--wait=false")
-    _patch(outage, "out-going", '{"metadata":{"finalizers":null}}')
+    outage.objects.ask_to_delete("gkmcache", "out-going", NAMESPACE)
+    change("out-going", {"metadata": {"finalizers": None}})
     outage.until(lambda: not outage.exists("gkmcache", "out-going", NAMESPACE), "it is gone")
-
-
-def _patch(cluster: Cluster, name: str, patch: str) -> None:
-    where = ("gkmcache", name, "--namespace", NAMESPACE)
-    cluster.kubectl("patch", *where, "--type=merge", f"--patch={patch}")

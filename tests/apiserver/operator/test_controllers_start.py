@@ -74,7 +74,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
     assert "gkmcaches.gkm.io is not ours, it lacks spec.imagePullSecrets" in told["why"]
 
     for resource in (GKMCACHES, CLUSTERGKMCACHES):
-        bare.cluster.kubectl("delete", "customresourcedefinition", f"{resource.plural}.gkm.io")
+        bare.cluster.objects.delete_patiently("customresourcedefinition", f"{resource.plural}.gkm.io")
     our_kinds.install(bare.cluster)
     told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
     assert told["error"] == "RightsMissing"
@@ -90,7 +90,7 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
         "MNNVL preflight check failed: MNNVL is enabled but ComputeDomain CRD (computedomains."
     )
 
-    bare.cluster.kubectl("delete", "rolebinding", "gkm-controllers-lease", "--namespace", "gkm-system")
+    bare.cluster.objects.delete_named("rolebinding", "gkm-controllers-lease", "gkm-system")
     until_rights_hold(bare.cluster)
     told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
     assert 'cannot get resource "leases"' in told["why"]

@@ -123,7 +123,7 @@ def _check(running: Judged, name: str, image: str) -> None:
         _, printed = running.apply(cache(name, _here(image, images), NAMESPACE))
     finally:
         images.registry.behave()
-        running.cluster.kubectl("delete", "gkmcache", name, "--namespace", NAMESPACE, "--ignore-not-found")
+        running.cluster.objects.delete_named("gkmcache", name, NAMESPACE)
     assert _as_shown(printed, images) == SHOWN[image]
 
 

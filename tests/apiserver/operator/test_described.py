@@ -1,6 +1,5 @@
 """`kubectl describe` tells what happened to a cache, to its node and to the installation, and what to do."""
 
-import json
 from collections.abc import Iterator
 from functools import partial
 
@@ -20,9 +19,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounts]:
     with accounts(tmp_path_factory.mktemp("described")) as made:
         made.register_node()
         ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-        made.cluster.kubectl("patch", "node", NODE, "--subresource=status", "--patch", json.dumps(ready))
+        made.cluster.objects.merge("node", NODE, ready, subresource="status")
         # Nobody answers it, and admission would refuse the image that does not exist.
-        made.cluster.kubectl("delete", "validatingwebhookconfiguration", WEBHOOKS)
+        made.cluster.objects.delete_named("validatingwebhookconfiguration", WEBHOOKS)
         made.controllers("first")
         made.agent()
         made.declare("llama", TEAM)

@@ -1,7 +1,5 @@
 """Reviews of workloads on a real kube-apiserver, with the webhooks, the account and the rights that ship."""
 
-import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from random import Random
@@ -26,7 +24,6 @@ from support.operator.deployment import called_here
 from support.operator.domain_cluster import documents, domain_cluster
 from support.operator.random_pods import PodTries, lost, random_pod
 from support.operator.workloads import DOMAINS, SETS
-from support.peers import build as peers
 
 NAMESPACE, SYSTEM = "domains-admission", "gkm-system"
 ENABLED = {AUTO_MNNVL: "enabled"}
@@ -158,12 +155,11 @@ def test_a_writer_that_replaces_the_specification_gets_the_claim_again(site: Sit
     site.created_clique("worker", "replaced")
     before = site.cluster.get("podclique", "replaced-0-worker", NAMESPACE)
     template = a_clique("worker", "replaced") | {"spec": {**clique("worker")["spec"], "replicas": 3}}
-    template["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
-    site.cluster.kubectl("replace", "--filename=-", input=json.dumps(template))
+    site.cluster.objects.replace(template)
     after = site.cluster.get("podclique", "replaced-0-worker", NAMESPACE)
     assert after["spec"] == before["spec"] | {"replicas": 3}
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
-    site.cluster.kubectl("scale", "podclique/replaced-0-worker", "--replicas=4", "--namespace", NAMESPACE)
+    site.cluster.objects.scale("podclique", "replaced-0-worker", 4, NAMESPACE)
     assert site.cluster.get("podclique", "replaced-0-worker", NAMESPACE)["spec"]["podSpec"] == before["spec"]["podSpec"]
 
 
@@ -200,19 +196,11 @@ def test_what_the_cluster_lacks_reaches_the_user_as_a_warning(site: Site) -> Non
     metadata = {"name": "gkm-domains", "namespace": SYSTEM}
     data = {"capacity": msgspec.json.encode(capacity).decode()}
     site.api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-    wanted = json.dumps(pod_clique_set("large", clique("worker", replicas=4), annotations=ENABLED, namespace=NAMESPACE))
-
-    command = [
-        str(peers.binary("kubectl")),
-        f"--kubeconfig={site.cluster.kubeconfig}",
-        "create",
-        "--dry-run=server",
-        "-f-",
-    ]
+    wanted = pod_clique_set("large", clique("worker", replicas=4), annotations=ENABLED, namespace=NAMESPACE)
+    said = "a replica needs 4 whole nodes in one clique; the largest free clique has 2"
 
     def warned() -> bool:
-        done = subprocess.run(command, input=wanted, capture_output=True, text=True, timeout=60, check=True)
-        return "Warning: a replica needs 4 whole nodes in one clique; the largest free clique has 2" in done.stderr
+        return any(said in one for one in site.cluster.objects.warnings(wanted))
 
     site.cluster.until(warned, "the capacity to be seen")
 
@@ -222,7 +210,7 @@ def test_what_is_being_deleted_loses_its_finalizers_also_without_its_domains(sit
     site.created_clique("worker", "going", finalizers=["test.example/x"])
     site.api.merge(SETS, "going", {"spec": {"replicas": 2}}, NAMESPACE)
     assert owner.replicas == 1
-    site.cluster.kubectl("delete", "podclique", "going-0-worker", "--namespace", NAMESPACE, "--wait=false")
+    site.cluster.objects.ask_to_delete("podclique", "going-0-worker", NAMESPACE)
     site.api.merge(CLIQUES, "going-0-worker", {"metadata": {"finalizers": None}}, NAMESPACE)
     site.cluster.until(lambda: not site.cluster.exists("podclique", "going-0-worker", NAMESPACE), "it is gone")
 
@@ -244,9 +232,9 @@ def outage(site: Site) -> None:
     assert "resourceClaims" not in site.api.create(PODS, a_pod("during", "job"))["spec"]
     site.api.merge(SETS, "outage", {"metadata": {"labels": {"a": "b"}}}, NAMESPACE)
     site.api.merge(CLIQUES, "outage-0-worker", {"metadata": {"finalizers": ["test.example/x"]}}, NAMESPACE)
-    site.cluster.kubectl("delete", "podclique", "outage-0-worker", "--namespace", NAMESPACE, "--wait=false")
+    site.cluster.objects.ask_to_delete("podclique", "outage-0-worker", NAMESPACE)
     site.api.merge(CLIQUES, "outage-0-worker", {"metadata": {"finalizers": None}}, NAMESPACE)
-    site.cluster.kubectl("delete", "podcliqueset", "outage", "--namespace", NAMESPACE)
+    site.cluster.objects.ask_to_delete("podcliqueset", "outage", NAMESPACE)
 
 
 def test_no_pod_that_was_valid_is_refused_and_no_field_of_it_changes(site: Site) -> None:

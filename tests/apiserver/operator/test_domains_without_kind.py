@@ -26,7 +26,7 @@ def test_a_kind_that_is_removed_is_reported_and_its_domains_come_back_with_it(pl
     place.cluster.apply(namespace(team))
     place.cluster.apply(pod_clique_set("my-pcs", replicas=2, annotations=ENROLLED, namespace=team))
     place.until_names(team, "my-pcs-0", "my-pcs-1")
-    place.cluster.kubectl("delete", "crd", "computedomains.resource.nvidia.com", "--timeout=60s")
+    place.cluster.objects.delete_patiently("customresourcedefinition", "computedomains.resource.nvidia.com")
     try:
         place.cluster.until(partial(place.has_condition, "DomainsAvailable", "False"), "the condition")
         place.cluster.until(lambda: "DomainsUnavailable" in [event[0] for event in place.events(team)], "an event")

@@ -95,9 +95,7 @@ def replicas(gkm_cluster: Cluster, images: Shelf, tmp_path: Path) -> Iterator[Re
     directory = tmp_path / f"lease-{tmp_path.name[-20:].replace('_', '-')}"
     directory.mkdir()
     with ExitStack() as stack:
-        allowed = json.loads(
-            gkm_cluster.kubectl("get", "role", "-n", "gkm-system", "gkm-controllers-lease", "-o", "json")
-        )
+        allowed = gkm_cluster.get("role", "gkm-controllers-lease", "gkm-system")
         allowed["rules"][0]["resourceNames"] = [directory.name]
         gkm_cluster.apply(
             {key: allowed[key] for key in ("apiVersion", "kind", "rules")}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from gkm.api.runs import MAX_PRIORITY
 from gkm.kube.resources import Json
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import Objects, refusal
 from support.operator.plans import RAW_RUNS, claims, run
 from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
 
@@ -53,20 +54,20 @@ def test_a_run_without_pods_holds_gpus_for_one_time(site: Site, tmp_path: Path) 
 
 
 @pytest.fixture
-def tenant(gkm_cluster: Cluster) -> Iterator[Path]:
-    """The kubeconfig of a user with the role edit in one namespace."""
+def tenant(gkm_cluster: Cluster) -> Iterator[Objects]:
+    """What a user with the role edit in one namespace sees and changes."""
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
     bind(gkm_cluster, "edit")
     # The controller-manager aggregates gkm-edit into the role.
     gkm_cluster.until(lambda: may_create_runs(gkm_cluster), "the role edit to cover runs")
-    yield gkm_cluster.kubeconfig_for(TENANT)
-    gkm_cluster.kubectl("delete", "namespace", TENANT)  # the next test makes it again
+    yield gkm_cluster.objects.as_user(TENANT)
+    gkm_cluster.objects.delete_patiently("namespace", TENANT)  # the next test makes it again
 
 
 def may_create_runs(cluster: Cluster) -> bool:
     asked = {"verb": "create", "group": "gkm.io", "resource": "runs", "namespace": TENANT}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    answer = cluster.objects.create(review | {"spec": {"resourceAttributes": asked}}, user=TENANT)
+    answer = cluster.objects.as_user(TENANT).create(review | {"spec": {"resourceAttributes": asked}})
     return bool(answer["status"]["allowed"])
 
 
@@ -78,47 +79,36 @@ def bind(cluster: Cluster, role: str) -> None:
     cluster.apply(binding | {"roleRef": reference, "subjects": subjects})
 
 
-def refused(cluster: Cluster, tenant: Path, *arguments: str, **given: str) -> str:
-    """Why the API server refuses a request of the tenant; empty where it does not."""
-    try:
-        cluster.kubectl(*arguments, "-n", TENANT, kubeconfig=tenant, **given)
-    except KubectlFailed as error:
-        return str(error)
-    return ""
+def created(tenant: Objects, name: str, priority: int) -> str:
+    """Why the API server refuses a Run of the tenant; empty where it does not."""
+    return refusal(lambda: tenant.create(run(name, 16, TENANT, flavor=FLAVOR, priority=priority)))
 
 
-def created(cluster: Cluster, tenant: Path, name: str, priority: int) -> str:
-    request = json.dumps(run(name, 16, TENANT, flavor=FLAVOR, priority=priority))
-    return refused(cluster, tenant, "create", "-f", "-", input=request)
-
-
-def raised(cluster: Cluster, tenant: Path, name: str, priority: int) -> str:
-    patch = json.dumps({"spec": {"priority": priority}})
-    return refused(cluster, tenant, "patch", "run", name, "--type=merge", "-p", patch)
+def raised(tenant: Objects, name: str, priority: int) -> str:
+    return refusal(lambda: tenant.merge("run", name, {"spec": {"priority": priority}}, TENANT))
 
 
 NOT_RAISED = f"{TENANT} must not raise the priority of a Run to"
 
 
-def test_a_tenant_chooses_no_priority_above_that_of_others(site: Site, tenant: Path) -> None:
-    cluster = site.cluster
-    assert f"{NOT_RAISED} {MAX_PRIORITY}: it needs the verb prioritize" in created(cluster, tenant, "a", MAX_PRIORITY)
-    assert created(cluster, tenant, "a", 0) == ""
-    assert f"{NOT_RAISED} 1" in raised(cluster, tenant, "a", 1)
-    assert raised(cluster, tenant, "a", -5) == ""
-    assert f"{NOT_RAISED} 7" in raised(cluster, tenant, "a", 7)
+@pytest.mark.usefixtures("site")
+def test_a_tenant_chooses_no_priority_above_that_of_others(tenant: Objects) -> None:
+    assert f"{NOT_RAISED} {MAX_PRIORITY}: it needs the verb prioritize" in created(tenant, "a", MAX_PRIORITY)
+    assert created(tenant, "a", 0) == ""
+    assert f"{NOT_RAISED} 1" in raised(tenant, "a", 1)
+    assert raised(tenant, "a", -5) == ""
+    assert f"{NOT_RAISED} 7" in raised(tenant, "a", 7)
 
 
-def test_a_run_that_was_given_a_priority_may_be_changed_and_lowered(site: Site, tenant: Path) -> None:
-    cluster = site.cluster
+def test_a_run_that_was_given_a_priority_may_be_changed_and_lowered(site: Site, tenant: Objects) -> None:
     site.api.create(RAW_RUNS, run("b", 16, TENANT, flavor=FLAVOR, priority=9))
-    assert refused(cluster, tenant, "annotate", "run", "b", "gkm.io/plan-again=1") == ""
-    assert f"{NOT_RAISED} 10" in raised(cluster, tenant, "b", 10)
-    assert raised(cluster, tenant, "b", 5) == ""
-    assert f"{NOT_RAISED} 9" in raised(cluster, tenant, "b", 9)
+    tenant.merge("run", "b", {"metadata": {"annotations": {"gkm.io/plan-again": "1"}}}, TENANT)
+    assert f"{NOT_RAISED} 10" in raised(tenant, "b", 10)
+    assert raised(tenant, "b", 5) == ""
+    assert f"{NOT_RAISED} 9" in raised(tenant, "b", 9)
 
 
-def test_the_right_to_prioritize_is_a_role(site: Site, tenant: Path) -> None:
+def test_the_right_to_prioritize_is_a_role(site: Site, tenant: Objects) -> None:
     bind(site.cluster, "gkm-run-priority")
-    site.cluster.until(lambda: not created(site.cluster, tenant, "c", 100), "the right to count")
-    assert raised(site.cluster, tenant, "c", MAX_PRIORITY) == ""
+    site.cluster.until(lambda: not created(tenant, "c", 100), "the right to count")
+    assert raised(tenant, "c", MAX_PRIORITY) == ""

@@ -123,7 +123,7 @@ def test_a_run_whose_node_is_gone_returns_with_the_node(site: Site) -> None:
     start(site, "back", nodes)
     with site.cluster.control_plane.stalled("kube-controller-manager"):
         # It would delete the pods of a node that is gone after 40 seconds, and with them the reason to return.
-        site.cluster.kubectl("delete", "node", nodes[0])
+        site.cluster.objects.ask_to_delete("node", nodes[0])
         site.until("back", "Planned", "back-2")
         node = gpu_node(nodes[0], nodes[0].split("-")[1], gpu__flavor=FLAVOR)
         put(site.api, NODES, node | {"spec": {"taints": []}})

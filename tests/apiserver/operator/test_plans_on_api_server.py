@@ -35,7 +35,7 @@ def test_the_life_of_a_run(site: Site) -> None:
 
     plan = next(plan for plan in site.plans() if plan["metadata"]["name"] == "big-1")
     lost, *_ = sorted(claims(plan))
-    site.cluster.kubectl("cordon", lost)
+    site.cluster.objects.merge("node", lost, {"spec": {"unschedulable": True}})
     site.until("big", "Planned", "big-2")
     second = next(plan for plan in site.plans() if plan["metadata"]["name"] == "big-2")
     assert (second["spec"]["supersedes"], lost in claims(second)) == ("big-1", False)

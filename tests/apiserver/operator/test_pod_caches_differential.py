@@ -40,7 +40,7 @@ def tries(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
         made = PodTries(gkm_cluster)
         gkm_cluster.until(lambda: is_called(made), "the webhook to see the default of the namespace")
         yield made
-        gkm_cluster.kubectl("delete", "mutatingwebhookconfiguration", "gkm-pod-caches")
+        gkm_cluster.objects.delete_named("mutatingwebhookconfiguration", "gkm-pod-caches")
 
 
 def is_called(tries: PodTries) -> bool:

@@ -1,7 +1,6 @@
 """Pods with caches on a real kube-apiserver, with the webhooks, the account and the rights that ship."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -18,7 +17,6 @@ from support.operator.deployment import ROOT, called_here, component
 from support.operator.kserve import predictor_pod
 from support.operator.pod_caches import a_pod, container
 from support.operator.workloads import as_json
-from support.peers import build as peers
 
 NAMESPACE, DEFAULTED = "pod-caches", "pod-caches-default"
 SAMPLES = ROOT / "deploy" / "samples" / "by-label"
@@ -88,7 +86,7 @@ def site(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             writer.apply(as_json(GKMCACHES), written, field_manager="gkm-controllers", subresource="status")
         made.start()
         yield made
-        gkm_cluster.kubectl("delete", "mutatingwebhookconfiguration", "gkm-pod-caches")
+        gkm_cluster.objects.delete_named("mutatingwebhookconfiguration", "gkm-pod-caches")
 
 
 def volume(made: Json) -> Json:
@@ -125,16 +123,9 @@ def test_only_pods_with_a_label_or_a_default_are_changed(site: Site) -> None:
 
 def test_an_odd_label_is_admitted_with_a_warning_and_a_reason(site: Site) -> None:
     made = pod("odd", {"gkm.io/cache": "No_Name"}, NAMESPACE)
-    done = subprocess.run(
-        [str(peers.binary("kubectl")), f"--kubeconfig={site.cluster.kubeconfig}", "create", "-ojson", "-f-"],
-        input=json.dumps(made),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert "Warning: gkm.io/cache: gkm.io/cache: 'No_Name' cannot be the name of a cache" in done.stderr
-    found = json.loads(json.loads(done.stdout)["metadata"]["annotations"][REPORT])
+    said = "\n".join(site.cluster.objects.warnings(made, dry_run=False))
+    assert "gkm.io/cache: gkm.io/cache: 'No_Name' cannot be the name of a cache" in said
+    found = json.loads(site.cluster.get("pod", "odd", NAMESPACE)["metadata"]["annotations"][REPORT])
     assert found["skipped"][0]["what"] == "gkm.io/cache"
 
 
@@ -183,8 +174,7 @@ def test_the_samples_get_their_caches(site: Site) -> None:
 @pytest.mark.usefixtures("kserve")
 def test_the_sample_of_kserve_is_taken_and_its_pod_gets_the_cache(site: Site) -> None:
     """KServe does not run here: the pod is what its controller makes of the service that the API server returns."""
-    text = json.dumps(sample("kserve"))
-    service = json.loads(site.cluster.kubectl("create", "--validate=strict", "-ojson", "-f-", input=text))
+    service = site.cluster.objects.create(sample("kserve"))
     made = site.api.create(PODS, predictor_pod(service))
     with_cache = [
         each["name"]
@@ -199,10 +189,10 @@ def test_the_sample_of_kserve_is_taken_and_its_pod_gets_the_cache(site: Site) ->
 @pytest.mark.parametrize("name", ["triton", "vllm", "kserve"])
 @pytest.mark.usefixtures("kserve")
 def test_the_api_server_knows_every_field_of_a_sample(site: Site, name: str) -> None:
-    words = ("create", "--dry-run=server", "--validate=strict", "-oname", "-f-")
     tried = sample(name)
     tried["metadata"]["name"] = f"{name}-tried"
-    assert site.cluster.kubectl(*words, input=json.dumps(tried)).strip().endswith(f"/{name}-tried")
+    # A field that it does not know is refused.
+    assert site.cluster.objects.create(tried, dry_run=True)["metadata"]["name"] == f"{name}-tried"
 
 
 def test_an_outage_blocks_no_pod(site: Site) -> None:

@@ -8,7 +8,7 @@ import string
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from gkm.kube.resources import PROVIDER_TREES, Json
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm_operator.hypernodes.objects import TREES
 from gkm_operator.hypernodes.providers.packed_tree import pack, unpack
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import Objects, refusal
 from support.cluster.policies import until_policies_hold
 from support.cluster.rights import until_rights_hold
 from support.host.processes import Process
@@ -57,9 +58,9 @@ def providers(gkm_cluster: Cluster) -> Iterator[Cluster]:
     until_policies_hold(gkm_cluster)
     until_rights_hold(gkm_cluster)
     yield gkm_cluster
-    gkm_cluster.kubectl("delete", "providertree", "--all")
+    delete_trees(gkm_cluster)
     for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
-        gkm_cluster.kubectl("delete", kind, "gkm-provider-trees")
+        gkm_cluster.objects.delete_named(kind, "gkm-provider-trees")
 
 
 @pytest.fixture
@@ -67,55 +68,60 @@ def tree(providers: Cluster) -> Iterator[Cluster]:
     """The cluster with a tree of the provider acme."""
     connect(str(providers.kubeconfig_for(OWN))).create(RAW, value(ACME, revision=1, state="Serving"))
     yield providers
-    providers.kubectl("delete", "providertree", "--all")
+    delete_trees(providers)
+
+
+def delete_trees(cluster: Cluster) -> None:
+    for found in cluster.objects.every("providertrees"):
+        cluster.objects.delete_named("providertree", found["metadata"]["name"])
 
 
 def value(name: str, **spec: object) -> Json:
     return {"apiVersion": RAW.api_version, "kind": "ProviderTree", "metadata": {"name": name}, "spec": spec}
 
 
-def refusal(cluster: Cluster, user: str, *words: str, typed: str | None = None) -> str:
-    """Run kubectl as a user; return its error, "" on success."""
-    kubeconfig = cluster.kubeconfig_for(user) if user else cluster.kubeconfig
-    try:
-        cluster.kubectl(*words, kubeconfig=kubeconfig, input=typed)
-    except KubectlFailed as refused:
-        return refused.stderr
-    return ""
+def of(cluster: Cluster, user: str) -> Objects:
+    """What a user, or the administrator, has and changes."""
+    return cluster.objects.as_user(user) if user else cluster.objects
 
 
-def patched(status: bool = False, **fields: object) -> tuple[str, ...]:  # noqa: FBT001, FBT002 -- which part
-    part = "status" if status else "spec"
-    return (*(["--subresource=status"] if status else []), "--type=merge", f"--patch={json.dumps({part: fields})}")
+Change = Callable[[Objects], None]
+
+
+def patched(**fields: object) -> Change:
+    return lambda objects: objects.merge("providertree", ACME, {"spec": fields})
+
+
+def told(**fields: object) -> Change:
+    return lambda objects: objects.merge("providertree", ACME, {"status": fields}, subresource="status")
+
+
+def deleted(objects: Objects) -> None:
+    objects.ask_to_delete("providertree", ACME)
 
 
 def test_a_provider_writes_its_own_spec_only(tree: Cluster) -> None:
     """Its rights name its object; the policy holds where RBAC cannot, for what is not there yet."""
-    assert refusal(tree, OWN, "patch", "providertree", ACME, *patched(revision=2)) == ""
-    assert "forbidden" in refusal(tree, FOREIGN, "patch", "providertree", ACME, *patched(revision=3)).lower()
-    created = refusal(tree, OWN, "create", "--filename=-", typed=json.dumps(value("third", revision=1)))
+    patched(revision=2)(of(tree, OWN))
+    assert "forbidden" in refusal(lambda: patched(revision=3)(of(tree, FOREIGN))).lower()
+    created = refusal(lambda: of(tree, OWN).create(value("third", revision=1)))
     assert "must write nothing but the spec of the ProviderTree of its own name, and not third" in created
     assert tree.get("providertree", ACME)["spec"]["revision"] == 2
 
 
 @pytest.mark.parametrize(
-    ("user", "verb", "words", "why"),
+    ("user", "change", "why"),
     [
-        ("", "patch", patched(tree="forged"), f"only {OWN} writes the spec of this ProviderTree"),
-        (CONTROLLERS, "patch", patched(tree="forged"), f"only {OWN} writes the spec of this ProviderTree"),
-        (
-            FOREIGN,
-            "patch",
-            patched(tree="forged"),
-            "must write nothing but the spec",
-        ),
-        (OWN, "patch", patched(status=True, observedRevision=1), "must write nothing but the spec"),
-        (OWN, "delete", (), "must write nothing but the spec"),
-        ("", "patch", patched(status=True, observedRevision=1), "only the controllers write the status"),
+        ("", patched(tree="forged"), f"only {OWN} writes the spec of this ProviderTree"),
+        (CONTROLLERS, patched(tree="forged"), f"only {OWN} writes the spec of this ProviderTree"),
+        (FOREIGN, patched(tree="forged"), "must write nothing but the spec"),
+        (OWN, told(observedRevision=1), "must write nothing but the spec"),
+        (OWN, deleted, "must write nothing but the spec"),
+        ("", told(observedRevision=1), "only the controllers write the status"),
     ],
 )
 def test_nobody_writes_in_the_name_of_another_not_even_with_every_right(
-    tree: Cluster, user: str, verb: str, words: tuple[str, ...], why: str
+    tree: Cluster, user: str, change: Change, why: str
 ) -> None:
     group = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "every-right-on-trees"}}
     rules = [{"apiGroups": ["gkm.io"], "resources": ["providertrees", "providertrees/status"], "verbs": ["*"]}]
@@ -125,16 +131,16 @@ def test_nobody_writes_in_the_name_of_another_not_even_with_every_right(
     tree.apply(group | {"kind": "ClusterRole", "rules": rules})
     tree.apply(group | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects})
     try:
-        tree.until(lambda: why in refusal(tree, user, verb, "providertree", ACME, *words), "the policy, not the rights")
+        tree.until(lambda: why in refusal(lambda: change(of(tree, user))), "the policy, not the rights")
     finally:
         for kind in ("clusterrolebinding", "clusterrole"):
-            tree.kubectl("delete", kind, "every-right-on-trees")
+            tree.objects.delete_named(kind, "every-right-on-trees")
     assert tree.get("providertree", ACME)["spec"].get("tree", "") == ""
 
 
 def test_an_administrator_may_label_and_delete_a_tree(tree: Cluster) -> None:
-    assert refusal(tree, "", "label", "providertree", ACME, "seen=yes") == ""
-    assert refusal(tree, "", "delete", "providertree", ACME) == ""
+    tree.objects.label("providertree", ACME, {"seen": "yes"})
+    tree.objects.delete_patiently("providertree", ACME)
     connect(str(tree.kubeconfig_for(OWN))).create(RAW, value(ACME))
 
 
@@ -255,7 +261,7 @@ def test_killed_in_the_middle_of_a_write_a_provider_leaves_one_whole_tree(provid
         until(lambda: versions.seen[-1][0] == "Starting", "its end")
     finally:
         versions.reflector.close()
-        providers.kubectl("delete", "providertree", "--all")
+        delete_trees(providers)
     assert all(len(numbers) == 1 for _, _, numbers in versions.seen), "no version is a mixture"
     revisions = [revision for _, revision, _ in versions.seen]
     assert revisions == sorted(revisions)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import PLACEMENTPLANS, Json
-from support.cluster.cluster import Cluster, KubectlFailed
-from support.cluster.objects import RequestFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import RequestFailed, refusal
 from support.cluster.rights import until_rights_hold
 from support.cluster.warnings import warned
 from support.kube.our_kinds import CONTROLLERS
@@ -28,8 +28,8 @@ def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
         gkm_cluster.until(lambda: NO_H20 in refused(gkm_cluster, run(flavor="h20")), "the flavors to be known")
         yield gkm_cluster
     finally:
-        gkm_cluster.kubectl("delete", "serviceaccount", "gkm-flavors", "-n", "gkm-system")
-        gkm_cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+        gkm_cluster.objects.delete_named("serviceaccount", "gkm-flavors", "gkm-system")
+        gkm_cluster.objects.ask_to_delete("namespace", NAMESPACE)
 
 
 def flavors(cluster: Cluster, text: str) -> None:
@@ -58,11 +58,7 @@ def plan(**spec: object) -> Json:
 
 def refused(cluster: Cluster, value: Json) -> str:
     """Why the API server does not take an object; empty where it would."""
-    try:
-        cluster.objects.create(value, dry_run=True)
-    except RequestFailed as error:
-        return str(error)
-    return ""
+    return refusal(lambda: cluster.objects.create(value, dry_run=True))
 
 
 @pytest.mark.parametrize(
@@ -134,10 +130,10 @@ def test_a_run_keeps_a_flavor_that_has_gone(place: Cluster) -> None:
     flavors(place, "gb200")
     try:
         place.until(lambda: "no node has the flavor h100" in refused(place, run("other")), "the flavor to be gone")
-        place.kubectl("patch", "run", "keeps", "-n", NAMESPACE, "--type=merge", "-p", '{"spec":{"gpus":32}}')
+        place.objects.merge("run", "keeps", {"spec": {"gpus": 32}}, NAMESPACE)
     finally:
         flavors(place, "gb200,h100")
-        place.kubectl("delete", "run", "keeps", "-n", NAMESPACE)
+        place.objects.delete_named("run", "keeps", NAMESPACE)
         place.until(lambda: not refused(place, run("other")), "the flavor to be back")
 
 
@@ -156,9 +152,9 @@ def test_after_a_new_installation_the_flavors_of_now_count(place: Cluster, left:
     policies = [each for each in manifests() if each["metadata"]["name"] == "gkm-runs-flavor"]
     assert len(policies) == len({each["kind"] for each in policies}) == 2
     for each in policies:
-        place.kubectl("delete", each["kind"], "gkm-runs-flavor")
+        place.objects.delete(each)
     if not left:
-        place.kubectl("delete", "serviceaccount", "gkm-flavors", "-n", "gkm-system")
+        place.objects.delete_named("serviceaccount", "gkm-flavors", "gkm-system")
     place.until(lambda: not refused(place, run(flavor="h20")), "the policy to be gone")
     place.apply(policies)
     flavors(place, "b200,h20")
@@ -179,11 +175,11 @@ def test_only_the_controllers_write_a_plan(place: Cluster) -> None:
 def test_only_the_controllers_set_a_run_to_planned(place: Cluster) -> None:
     place.apply(run("claimed"))
     try:
-        claim = ("patch", "run", "claimed", "-n", NAMESPACE, "--subresource=status", "--type=merge")
-        with pytest.raises(KubectlFailed, match="writes plans and the status of runs"):
-            place.kubectl(*claim, "-p", '{"status":{"planRef":{"name":"mine"}}}')
+        claim = {"status": {"planRef": {"name": "mine"}}}
+        with pytest.raises(RequestFailed, match="writes plans and the status of runs"):
+            place.objects.merge("run", "claimed", claim, NAMESPACE, subresource="status")
     finally:
-        place.kubectl("delete", "run", "claimed", "-n", NAMESPACE)
+        place.objects.delete_named("run", "claimed", NAMESPACE)
 
 
 def test_a_plan_of_theirs_is_never_edited_not_even_by_them(place: Cluster) -> None:
@@ -197,10 +193,9 @@ def test_a_plan_of_theirs_is_never_edited_not_even_by_them(place: Cluster) -> No
     try:
         until_rights_hold(place)
         theirs.create(PLACEMENTPLANS, plan())
-        edited = json.dumps(plan(gpus=16))
-        with pytest.raises(KubectlFailed, match="a plan is written once: it is superseded, not edited"):
-            place.kubectl("replace", "-f", "-", input=edited, kubeconfig=place.kubeconfig_for(CONTROLLERS))
+        with pytest.raises(RequestFailed, match="a plan is written once: it is superseded, not edited"):
+            place.objects.as_user(CONTROLLERS).replace(plan(gpus=16))
         assert admin.get(PLACEMENTPLANS, "llama-1", NAMESPACE).spec.gpus == 8
     finally:
         admin.delete(PLACEMENTPLANS, "llama-1", NAMESPACE)
-        place.kubectl("delete", "clusterrolebinding", name["name"])
+        place.objects.delete_named("clusterrolebinding", name["name"])

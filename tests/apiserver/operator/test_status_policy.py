@@ -1,15 +1,14 @@
 """Only the controllers can write that a cache is verified, on a real API server with deploy/base installed."""
 
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Json, Resource
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
+from support.cluster.objects import Objects, refusal
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import cache
 
@@ -26,10 +25,10 @@ FORGED = {"image": IMAGE, "resolvedDigest": f"sha256:{'0' * 64}", "conditions": 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:default"
 REFUSED = f"only {CONTROLLERS} writes the status of a cache, and this is "
 
-ALL_MIGHTY: dict[str, Callable[[Cluster], Path]] = {
-    "admin": lambda cluster: cluster.kubeconfig,
-    "editor": lambda cluster: cluster.kubeconfig_for("status-editor"),
-    ACCOUNT: lambda cluster: cluster.kubeconfig_for(ACCOUNT),
+ALL_MIGHTY: dict[str, Callable[[Cluster], Objects]] = {
+    "admin": lambda cluster: cluster.objects,
+    "editor": lambda cluster: cluster.objects.as_user("status-editor"),
+    ACCOUNT: lambda cluster: cluster.objects.as_user(ACCOUNT),
 }
 """Who is known by these names, and has every right on our kinds: what stops them is the policy alone."""
 
@@ -53,8 +52,8 @@ def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
         yield gkm_cluster
     finally:
         for kind in ("clusterrolebinding", "clusterrole", "namespace"):
-            gkm_cluster.kubectl("delete", kind, NAMESPACE, "--wait=false")
-        gkm_cluster.kubectl("delete", "node", NODE)
+            gkm_cluster.objects.ask_to_delete(kind, NAMESPACE)
+        gkm_cluster.objects.ask_to_delete("node", NODE)
 
 
 @pytest.fixture(params=[NAMESPACE, None], ids=["GKMCache", "ClusterGKMCache"])
@@ -75,30 +74,29 @@ def of(namespace: str | None) -> Resource[Any]:
     return GKMCACHES if namespace else CLUSTERGKMCACHES
 
 
-def refusal(cluster: Cluster, kubeconfig: Path, value: Json, *more: str) -> str:
-    """Patch the status as a user; return kubectl's error, "" on success."""
-    namespace = value["metadata"].get("namespace", "default")
-    patch = ("--subresource=status", "--type=merge", f"--patch={json.dumps({'status': FORGED})}", *more)
-    try:
-        cluster.kubectl("patch", value["kind"], NAME, f"--namespace={namespace}", *patch, kubeconfig=kubeconfig)
-    except KubectlFailed as refused:
-        return refused.stderr
-    return ""
+def refused(objects: Objects, value: Json, dry_run: bool) -> str:  # noqa: FBT001 -- a case
+    """Patch the status as a user; return the API server's error, "" on success."""
+    where, patch = (value["kind"], NAME), {"status": FORGED}
+    space = value["metadata"].get("namespace")
+    return refusal(lambda: objects.merge(*where, patch, space, subresource="status", dry_run=dry_run))
 
 
 def written(cluster: Cluster, value: Json) -> object:
     return cluster.get(value["kind"], NAME, value["metadata"].get("namespace")).get("status")
 
 
-@pytest.mark.parametrize("more", [(), ("--dry-run=server",)], ids=["written", "dry-run"])
+@pytest.mark.parametrize("dry_run", [False, True], ids=["written", "dry-run"])
 @pytest.mark.parametrize("who", ALL_MIGHTY)
 def test_an_account_with_all_rights_still_writes_no_status(
-    place: Cluster, claimed: Json, who: str, more: tuple[str, ...]
+    place: Cluster,
+    claimed: Json,
+    who: str,
+    dry_run: bool,  # noqa: FBT001 -- a case
 ) -> None:
-    kubeconfig = ALL_MIGHTY[who](place)
-    place.until(lambda: "cannot" not in refusal(place, kubeconfig, claimed, *more), "the rights to be known")
+    objects = ALL_MIGHTY[who](place)
+    place.until(lambda: "cannot" not in refused(objects, claimed, dry_run), "the rights to be known")
     name = "status-editor" if who == "editor" else who
-    assert f"{REFUSED}{name}" in refusal(place, kubeconfig, claimed, *more)
+    assert f"{REFUSED}{name}" in refused(objects, claimed, dry_run)
     assert written(place, claimed) is None
 
 

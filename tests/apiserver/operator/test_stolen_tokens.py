@@ -98,7 +98,7 @@ def rules(cluster: Cluster, user: str, namespace: str) -> set[Power]:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": namespace},
     }
-    status = cluster.objects.create(review, user=user)["status"]
+    status = cluster.objects.as_user(user).create(review)["status"]
     assert not status["incomplete"]
     found = set()
     for rule in status["resourceRules"]:
@@ -169,8 +169,7 @@ def named(name: str, kind: str = "ConfigMap", version: str = "v1") -> dict[str, 
 def test_the_token_of_the_controllers_makes_only_its_own_objects_in_its_namespace(installed: Cluster) -> None:
     # Group templates need ConfigMaps of any name, and another test may have installed them.
     for binding in (each for each in component("task-groups") if each["kind"].endswith("Binding")):
-        space = [f"--namespace={binding['metadata']['namespace']}"] if "namespace" in binding["metadata"] else []
-        installed.kubectl("delete", binding["kind"], binding["metadata"]["name"], "--ignore-not-found", *space)
+        installed.objects.delete(binding)
     objects = [each for feature in FEATURES if feature != "task-groups" for each in component(feature)]
     installed.apply([each for each in (*manifests(), *objects) if each["kind"] in RBAC])
     until_rights_hold(installed)

@@ -1,5 +1,6 @@
 """Whoever labels a Node with a value that a scheduler would misread gets a warning from a real API server."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from gkm.api.cliques import PLACEHOLDERS
 from support.chart.deploy_files import rendered
 from support.cluster.cluster import Cluster
@@ -28,8 +30,9 @@ def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
         gkm_cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"block": "B_1"}}})
         yield gkm_cluster
     finally:
-        gkm_cluster.kubectl("delete", "--filename", str(policy))
-        gkm_cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
+        for found in yaml.safe_load_all(policy.read_text(encoding="utf-8")):
+            gkm_cluster.objects.delete(found)
+        gkm_cluster.objects.delete_named("node", NODE)
 
 
 def warned(cluster: Cluster, /, **labels: str) -> str:
@@ -95,7 +98,7 @@ def test_the_labeler_corrects_labels_on_the_server(place: Cluster, tmp_path: Pat
     wrong = {"block": "", "fabric.domain": "d1", "gpu.flavor": "h100", "kubernetes.io/hostname": NODE, "rack": "none"}
     place.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": wrong}})
     nodes = tmp_path / "nodes.json"
-    nodes.write_text(place.kubectl("get", "node", NODE, "--output=json"))
+    nodes.write_text(json.dumps(place.get("node", NODE)))
     for name, program in (("kubectl", binary("kubectl")), ("gkm", Path(sys.executable).with_name("gkm"))):
         (tmp_path / name).symlink_to(program)
     # Without a home, kubectl writes its cache into the working directory.

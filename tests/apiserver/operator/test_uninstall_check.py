@@ -21,9 +21,8 @@ def cluster_with_node(gkm_cluster: Cluster) -> Iterator[Cluster]:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SPACE}}
     gkm_cluster.apply(account)
     yield gkm_cluster
-    everything = ("--all", "--grace-period=0", "--force", f"--namespace={SPACE}")
-    gkm_cluster.kubectl("delete", "pods", *everything)
-    gkm_cluster.kubectl("delete", "node", NODE)
+    gkm_cluster.objects.delete_every("pods", SPACE)
+    gkm_cluster.objects.delete_named("node", NODE)
 
 
 def pod(name: str, driver: str = "csi.gkm.io", node: str = NODE) -> dict[str, Any]:
@@ -77,8 +76,7 @@ def test_pods_with_our_volumes_on_a_node_stop_it_until_they_end(cluster_with_nod
     assert len(printed.splitlines()) == 1
 
     for name, phase in (("first", "Succeeded"), ("second", "Failed")):
-        patch = f'{{"status":{{"phase":"{phase}"}}}}'
-        cluster.kubectl("patch", "pod", name, f"--namespace={SPACE}", "--subresource=status", f"--patch={patch}")
+        cluster.objects.merge("pod", name, {"status": {"phase": phase}}, SPACE, subresource="status")
     assert check(cluster)[0] == 0
 
 

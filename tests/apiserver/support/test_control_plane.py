@@ -17,15 +17,20 @@ from typing import Any
 import pytest
 from support.cluster.certificates import Authority
 from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.objects import refusal
 from support.host.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
+def namespace_object(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
 @pytest.fixture
 def namespace(cluster: Cluster) -> str:
     name = f"test-{secrets.token_hex(4)}"
-    cluster.kubectl("create", "namespace", name)
+    cluster.objects.create(namespace_object(name))
     cluster.until(lambda: cluster.exists("serviceaccount", "default", name), "its service account")
     return name
 
@@ -71,7 +76,7 @@ def test_anybody_else_has_a_certificate(cluster: Cluster) -> None:
 
 
 def test_a_deleted_namespace_goes_away(cluster: Cluster, namespace: str) -> None:
-    cluster.kubectl("delete", "namespace", namespace, "--timeout=60s")
+    cluster.objects.delete_patiently("namespace", namespace)
     assert not cluster.exists("namespace", namespace)
 
 
@@ -88,7 +93,7 @@ def test_an_admission_policy_refuses(cluster: Cluster, namespace: str) -> None:
     }
     cluster.apply({**kind, "kind": "ValidatingAdmissionPolicy", "spec": policy})
     cluster.apply({**kind, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding})
-    cluster.until(lambda: "no such thing here" in refusal(cluster, namespace), "the policy to be in force")
+    cluster.until(lambda: "no such thing here" in refused(cluster, namespace), "the policy to be in force")
 
 
 def test_a_webhook_on_the_loopback_address_is_asked(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
@@ -104,13 +109,13 @@ def test_a_webhook_on_the_loopback_address_is_asked(cluster: Cluster, namespace:
         }
         kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
         cluster.apply({**kind, "metadata": {"name": namespace}, "webhooks": [hook]})
-        cluster.until(lambda: "asked and refused" in refusal(cluster, namespace), "the webhook to be asked")
-        cluster.kubectl("delete", "validatingwebhookconfiguration", namespace)
+        cluster.until(lambda: "asked and refused" in refused(cluster, namespace), "the webhook to be asked")
+        cluster.objects.delete_named("validatingwebhookconfiguration", namespace)
 
 
 def test_two_control_planes_live_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
     with Cluster.start(tmp_path / "second") as second:
-        second.kubectl("create", "namespace", "only-here")
+        second.objects.create(namespace_object("only-here"))
         assert not cluster.exists("namespace", "only-here")
 
 
@@ -148,13 +153,10 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def refusal(cluster: Cluster, namespace: str) -> str:
+def refused(cluster: Cluster, namespace: str) -> str:
     """Return why a ConfigMap cannot be created, or nothing."""
-    try:
-        cluster.kubectl("create", "configmap", "refused", "--namespace", namespace, "--dry-run=server")
-    except KubectlFailed as refused:
-        return refused.stderr
-    return ""
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "refused", "namespace": namespace}}
+    return refusal(lambda: cluster.objects.create(wanted, dry_run=True))
 
 
 @contextlib.contextmanager

@@ -88,7 +88,7 @@ class Site:
             writer.merge(GKMCACHES, name, {"status": status}, self.namespace, subresource="status")
 
     def delete(self, name: str) -> None:
-        self.cluster.kubectl("delete", "gkmcache", name, "--namespace", self.namespace)
+        self.cluster.objects.delete_patiently("gkmcache", name, self.namespace)
 
     def object_of(self, node: str) -> dict[str, Any]:
         """Return the object that a node wrote; {} when there is none."""

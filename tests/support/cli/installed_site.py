@@ -29,7 +29,7 @@ from support.chart.release import Release
 from support.cli.command import gkm
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import cache, namespace
-from support.cluster.rights import until_rights_hold
+from support.cluster.rights import cluster_role_binding, until_rights_hold
 from support.kube import our_kinds
 from support.operator import webhook_configurations
 from support.sigstore.key_signatures import SigningKey
@@ -136,9 +136,8 @@ class InstalledSite:
             writer.merge(where, metadata["name"], {"status": made["status"]}, space, subresource="status")
 
     def remove(self, where: Resource[Any], name: str, space: str | None) -> None:
-        words = ("--namespace", space) if space else ()
         kind = f"{where.plural}.{where.api_version.rpartition('/')[0]}".rstrip(".")
-        self.cluster.kubectl("delete", kind, name, *words, "--force", "--grace-period=0", "--wait=false")
+        self.cluster.objects.ask_to_delete(kind, name, space, gracePeriodSeconds=0)
         self.cluster.until(lambda: not self.cluster.exists(kind, name, space), f"{kind} {name} to be gone")
 
 
@@ -153,9 +152,9 @@ def installed(directory: Path) -> Iterator[InstalledSite]:
         cluster.until(lambda: cluster.exists("serviceaccount", "default", TEAM), "the service account")
         stack.enter_context(cluster.control_plane.stalled("kube-controller-manager"))
         Release(cluster).install({"config": CONFIG})
-        cluster.kubectl("create", "serviceaccount", "reader", "--namespace", TEAM)
-        who = ("--clusterrole=gkm-reader", f"--serviceaccount={TEAM}:reader")
-        cluster.kubectl("create", "clusterrolebinding", "reader", *who)
+        account = {"kind": "ServiceAccount", "name": "reader", "namespace": TEAM}
+        cluster.apply({"apiVersion": "v1", "kind": account["kind"], "metadata": {"name": "reader", "namespace": TEAM}})
+        cluster.apply(cluster_role_binding("reader", "gkm-reader", account))
         until_rights_hold(cluster)
         api = connect(str(cluster.kubeconfig))
         made = InstalledSite(

@@ -1,7 +1,6 @@
 """The faults of an installation, by the name of the check that must find each: how to plant it, and to remove it."""
 
 import base64
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
@@ -46,11 +45,11 @@ def definition(made: Callable[[], Json]) -> Plant:
     def plant(site: InstalledSite) -> Iterator[None]:
         other = made()
         ours = CRDS / f"gkm.io_{other['spec']['names']['plural']}.yaml"
-        site.cluster.kubectl("replace", "--filename=-", input=json.dumps(other))
+        site.cluster.objects.replace(other)
         try:
             yield
         finally:
-            site.cluster.kubectl("replace", f"--filename={ours}")
+            site.cluster.objects.replace(yaml.safe_load(ours.read_text(encoding="utf-8")))
 
     return plant
 

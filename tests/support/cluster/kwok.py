@@ -72,7 +72,7 @@ def create_nodes(cluster: Cluster, nodes: Iterable[Json]) -> None:
     made = list(nodes)
     cluster.apply(made)
     for one in made:
-        cluster.kubectl("patch", "node", one["metadata"]["name"], "--type=merge", '--patch={"spec":{"taints":null}}')
+        cluster.objects.merge("node", one["metadata"]["name"], {"spec": {"taints": None}})
     names = {one["metadata"]["name"] for one in made}
     cluster.until(lambda: names <= set(_ready(cluster)), f"{len(names)} nodes to be Ready")
 

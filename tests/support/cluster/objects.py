@@ -1,9 +1,10 @@
 """Reads, applies and deletes objects as kubectl does, but in this process: kubectl takes 0.1 s of a core each time."""
 
+import copy
 import json
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -14,9 +15,12 @@ from support.host.waiting import scaled, until
 Json = dict[str, Any]
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _AS_KUBECTL = urlencode({"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"})
+_REPLACED_BY_KUBECTL = urlencode({"fieldManager": "kubectl-replace", "fieldValidation": "Strict"})
 _CREATED_BY_KUBECTL = urlencode({"fieldManager": "kubectl-create", "fieldValidation": "Strict"})
 _WITHOUT_FINALIZERS = b'{"metadata":{"finalizers":null}}'
+_JSON = {"Content-Type": "application/json"}
 _MERGE = {"Content-Type": "application/merge-patch+json"}
+_JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 _WARNING = re.compile(r'299 \S+ "(.*)"')
 """A header with a warning, by RFC 7234."""
 _OK, _CREATED, _NOT_FOUND = 200, 201, 404
@@ -28,6 +32,15 @@ class RequestFailed(RuntimeError):
 
 class _KindGone(RequestFailed):
     """The API server does not serve this kind in this version any more."""
+
+
+def refusal(request: Callable[[], object]) -> str:
+    """Return why a request failed; "" if it did not."""
+    try:
+        request()
+    except RequestFailed as failed:
+        return str(failed)
+    return ""
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,13 @@ class Objects:
         self._url = url
         self._pool = urllib3.PoolManager(ssl_context=context, maxsize=4)
         self._places: dict[str, _Place] = {}
+        self._user: dict[str, str] = {}
+
+    def as_user(self, user: str) -> "Objects":
+        """Return the same for another user, as `kubectl --as` does; a ServiceAccount has its groups too."""
+        made = copy.copy(self)
+        made._user = {"Impersonate-User": user}
+        return made
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Json:
         """Return an object, or {} if there is none; `namespace` is `default` unless given.
@@ -80,28 +100,50 @@ class Objects:
 
         self._now(lambda: self._request("PATCH", f"{path()}?{_AS_KUBECTL}", body, kind))
 
-    def create(self, wanted: Mapping[str, Any], *, dry_run: bool = False, user: str = "") -> Json:
-        """Create an object as `kubectl create [--dry-run=server] [--as=user]` does, and return it.
+    def create(self, wanted: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        """Create an object as `kubectl create [--dry-run=server]` does, and return it.
 
         Raises:
             RequestFailed: the API server has no such kind, refused, or did not answer.
         """
         body, query = json.dumps(wanted).encode(), f"{_CREATED_BY_KUBECTL}{'&dryRun=All' if dry_run else ''}"
-        headers = {"Content-Type": "application/json"} | ({"Impersonate-User": user} if user else {})
-        return self._now(lambda: self._request("POST", f"{self._places_of(wanted)}?{query}", body, headers))
+        return self._now(lambda: self._request("POST", f"{self._places_of(wanted)}?{query}", body, _JSON))
 
-    def warnings(self, wanted: Mapping[str, Any]) -> list[str]:
-        """Return the warnings about a new object, which the API server takes and does not store.
+    def replace(self, wanted: Mapping[str, Any]) -> None:
+        """Replace an object as `kubectl replace` does, whatever its version is.
+
+        Raises:
+            RequestFailed: there is no such object, or the API server refused, or did not answer.
+        """
+
+        def put() -> Json:
+            path = self._path_of(wanted)
+            version = self._there(self._read(path), path)["metadata"]["resourceVersion"]
+            made = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": version}}
+            return self._request("PUT", f"{path}?{_REPLACED_BY_KUBECTL}", json.dumps(made).encode(), _JSON)
+
+        self._now(put)
+
+    def warnings(self, wanted: Mapping[str, Any], *, dry_run: bool = True) -> list[str]:
+        """Return the warnings about a new object, which the API server takes and, in a dry run, does not store.
 
         Raises:
             RequestFailed: the API server has no such kind, refused, or did not answer.
         """
-        url = f"{self._url}{self._places_of(wanted)}?{_CREATED_BY_KUBECTL}&dryRun=All"
-        headers = {"Content-Type": "application/json"}
+        url = f"{self._url}{self._places_of(wanted)}?{_CREATED_BY_KUBECTL}{'&dryRun=All' if dry_run else ''}"
+        headers = _JSON | self._user
         answer = self._pool.request("POST", url, body=json.dumps(wanted).encode(), headers=headers, timeout=scaled(30))
         if answer.status != _CREATED:
             raise RequestFailed(f"{url}: {answer.status} {_message(answer.data)}")
         return [_WARNING.sub(r"\1", one) for one in answer.headers.getlist("Warning")]
+
+    def schemas(self, group: str, version: str) -> list[Json]:
+        """Return the schemas of an API, which `kubectl explain` shows.
+
+        Raises:
+            RequestFailed: the API server has no such API, refused, or did not answer.
+        """
+        return list(self._read(f"/openapi/v3/apis/{group}/{version}")["components"]["schemas"].values())
 
     def token(self, account: str, namespace: str, bound: tuple[str, str] | None = None) -> str:
         """Return a fresh token of a ServiceAccount; `bound` is the kind and name of a Node or Pod whose end ends it.
@@ -116,7 +158,7 @@ class Objects:
             "spec": {"boundObjectRef": reference},
         }
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        answer = self._request("POST", path, json.dumps(wanted).encode(), {"Content-Type": "application/json"})
+        answer = self._request("POST", path, json.dumps(wanted).encode(), _JSON)
         return str(answer["status"]["token"])
 
     def delete_every(self, kind: str, namespace: str) -> None:
@@ -143,14 +185,72 @@ class Objects:
         """Delete an object as `delete` does."""
         self._delete(lambda: self._path(self._found(kind.lower()), name, namespace))
 
-    def merge(self, kind: str, name: str, patch: Mapping[str, Any], namespace: str | None = None) -> None:
-        """Change an object as `kubectl patch --type=merge` does.
+    def ask_to_delete(self, kind: str, name: str, namespace: str | None = None, **options: object) -> None:
+        """Delete an object as `kubectl delete --wait=false` does; `options` are more fields of DeleteOptions.
 
         Raises:
             RequestFailed: there is no such kind or object, or the API server refused, or did not answer.
         """
-        body = json.dumps(patch).encode()
-        self._now(lambda: self._request("PATCH", self._path(self._found(kind.lower()), name, namespace), body, _MERGE))
+        body = json.dumps({"propagationPolicy": "Background"} | options).encode()
+
+        def ask() -> Json:
+            path = self._path(self._found(kind.lower()), name, namespace)
+            return self._there(self._request("DELETE", path, body, _JSON), path)
+
+        self._now(ask)
+
+    def delete_patiently(self, kind: str, name: str, namespace: str | None = None) -> None:
+        """Delete an object as `kubectl delete` does, and wait until its finalizers let it go.
+
+        Raises:
+            RequestFailed: there is no such kind or object, or the API server refused, or did not answer.
+            TimeoutError: it is still there.
+        """
+        self.ask_to_delete(kind, name, namespace)
+        until(lambda: not self.get(kind, name, namespace), f"the end of {kind} {name}")
+
+    def merge(
+        self,
+        kind: str,
+        name: str,
+        patch: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> None:
+        """Change an object as `kubectl patch --type=merge [--subresource] [--dry-run=server]` does.
+
+        Raises:
+            RequestFailed: there is no such kind or object, or the API server refused, or did not answer.
+        """
+        body, query = json.dumps(patch).encode(), "?dryRun=All" if dry_run else ""
+
+        def path() -> str:
+            return "/".join(filter(None, [self._path(self._found(kind.lower()), name, namespace), subresource]))
+
+        self._now(lambda: self._request("PATCH", f"{path()}{query}", body, _MERGE))
+
+    def patch(self, kind: str, name: str, steps: Sequence[Mapping[str, Any]], namespace: str | None = None) -> None:
+        """Change an object as `kubectl patch --type=json` does.
+
+        Raises:
+            RequestFailed: there is no such kind or object, or the API server refused, or did not answer.
+        """
+        body = json.dumps(steps).encode()
+
+        def path() -> str:
+            return self._path(self._found(kind.lower()), name, namespace)
+
+        self._now(lambda: self._request("PATCH", path(), body, _JSON_PATCH))
+
+    def scale(self, kind: str, name: str, replicas: int, namespace: str | None = None) -> None:
+        """Change the number of replicas as `kubectl scale` does."""
+        self.merge(kind, name, {"spec": {"replicas": replicas}}, namespace, subresource="scale")
+
+    def label(self, kind: str, name: str, labels: Mapping[str, str | None], namespace: str | None = None) -> None:
+        """Change labels as `kubectl label --overwrite` does; None takes one away."""
+        self.merge(kind, name, {"metadata": {"labels": labels}}, namespace)
 
     def _delete(self, find: Callable[[], str]) -> None:
         self._now(lambda: self._request("DELETE", f"{find()}?gracePeriodSeconds=0", None, {}))
@@ -158,6 +258,11 @@ class Objects:
         if self._read(path):
             self._take_finalizers(path)
         until(lambda: not self._read(path), f"the end of {path}")
+
+    def _there(self, answer: Json, path: str) -> Json:
+        if not answer:
+            raise RequestFailed(f"{path}: there is no such object")
+        return answer
 
     def _take_finalizers(self, path: str) -> None:
         try:
@@ -212,6 +317,7 @@ class Objects:
 
     def _request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
         """Return what the API server answers; {} if it has no object to read or delete."""
+        headers = {**headers, **self._user}
         try:
             answer = self._pool.request(method, f"{self._url}{path}", body=body, headers=headers, timeout=scaled(30))
         except urllib3.exceptions.HTTPError as error:

@@ -16,6 +16,12 @@ _numbers = itertools.count(1)
 Json = dict[str, Any]
 
 
+def cluster_role_binding(name: str, role: str, *subjects: Json) -> Json:
+    """Return a binding of a ClusterRole to subjects."""
+    head = {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+    return head | {"roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role}, "subjects": list(subjects)}
+
+
 def until_rights_hold(cluster: Cluster) -> None:
     """Wait until the API server knows each role and binding that was written before this call."""
     name = f"rights-{next(_numbers)}.test.gkm.io"
@@ -45,5 +51,5 @@ def _probes(name: str) -> Iterator[Json]:
 def _may(cluster: Cluster, user: str) -> bool:
     asked = {"verb": "get", "group": _GROUP, "resource": user, "namespace": _NAMESPACE}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    answer = cluster.objects.create(review | {"spec": {"resourceAttributes": asked}}, user=user)
+    answer = cluster.objects.as_user(user).create(review | {"spec": {"resourceAttributes": asked}})
     return bool(answer["status"]["allowed"])

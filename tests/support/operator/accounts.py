@@ -108,10 +108,8 @@ class Accounts:
         url = f"https://127.0.0.1:{self.webhook_port}/validate"
         hooks = [hook | {"clientConfig": {"url": url, "caBundle": None}} for hook in found["webhooks"]]
         # Not server-side: what is no longer said must go, also where another wrote it.
-        patch = json.dumps({"webhooks": hooks})
         if self.cluster.exists("validatingwebhookconfiguration", WEBHOOKS):
-            words = ("patch", "validatingwebhookconfiguration", WEBHOOKS, "--type=merge", f"--patch={patch}")
-            self.cluster.kubectl(*words)
+            self.cluster.objects.merge("validatingwebhookconfiguration", WEBHOOKS, {"webhooks": hooks})
         else:
             self.cluster.apply(found | {"webhooks": [hook | {"clientConfig": {"url": url}} for hook in hooks]})
 

@@ -30,4 +30,4 @@ def copied(cluster: Cluster, configurations: Sequence[str], account: str = CONTR
         yield
     finally:
         copies.close()
-        cluster.kubectl("delete", "configmap", ADMISSION_CA, "--namespace", DEFAULT_NAMESPACE, "--ignore-not-found")
+        cluster.objects.delete_named("configmap", ADMISSION_CA, DEFAULT_NAMESPACE)

@@ -16,7 +16,7 @@ import yaml
 from support.chart.deploy_files import rendered
 from support.cluster.audit import Audit
 from support.cluster.audited_cluster import audited_cluster
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
 from support.cluster.policies import until_policies_hold
 from support.cluster.rights import until_rights_hold
@@ -105,14 +105,6 @@ class DomainCluster:
     def mark(self, kind: str, name: str, space: str) -> str:
         found = self.cluster.objects.get(kind, name, space).get("metadata", {})
         return str(found.get("annotations", {}).get(MARK, ""))
-
-    def refusal(self, *words: str, kubeconfig: Path | None = None) -> str:
-        """Why the API server refuses a kubectl command; "" if it does not."""
-        try:
-            self.cluster.kubectl(*words, kubeconfig=kubeconfig)
-        except KubectlFailed as error:
-            return error.stderr
-        return ""
 
     def has_condition(self, kind: str, status: str) -> bool:
         """Whether the ConfigMap gkm-domains has a condition with this status."""

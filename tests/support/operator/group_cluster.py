@@ -151,7 +151,8 @@ class GroupCluster:
             self.cluster.objects.merge("taskgroup", name, {"spec": {"phase": phase}}, TEAM)
 
     def delete(self, *names: str) -> None:
-        self.cluster.kubectl("delete", "taskgroup", *names, "--namespace", TEAM, "--wait=false")
+        for name in names:
+            self.cluster.objects.ask_to_delete("taskgroup", name, TEAM)
 
     def until_gone(self, *names: str, seconds: float = 120.0) -> None:
         self.cluster.until(lambda: not set(names) & self.phases().keys(), f"{names} to be gone", seconds)

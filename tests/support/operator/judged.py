@@ -76,7 +76,7 @@ def judged(cluster: Cluster, images: Shelf, directory: Path, prefix: str, config
             process.stop()
             assert process.popen.returncode == 0, process.tail()
     finally:
-        cluster.kubectl("delete", "validatingwebhookconfiguration", configuration)
+        cluster.objects.delete_named("validatingwebhookconfiguration", configuration)
 
 
 def _configure(cluster: Cluster, name: str, port: int, prefix: str) -> None:

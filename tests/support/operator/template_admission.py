@@ -1,12 +1,10 @@
 """The admission of group templates on a real kube-apiserver: the webhooks, account, rights and policies that ship."""
 
 import copy
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-import yaml
 from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
@@ -14,7 +12,6 @@ from gkm.kube.resources import CONFIGMAPS, Resource
 from support.cluster.gkm_objects import namespace
 from support.cluster.objects import RequestFailed
 from support.cluster.policies import until_policies_hold
-from support.host.waiting import scaled
 from support.kube.our_kinds import status_writer
 from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import called_here, component
@@ -27,7 +24,6 @@ from support.operator.group_templates import (
     pool,
     template,
 )
-from support.peers import build as peers
 
 TEAM, SYSTEM, DRY_RUNS = "team", "gkm-system", "gkm-dry-runs"
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
@@ -78,16 +74,7 @@ class Site(AdmissionSite):
 
     def warnings(self, value: Json) -> str:
         """Create an object; return the warnings that its user sees."""
-        command = [str(peers.binary("kubectl")), f"--kubeconfig={self.cluster.kubeconfig}"]
-        done = subprocess.run(
-            [*command, "create", "-f-"],
-            input=yaml.safe_dump(value),
-            capture_output=True,
-            text=True,
-            timeout=scaled(60),
-            check=True,
-        )
-        return done.stderr
+        return "\n".join(self.cluster.objects.warnings(value, dry_run=False))
 
     def plan(self, value: Json) -> None:
         """Create a TaskGroup with the status that the controllers would write."""

@@ -3,7 +3,6 @@
 A domain with another replica, set or owner is excess: GKM or the garbage collector would delete it under its pods.
 """
 
-import json
 from pathlib import Path
 
 import pytest
@@ -88,9 +87,8 @@ def test_what_does_not_identify_a_domain_is_free(place: DomainCluster) -> None:
 def test_the_status_is_no_way_around_it(place: DomainCluster) -> None:
     before = place.domain("my-pcs-0", TEAM)
     metadata = {"labels": {"grove.io/podcliqueset-replica-index": "9"}, "ownerReferences": None}
-    patch = json.dumps({"metadata": metadata, "status": {"status": "NotReady"}})
-    words = ("patch", "computedomain", "my-pcs-0", "--namespace", TEAM, "--subresource=status", "--type=merge")
-    place.cluster.kubectl(*words, f"--patch={patch}", kubeconfig=place.nvidia)
+    patch = {"metadata": metadata, "status": {"status": "NotReady"}}
+    connect(str(place.nvidia)).merge(DOMAINS, "my-pcs-0", patch, TEAM, subresource="status")
     found = place.cluster.get("computedomain", "my-pcs-0", TEAM)
     assert found["status"]["status"] == "NotReady"
     assert {key: found["metadata"][key] for key in ("labels", "ownerReferences")} == {

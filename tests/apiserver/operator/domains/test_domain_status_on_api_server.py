@@ -11,12 +11,13 @@ from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
 from gkm.kube.client import connect
 from gkm.kube.resources import NODES, Json
 from support.cluster.gkm_objects import namespace
+from support.cluster.objects import refusal
 from support.grove.objects import compute_domain
 from support.grove.observed import CLIQUE, clique_json, joined, node_json
 from support.grove.pods import pod
 from support.host import pages
 from support.kube.our_kinds import CONTROLLERS
-from support.operator.domain_cluster import DomainCluster
+from support.operator.domain_cluster import NVIDIA, DomainCluster
 from support.operator.domains import DOMAINS
 from support.operator.nodes import put
 from support.operator.plans import PODS
@@ -44,7 +45,7 @@ class Scene:
         put(self.api, PODS, made)
 
     def remove(self, name: str) -> None:
-        self.place.cluster.kubectl("delete", "pod", name, "-n", self.team, "--force", "--grace-period=0")
+        self.place.cluster.objects.delete_named("pod", name, self.team)
 
     def join(self, *nodes: Json) -> None:
         """Write the status of the domain."""
@@ -121,8 +122,8 @@ def test_the_life_of_a_domain_in_its_condition_and_marks(scene: Scene) -> None:
     assert (ready.status, ready.expected, ready.joined, ready.ready) == ("True", 2, 2, 2)
     assert list(ready.cliques) == [CLIQUE]
     scene.until_marked("2")
-    words = ("delete", "computedomain", "training", "-n", scene.team, "--wait=false")
-    assert "is used by 2 pods (a, b)" in scene.place.refusal(*words)
+    objects, domain = scene.place.cluster.objects, ("computedomain", "training", scene.team)
+    assert "is used by 2 pods (a, b)" in refusal(lambda: objects.ask_to_delete(*domain))
     scene.place.cluster.until(scene.counts_a_ready_domain, "the metric")
 
     scene.join(joined(FIRST), joined(SECOND, clique="", index=-1))
@@ -131,10 +132,10 @@ def test_the_life_of_a_domain_in_its_condition_and_marks(scene: Scene) -> None:
 
     for name in ("a", "b"):
         scene.remove(name)
-    scene.place.cluster.kubectl("delete", "podclique", "workers", "-n", scene.team)
+    objects.ask_to_delete("podclique", "workers", scene.team)
     scene.until_marked("0")
     scene.until("WaitingForPods")
-    assert scene.place.refusal(*words) == ""
+    objects.ask_to_delete(*domain)
     scene.place.cluster.until(lambda: not scene.place.domain("training", scene.team), "the domain to be gone")
 
 
@@ -144,15 +145,14 @@ def test_a_domain_that_is_deleted_in_spite_of_its_pods_serves_until_they_end(sce
     scene.place.make_template("training", scene.team)
     scene.pod("a", FIRST)
     scene.until_marked("1")
-    controllers = scene.place.cluster.kubeconfig_for(CONTROLLERS)
-    words = ("delete", "computedomain", "training", "-n", scene.team, "--wait=false")
-    assert scene.place.refusal(*words, kubeconfig=controllers) == ""
+    objects = scene.place.cluster.objects
+    objects.as_user(CONTROLLERS).ask_to_delete("computedomain", "training", scene.team)
     scene.until("DomainTerminating")
-    template = ("delete", "resourceclaimtemplate", "training", "-n", scene.team, "--wait=false")
-    assert "is used by 1 pod" in scene.place.refusal(*template, kubeconfig=scene.place.nvidia)
+    dra, template = objects.as_user(NVIDIA), ("resourceclaimtemplate", "training", scene.team)
+    assert "is used by 1 pod" in refusal(lambda: dra.ask_to_delete(*template))
     scene.remove("a")
     scene.until_marked("0")
-    assert scene.place.refusal(*template, kubeconfig=scene.place.nvidia) == ""
+    dra.ask_to_delete(*template)
     scene.api.merge(DOMAINS, "training", {"metadata": {"finalizers": None}}, scene.team)
 
 
@@ -200,6 +200,6 @@ def test_the_capacity_follows_the_nodes(scene: Scene) -> None:
     scene.pod("busy", names[0], template="")
     scene.place.cluster.until(lambda: free() == (3, 2), "a node to be in use")
     for name in names[1:]:
-        scene.place.cluster.kubectl("delete", "node", name)
+        scene.place.cluster.objects.ask_to_delete("node", name)
     scene.place.cluster.until(lambda: free() == (1, 0), "removed nodes to vanish")
     assert json.loads(scene.place.cluster.objects.get("configmap", "gkm-domains", "gkm-system")["data"]["conditions"])

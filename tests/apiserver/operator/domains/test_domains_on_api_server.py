@@ -1,17 +1,20 @@
 """ComputeDomains on a real API server, with its garbage collector and the rights and policies that ship."""
 
-import json
+import re
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 from gkm.api.network_settings import Network
 from support.cluster.cluster import KubectlFailed
 from support.cluster.gkm_objects import namespace
+from support.cluster.objects import RequestFailed, refusal
 from support.grove.objects import claim_template, compute_domain, pod_clique_set
 from support.kube.our_kinds import CONTROLLERS
 from support.operator import domain_cluster as shapes
 from support.operator.domain_cluster import (
+    NVIDIA,
     DomainCluster,
     job,
     replicated,
@@ -21,6 +24,7 @@ from support.operator.domains import ENROLLED, OURS
 
 GROVE_ROLE = Network().grove_cluster_role
 UNUSED = {shapes.MARK: "0"}
+SHOWN = {"computedomain": "ComputeDomain", "resourceclaimtemplate": "ResourceClaimTemplate"}
 
 
 NUMBERS = count(1)
@@ -43,11 +47,11 @@ def enrolled(place: DomainCluster, team: str, replicas: int, name: str = "my-pcs
 
 
 def scale(place: DomainCluster, team: str, replicas: int) -> None:
-    place.cluster.kubectl("scale", "podcliqueset", "my-pcs", f"--replicas={replicas}", "--namespace", team)
+    place.cluster.objects.scale("podcliqueset", "my-pcs", replicas, team)
 
 
-def delete(place: DomainCluster, team: str, kind: str, name: str, *words: str) -> None:
-    place.cluster.kubectl("delete", kind, name, "--namespace", team, "--wait=false", *words)
+def delete(place: DomainCluster, team: str, kind: str, name: str, **options: object) -> None:
+    place.cluster.objects.ask_to_delete(kind, name, team, **options)
 
 
 def test_domains_follow_their_set(place: DomainCluster, team: str) -> None:
@@ -68,11 +72,11 @@ def test_domains_follow_their_set(place: DomainCluster, team: str) -> None:
     place.cluster.until(lambda: told <= set(place.events(team)), "both events")
 
 
-@pytest.mark.parametrize("how", ["background", "foreground", "orphan"])
+@pytest.mark.parametrize("how", ["Background", "Foreground", "Orphan"])
 def test_domains_go_however_their_set_is_deleted(place: DomainCluster, team: str, how: str) -> None:
     enrolled(place, team, 2)
     place.until_names(team, "my-pcs-0", "my-pcs-1")
-    delete(place, team, "podcliqueset", "my-pcs", f"--cascade={how}")
+    delete(place, team, "podcliqueset", "my-pcs", propagationPolicy=how)
     place.until_names(team)
     place.cluster.until(lambda: not place.cluster.exists("podcliqueset", "my-pcs", team), "the set to be gone")
 
@@ -108,42 +112,50 @@ def use(place: DomainCluster, team: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("my-pcs-0",),
-        ("--all",),
-        ("my-pcs-0", "--dry-run=server"),
-        ("my-pcs-0", "--cascade=foreground"),
-        ("my-pcs-0", "--grace-period=0", "--force"),
-    ],
-    ids=" ".join,
+    "options",
+    [{}, {"dryRun": ["All"]}, {"propagationPolicy": "Foreground"}, {"gracePeriodSeconds": 0}],
+    ids=str,
 )
-@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
-def test_what_pods_use_is_not_deleted(place: DomainCluster, guarded: str, kind: str, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("kind", SHOWN)
+def test_what_pods_use_is_not_deleted(place: DomainCluster, guarded: str, kind: str, options: dict[str, Any]) -> None:
     """By the administrator, who is in system:masters."""
-    said = place.refusal("delete", kind, *words, "--namespace", guarded, "--wait=false")
-    shown = {"computedomain": "ComputeDomain", "resourceclaimtemplate": "ResourceClaimTemplate"}[kind]
-    assert f"{shown} {guarded}/my-pcs-0 is used by 1 pod (user): delete the workload" in said
+    said = refusal(lambda: delete(place, guarded, kind, "my-pcs-0", **options))
+    assert f"{SHOWN[kind]} {guarded}/my-pcs-0 is used by 1 pod (user): delete the workload" in said
+    assert "deletionTimestamp" not in place.domain("my-pcs-0", guarded)
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_kubectl_says_why_what_pods_use_is_not_deleted(place: DomainCluster, guarded: str, kind: str) -> None:
+    """Also where its user names no object."""
+    said = f"{SHOWN[kind]} {guarded}/my-pcs-0 is used by 1 pod (user): delete the workload"
+    with pytest.raises(KubectlFailed, match=re.escape(said)):
+        place.cluster.kubectl("delete", kind, "--all", "--namespace", guarded, "--wait=false")
     assert "deletionTimestamp" not in place.domain("my-pcs-0", guarded)
 
 
 def test_nvidias_controller_cannot_delete_a_used_template(place: DomainCluster, used: str) -> None:
-    words = ("delete", "resourceclaimtemplate", "my-pcs-0", "--namespace", used, "--wait=false")
-    assert "is used by 1 pod" in place.refusal(*words, kubeconfig=place.nvidia)
-    place.cluster.kubectl("delete", "pod", "user", "--namespace", used, "--force")
+    nvidia = place.cluster.objects.as_user(NVIDIA)
+    template = ("resourceclaimtemplate", "my-pcs-0", used)
+    assert "is used by 1 pod" in refusal(lambda: nvidia.ask_to_delete(*template))
+    place.cluster.objects.delete_named("pod", "user", used)
     place.cluster.until(lambda: place.mark("resourceclaimtemplate", "my-pcs-0", used) == "0", "the mark to fall")
-    assert place.refusal(*words, kubeconfig=place.nvidia) == ""
+    nvidia.ask_to_delete(*template)
 
 
-@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
-@pytest.mark.parametrize("change", [f"{shapes.MARK}-", f"{shapes.MARK}=0", f"{shapes.MARK}=", "gkm.io/used-by=me"])
-def test_only_the_controllers_change_a_mark(place: DomainCluster, guarded: str, kind: str, change: str) -> None:
-    said = place.refusal("annotate", kind, "my-pcs-0", change, "--overwrite", "--namespace", guarded)
+@pytest.mark.parametrize("kind", SHOWN)
+@pytest.mark.parametrize(
+    "notes", [{shapes.MARK: None}, {shapes.MARK: "0"}, {shapes.MARK: ""}, {"gkm.io/used-by": "me"}], ids=str
+)
+def test_only_the_controllers_change_a_mark(
+    place: DomainCluster, guarded: str, kind: str, notes: dict[str, str | None]
+) -> None:
+    patch = {"metadata": {"annotations": notes}}
+    said = refusal(lambda: place.cluster.objects.merge(kind, "my-pcs-0", patch, guarded))
     assert f"only {CONTROLLERS} writes the annotations" in said
     assert "this is admin" in said
 
 
-@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+@pytest.mark.parametrize("kind", SHOWN)
 @pytest.mark.parametrize("marks", [{shapes.MARK: "1"}, {shapes.MARK: ""}, {"gkm.io/used-by": "x"}], ids=str)
 def test_only_the_controllers_create_a_mark(
     place: DomainCluster, guarded: str, kind: str, marks: dict[str, str]
@@ -151,11 +163,11 @@ def test_only_the_controllers_create_a_mark(
     found = place.cluster.get(kind, "my-pcs-0", guarded)
     metadata = {"name": "restored", "namespace": guarded, "annotations": marks}
     restored = {key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": metadata}
-    with pytest.raises(KubectlFailed, match="of a new object: leave them out, or restore"):
-        place.cluster.kubectl("create", "--filename=-", input=json.dumps(restored))
+    with pytest.raises(RequestFailed, match="of a new object: leave them out, or restore"):
+        place.cluster.objects.create(restored)
 
 
-@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+@pytest.mark.parametrize("kind", SHOWN)
 def test_what_is_unused_can_be_restored_from_a_backup_and_replaced(place: DomainCluster, team: str, kind: str) -> None:
     """No mark and the mark 0 mean the same, so that no manifest needs a mark, and a backup may have it."""
     made = {
@@ -163,15 +175,15 @@ def test_what_is_unused_can_be_restored_from_a_backup_and_replaced(place: Domain
         "resourceclaimtemplate": claim_template("mine", "gpu.nvidia.com", namespace=team),
     }[kind]
     unmarked, marked = ({**made, "metadata": made["metadata"] | {"annotations": notes}} for notes in ({}, UNUSED))
-    place.cluster.kubectl("create", "--filename=-", input=json.dumps(marked))
+    place.cluster.objects.create(marked)
     for manifest in (unmarked, marked):
-        place.cluster.kubectl("replace", "--filename=-", input=json.dumps(manifest))
+        place.cluster.objects.replace(manifest)
     delete(place, team, kind, "mine")
     place.cluster.until(lambda: not place.cluster.exists(kind, "mine", team), "it is gone")
 
 
 def test_a_namespace_with_used_domains_can_be_deleted(place: DomainCluster, used: str) -> None:
-    place.cluster.kubectl("delete", "namespace", used, "--wait=false")
+    place.cluster.objects.ask_to_delete("namespace", used)
     place.cluster.until(lambda: not place.cluster.exists("namespace", used), "the namespace to be gone", 90)
 
 
@@ -216,9 +228,10 @@ def test_two_controllers_at_once_and_one_killed_leave_every_domain_once(place: D
     second.popen.kill()
     place.until_names(team, *(f"s{number}-{index}" for number in range(10) for index in range(4)))
     for number in range(10):
-        place.cluster.kubectl("scale", "podcliqueset", f"s{number}", "--replicas=1", "--namespace", team)
+        place.cluster.objects.scale("podcliqueset", f"s{number}", 1, team)
     place.until_names(team, *(f"s{number}-0" for number in range(10)))
-    place.cluster.kubectl("delete", "podcliqueset", "--all", "--namespace", team)
+    for number in range(10):
+        delete(place, team, "podcliqueset", f"s{number}")
     place.until_names(team)
 
 
@@ -232,7 +245,7 @@ def test_where_groves_role_may_create_domains_gkm_writes_none(place: DomainClust
         place.cluster.until(lambda: "GroveManagesDomains" in [event[0] for event in place.events(team)], "an event")
         assert place.names(team) == []
     finally:
-        place.cluster.kubectl("delete", "clusterrole", GROVE_ROLE)
+        place.cluster.objects.delete_named("clusterrole", GROVE_ROLE)
     place.until_names(team, "my-pcs-0", seconds=90)
 
 

@@ -1,6 +1,5 @@
 """Random pods of a TaskGroup on a real kube-apiserver, with and without the webhook: it makes no valid pod invalid."""
 
-import json
 from random import Random
 
 import pytest
@@ -23,10 +22,8 @@ UNCALLED = {"name": "not-compared", "expression": f"request.namespace != '{WITHO
 @pytest.fixture(scope="module")
 def tries(site: Site) -> PodTries:
     site.plan(planned(GROUP, PLANNED_DOMAIN))
-    patch = [{"op": "add", "path": "/webhooks/0/matchConditions", "value": [UNCALLED]}]
-    site.cluster.kubectl(
-        "patch", "mutatingwebhookconfiguration", "gkm-task-groups", "--type=json", f"--patch={json.dumps(patch)}"
-    )
+    step = {"op": "add", "path": "/webhooks/0/matchConditions", "value": [UNCALLED]}
+    site.cluster.objects.patch("mutatingwebhookconfiguration", "gkm-task-groups", [step])
     site.cluster.until(lambda: site.cluster.exists("serviceaccount", "default", WITHOUT), "its account")
     made = PodTries(site.cluster)
     plain = {"containers": [{"name": "c0", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}

@@ -79,7 +79,7 @@ def test_a_good_template_is_admitted_and_its_sample_is_not_stored(site: Site) ->
 )
 def test_what_is_not_checked_reaches_the_author_as_a_warning(site: Site, value: Json, said: str) -> None:
     found = site.warnings(template("warned", value))
-    site.cluster.kubectl("delete", "grouptemplate", "warned")
+    site.cluster.objects.delete_named("grouptemplate", "warned")
     assert said in found
 
 
