@@ -22,7 +22,7 @@ from gkm_operator.plans.planner import Planner
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.reconciler import RunReconciler
 from gkm_operator.plans.state.node_loss import GracePeriod
-from gkm_operator.plans.state.plan_index import PlanIndex
+from gkm_operator.plans.state.objects import PlanIndex
 from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread, TopologyUnread
 from gkm_operator.plans.write.flavors import FlavorCounts
 from gkm_operator.plans.write.writer import FIELD_MANAGER, PlanWriter

@@ -15,8 +15,7 @@ from gkm.hoststate.logs import fields
 from gkm.packing.values import Plan, Refusal, Request
 
 from gkm_operator import metrics
-from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
-from gkm_operator.plans.planning.decisions import RunAction
+from gkm_operator.plans.planning.assessment import PlanningResult, RunAction, RunAssessment
 from gkm_operator.plans.planning.draft import (
     FoundPlan,
     PlanDraft,
@@ -27,11 +26,10 @@ from gkm_operator.plans.planning.draft import (
     sizes,
 )
 from gkm_operator.plans.planning.drift import followed, is_closer
-from gkm_operator.plans.planning.refusal_cache import RETRY_SECONDS, CachedRefusal, RefusalCache
-from gkm_operator.plans.planning.refusals import PlanReason, Unfit, unfit
+from gkm_operator.plans.planning.refusals import RETRY_SECONDS, CachedRefusal, PlanReason, RefusalCache, Unfit, unfit
 from gkm_operator.plans.state.free_capacity import FreeCapacity, FreeGpus
 from gkm_operator.plans.state.node_loss import node_problems, retained_nodes
-from gkm_operator.plans.state.plan_index import PlanIndex, PlanRecord
+from gkm_operator.plans.state.objects import PlanIndex, PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 
 _LOG = logging.getLogger(__name__)

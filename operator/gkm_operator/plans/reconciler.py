@@ -16,18 +16,16 @@ from gkm.kube.elector import NotLeading
 
 from gkm_operator import metrics
 from gkm_operator.plans.planner import NewPlan, Planner
-from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment, assess
-from gkm_operator.plans.planning.decisions import ReplanLimit, RunAction
+from gkm_operator.plans.planning.assessment import PlanningResult, ReplanLimit, RunAction, RunAssessment, assess
 from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.planning.namespace_share import NamespaceShare
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
-from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.objects import PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
-from gkm_operator.plans.write import events
-from gkm_operator.plans.write.status_reports import StatusThrottle
-from gkm_operator.plans.write.writer import PlanWriter, SendResult
+from gkm_operator.plans.write import status
+from gkm_operator.plans.write.writer import PlanWriter, SendResult, StatusThrottle
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,7 +114,7 @@ class RunReconciler:
             return
         self._planner.refusals.remove(case.uid)
         self._report(case, PlanningResult(case.plan, expired=case.decision.action is RunAction.EXPIRE))
-        if events.is_recent(case.plan, snapshot.now):
+        if status.is_recent(case.plan, snapshot.now):
             self._emit_events(case, case.plan)
 
     def _plan_all(self, cases: Sequence[RunAssessment], capacity: FreeCapacity, snapshot: ClusterSnapshot) -> bool:
@@ -214,7 +212,7 @@ class RunReconciler:
             self._writer.delete(plan)
 
     def _emit_events(self, case: RunAssessment, plan: PlanRecord) -> None:
-        for event in events.plan_events(plan):
+        for event in status.plan_events(plan):
             self._writer.emit(case.run, event, plan.name)
 
     def _is_due(self, case: RunAssessment) -> bool:

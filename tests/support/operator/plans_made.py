@@ -16,8 +16,7 @@ from gkm.topology.survey import TopologySurvey, survey_nodes
 from gkm.topology.usage import Usage
 from gkm_operator.plans.planning.draft import FoundPlan, PlanDraft, PlanOccasion, find_plan, make_draft
 from gkm_operator.plans.state.free_capacity import FreeGpus
-from gkm_operator.plans.state.objects import WatchedRun
-from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.objects import PlanRecord, WatchedRun
 from gkm_operator.pods import WatchedPod
 from support.operator.plans import gpu_node, gpu_pod, run
 

@@ -16,8 +16,8 @@ from gkm.topology.pods import NodeLoad
 from gkm_operator.caches.fleet import NodeWatcher
 from gkm_operator.computedomains.watcher import DomainPods
 from gkm_operator.mnnvl.gpu_requests import GPURequests
-from gkm_operator.plans.state.plan_index import PlanIndex
-from gkm_operator.plans.state.pod_usage import PodUsageIndex
+from gkm_operator.plans.state.free_capacity import PodUsageIndex
+from gkm_operator.plans.state.objects import PlanIndex
 from gkm_operator.plans.state.watcher import ClusterWatcher
 from gkm_operator.pods import PODS, WatchedPod, is_agent, is_task, occupies_node
 from gkm_operator.taskgroups.watcher import GroupWatcher

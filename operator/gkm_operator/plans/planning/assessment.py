@@ -1,19 +1,149 @@
-"""A run in one reconcile pass: its plan, the problems of its nodes, the decision, and the result of planning."""
+"""A run in one reconcile pass: its plan, the problems of its nodes, and whether it gets a new plan.
 
-from collections.abc import Mapping, Sequence
+docs/design/plans.md, "The states of a run", has the table of decisions.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 
+from gkm.api.grammar import agree
 from gkm.packing.conversion import demand as demand_of
 from gkm.packing.values import Fix
 from gkm.topology.eligibility import NodeDemand
 
-from gkm_operator.plans.planning.decisions import CurrentPlan, PlanDecision, decide, is_changed
 from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.state.node_loss import GracePeriod, NodeProblem, lost_nodes, node_problems
-from gkm_operator.plans.state.objects import WatchedRun
-from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord, WatchedRun
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
+
+BURST = 6
+BURST_SECONDS = 180.0
+_MAX_NAMED_NODES = 3
+
+
+class RunAction(StrEnum):
+    """What to do about a run.
+
+    NOTHING is for a run that is being deleted. AFRESH plans as if it had no plan, AGAIN from its plan, and FOLLOW from
+    its pods.
+    """
+
+    NOTHING = "nothing"
+    KEEP = "keep"
+    EXPIRE = "expire"
+    AFRESH = "afresh"
+    AGAIN = "again"
+    FOLLOW = "follow"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDecision:
+    """An action and the reason for it, which the new plan carries; "" for a first plan.
+
+    `requested` is set if a user requested the new plan: the run loses nothing while the request is delayed.
+    """
+
+    action: RunAction
+    message: str = ""
+    requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPlan:
+    """The plan of a run, and its problems.
+
+    `lost` maps nodes of the plan that the run can no longer use to the reason. `conflict` is a message about a node
+    whose GPUs the plan of another run names too. `running` is set while pods of the run use GPUs on any node. `drift`
+    is a message about GPUs that pods hold elsewhere, and where the plan could follow them.
+    """
+
+    plan: PlanRecord
+    lost: Mapping[str, str]
+    conflict: str = ""
+    running: bool = False
+    drift: str = ""
+
+
+def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanDecision:
+    """Return the decision about a run; `current` is None if it has no plan."""
+    if run.metadata.deletion_timestamp is not None:
+        return PlanDecision(RunAction.NOTHING)
+    if current is None:
+        return PlanDecision(RunAction.AFRESH)
+    over = current.plan.expired(now) and not current.running
+    if (request := _replan_request(run, current, over=over)) is not None:
+        return request
+    return PlanDecision(RunAction.EXPIRE) if over else _correction(current)
+
+
+def _correction(current: CurrentPlan) -> PlanDecision:
+    """Return the decision about a plan that counts, and that its run does not ask to change."""
+    # First of all: a group that the plan moved, and its pods did not, would move again.
+    if current.drift:
+        return PlanDecision(RunAction.FOLLOW, current.drift)
+    if current.conflict:
+        return PlanDecision(RunAction.AGAIN, current.conflict)
+    return (
+        PlanDecision(RunAction.AGAIN, node_loss_message(current.lost)) if current.lost else PlanDecision(RunAction.KEEP)
+    )
+
+
+def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> PlanDecision | None:
+    """Return the decision for a user's request of a new plan, None without such a request."""
+    plan, annotation = current.plan, run.replan_annotation
+    if annotation and annotation != plan.replan_annotation:
+        action = RunAction.AGAIN if current.running else RunAction.AFRESH
+        return PlanDecision(action, f"the annotation {REPLAN_ANNOTATION} requested a new plan", requested=True)
+    if is_changed(run, plan):
+        action = RunAction.AFRESH if over else RunAction.AGAIN
+        return PlanDecision(action, f"the Run has changed since {plan.name} was made", requested=True)
+    return None
+
+
+def node_loss_message(lost: Mapping[str, str]) -> str:
+    """Return a sentence about lost nodes, which names a few of them."""
+    named = ", ".join(f"{node} ({lost[node]})" for node in sorted(lost)[:_MAX_NAMED_NODES])
+    more = f" and {len(lost) - _MAX_NAMED_NODES} more" if len(lost) > _MAX_NAMED_NODES else ""
+    return f"lost {agree(len(lost), 'node', 'nodes')} {named}{more}"
+
+
+def is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
+    """Return whether a plan was made for another request than that of the run now.
+
+    The generation of the Run decides for a plan without the annotation: removing it must not move a run.
+    """
+    if plan.request_hash:
+        return plan.request_hash != run.request_hash
+    return plan.spec.run_generation != run.metadata.generation
+
+
+class ReplanLimit:
+    """A limit on new plans: BURST of them in BURST_SECONDS for each run, by its uid. For the one thread that plans.
+
+    Each plan is an object of up to a megabyte in etcd.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._recent: dict[str, deque[float]] = {}
+
+    def record(self, uid: str) -> None:
+        """Record a new plan of a run."""
+        self._recent.setdefault(uid, deque(maxlen=BURST)).append(self._clock())
+
+    def is_exceeded(self, uid: str) -> bool:
+        """Return whether a run had BURST plans in the last BURST_SECONDS."""
+        recent = self._recent.get(uid)
+        return recent is not None and len(recent) == BURST and self._clock() < recent[0] + BURST_SECONDS
+
+    def retain_only(self, uids: Collection[str]) -> None:
+        """Forget all other runs."""
+        for uid in self._recent.keys() - set(uids):
+            del self._recent[uid]
 
 
 @dataclass(frozen=True, slots=True)

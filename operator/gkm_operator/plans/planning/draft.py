@@ -18,8 +18,15 @@ from gkm.topology.labels import flavor
 
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit
 from gkm_operator.plans.state.free_capacity import FreeGpus
-from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, REQUEST_ANNOTATION, WatchedPlan, WatchedRun
-from gkm_operator.plans.state.plan_index import PlanRecord, name_of, parse_plan
+from gkm_operator.plans.state.objects import (
+    REPLAN_ANNOTATION,
+    REQUEST_ANNOTATION,
+    PlanRecord,
+    WatchedPlan,
+    WatchedRun,
+    name_of,
+    parse_plan,
+)
 
 _LOG = logging.getLogger(__name__)
 

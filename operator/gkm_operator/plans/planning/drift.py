@@ -12,7 +12,7 @@ from gkm.packing.values import Group, Location, Node, Request
 from gkm.topology.eligibility import NodeDemand, excluded
 
 from gkm_operator.plans.state.node_loss import REQUESTED, GracePeriod, NodeIndex, NodeProblem, plan_locations
-from gkm_operator.plans.state.plan_index import PlanRecord, claims_of
+from gkm_operator.plans.state.objects import PlanRecord, claims_of
 
 
 class DriftReason(StrEnum):

@@ -12,7 +12,7 @@ from gkm.packing.values import Location, Node
 from gkm.topology.eligibility import Exclusion, NodeDemand, excluded
 from gkm.topology.survey import LocatedNode, TopologySurvey
 
-from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.objects import PlanRecord
 
 GRACE_SECONDS = 30.0
 """A kubelet or a device plugin that restarts is ready again within this time."""

@@ -8,11 +8,9 @@ from datetime import datetime
 from gkm.packing.conversion import pod_of
 from gkm.topology.eligibility import PodDemand
 
-from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
+from gkm_operator.plans.state.free_capacity import PodUsage, Reservations, reserved_for
 from gkm_operator.plans.state.node_loss import NodeIndex
-from gkm_operator.plans.state.objects import RunKey, WatchedRun
-from gkm_operator.plans.state.plan_index import PlanRecord
-from gkm_operator.plans.state.pod_usage import PodUsage
+from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedRun
 
 
 @dataclass(frozen=True, slots=True)

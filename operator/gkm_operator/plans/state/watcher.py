@@ -19,16 +19,9 @@ from gkm.topology.trees.merge import Named
 
 from gkm_operator import metrics
 from gkm_operator.nodes import NODES
+from gkm_operator.plans.state.free_capacity import PodUsageIndex
 from gkm_operator.plans.state.node_loss import NodeIndex
-from gkm_operator.plans.state.objects import (
-    PLANS,
-    RUNS,
-    RunKey,
-    WatchedPlan,
-    WatchedRun,
-)
-from gkm_operator.plans.state.plan_index import PlanIndex
-from gkm_operator.plans.state.pod_usage import PodUsageIndex
+from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, RunKey, WatchedPlan, WatchedRun
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from gkm_operator.pods import PODS, WatchedPod, occupies_node
 

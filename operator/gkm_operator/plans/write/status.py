@@ -1,6 +1,7 @@
-"""The status of a Run, from the result of planning it, and the status of its plans. Pure."""
+"""The status of a Run, from the result of planning it, the status of its plans, and Events of their changes. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -10,12 +11,12 @@ from gkm.api.plans import STARTED, PlanSpec, PlanStatus
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
 from gkm.hoststate.escaping import escape
 from gkm.kube.api import Key
+from gkm.kube.events import EventBody
 
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.drift import DriftReason, drift_message
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
-from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
-from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord, WatchedRun
 
 LIVE = "Live"
 DRIFT = "Drift"
@@ -154,3 +155,32 @@ def _status_object(kind: str, key: Key, version: str, status: Mapping[str, Any])
     namespace, name = key
     meta = {"name": name, "namespace": namespace} | ({"resourceVersion": version} if version else {})
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "status": status}
+
+
+PLAN = "Plan"
+SUPERSEDED = "Superseded"
+
+_RECENT = timedelta(minutes=2)
+
+
+def plan_events(plan: PlanRecord) -> Iterator[EventBody]:
+    """Yield the events of a new plan; its name is their occasion."""
+    spec = plan.spec
+    yield EventBody("Normal", PlanReason.PLANNED, PLAN, f"{plan.name}: {summary(spec)}")
+    if spec.supersedes:
+        yield EventBody("Normal", SUPERSEDED, PLAN, f"{plan.name} supersedes {spec.supersedes}: {spec.reason}")
+
+
+def is_recent(plan: PlanRecord, now: datetime) -> bool:
+    """Return whether a plan is younger than two minutes: its creator may have died before it sent the events."""
+    if not plan.created:
+        return False
+    return now - datetime.fromisoformat(plan.created) <= _RECENT
+
+
+def refusal_event(old: RunStatus, new: RunStatus) -> EventBody | None:
+    """Return the event for a condition Planned that became False with another reason, None without such a change."""
+    before, after = old.condition(CONDITION), new.condition(CONDITION)
+    if after is None or after.status == TRUE or (before is not None and before.reason == after.reason):
+        return None
+    return EventBody("Warning", after.reason, PLAN, after.message)

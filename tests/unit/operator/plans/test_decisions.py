@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm_operator.plans.planning.decisions import CurrentPlan, RunAction, decide, node_loss_message
-from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
-from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.planning.assessment import CurrentPlan, RunAction, decide, node_loss_message
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord, WatchedRun
 from support.operator.plans import run
 from support.operator.plans_made import NOW, a_plan, a_run
 

@@ -10,10 +10,8 @@ from gkm.topology.eligibility import NodeDemand
 from gkm_operator.plans.planning import draft as planning
 from gkm_operator.plans.planning.draft import FoundPlan, PlanOccasion, find_plan, make_draft, sizes
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit, unfit
-from gkm_operator.plans.state.free_capacity import FreeCapacity, FreeGpus, Reservations
-from gkm_operator.plans.state.objects import RunKey, WatchedPlan
-from gkm_operator.plans.state.plan_index import PlanIndex, parse_plan
-from gkm_operator.plans.state.pod_usage import PodUsageIndex
+from gkm_operator.plans.state.free_capacity import FreeCapacity, FreeGpus, PodUsageIndex, Reservations
+from gkm_operator.plans.state.objects import PlanIndex, RunKey, WatchedPlan, parse_plan
 from support.operator.plans import claims
 from support.operator.plans_made import NOW, a_draft, a_pod, a_run, a_stock, a_survey, fleet, irregular
 

@@ -6,15 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm_operator.plans.planning.assessment import PlanningResult
-from gkm_operator.plans.planning.decisions import BURST, BURST_SECONDS, ReplanLimit
-from gkm_operator.plans.planning.refusal_cache import RefusalCache
-from gkm_operator.plans.planning.refusals import Unfit
+from gkm_operator.plans.planning.assessment import BURST, BURST_SECONDS, PlanningResult, ReplanLimit
+from gkm_operator.plans.planning.refusals import RefusalCache, Unfit
 from gkm_operator.plans.reconciler import RunReconciler
+from gkm_operator.plans.state.free_capacity import PodUsage
 from gkm_operator.plans.state.node_loss import NodeIndex
-from gkm_operator.plans.state.objects import WatchedRun
-from gkm_operator.plans.state.plan_index import name_of
-from gkm_operator.plans.state.pod_usage import PodUsage
+from gkm_operator.plans.state.objects import WatchedRun, name_of
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,7 +10,7 @@ from gkm.kube.resources import PLACEMENTPLANS
 from gkm.packing.conversion import groups_of
 from gkm.packing.values import Group
 from gkm_operator.plans.state.objects import WatchedPlan
-from gkm_operator.plans.write import status_reports
+from gkm_operator.plans.write import writer
 from gkm_operator.plans.write.status import desired_plan_status, live
 from msgspec import convert, structs
 from support.host.waiting import until
@@ -109,7 +109,7 @@ def test_a_status_change_does_not_parse_the_groups_of_a_plan_again(
         unfolded.append(spec.run)
         return groups_of(spec)
 
-    monkeypatch.setattr("gkm_operator.plans.state.plan_index.groups_of", counted)
+    monkeypatch.setattr("gkm_operator.plans.state.objects.groups_of", counted)
     site.rack("d1", 4)
     site.ask("r", 16)
     site.controller.work()
@@ -136,7 +136,7 @@ def test_a_refused_status_write_delays_no_plan(site: PlansSite) -> None:
 
 
 def test_one_pass_writes_the_status_of_few_plans(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_reports, "MAX_PLAN_STATUSES", 2)
+    monkeypatch.setattr(writer, "MAX_PLAN_STATUSES", 2)
     site.rack("d1", 4)
     names = [f"r{number}" for number in range(7)]
     for name in names:

@@ -6,9 +6,8 @@ import msgspec
 from gkm.topology.eligibility import PodDemand
 from gkm.topology.pods import NodeLoad, Pod
 from gkm.topology.usage import usage
-from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
+from gkm_operator.plans.state.free_capacity import PodUsage, PodUsageIndex, Reservations, reserved_for
 from gkm_operator.plans.state.objects import RunKey
-from gkm_operator.plans.state.pod_usage import PodUsage, PodUsageIndex
 from gkm_operator.pods import WatchedPod
 from hypothesis import given
 from hypothesis import strategies as st

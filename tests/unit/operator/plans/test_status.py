@@ -5,8 +5,14 @@ from gkm.api.runs import RunFix, RunStatus
 from gkm.packing.values import Fix, FixKind
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import Unfit
-from gkm_operator.plans.write.events import is_recent, plan_events, refusal_event
-from gkm_operator.plans.write.status import apply_configuration, desired_status, differs_in_numbers_only
+from gkm_operator.plans.write.status import (
+    apply_configuration,
+    desired_status,
+    differs_in_numbers_only,
+    is_recent,
+    plan_events,
+    refusal_event,
+)
 from support.operator.plans_made import NOW, a_plan, a_run
 
 T1, T2 = "2026-03-01T12:00:00Z", "2026-03-01T13:00:00Z"

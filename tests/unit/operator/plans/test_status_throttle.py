@@ -7,7 +7,7 @@ from gkm.api.runs import RunStatus
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.state.objects import WatchedRun
-from gkm_operator.plans.write.status_reports import MAX_REFUSALS, NUMBERS_SECONDS, StatusThrottle
+from gkm_operator.plans.write.writer import MAX_REFUSALS, NUMBERS_SECONDS, StatusThrottle
 from support.operator.plans_made import a_plan, a_run
 
 UNFIT = Unfit("DoesNotFit", "there is room for 3 groups", "capacity", 3)

@@ -7,7 +7,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
 from gkm.kube.resources import Json, Resource
 from gkm_operator.plans.planning.draft import PlanDraft
-from gkm_operator.plans.state.plan_index import PlanIndex
+from gkm_operator.plans.state.objects import PlanIndex
 from gkm_operator.plans.write.writer import PlanWriter, SendResult
 from support.kube.fake_api import FakeApi
 from support.operator.plans import NAMESPACE, RAW_PLANS, PlansSite
