@@ -18,7 +18,7 @@ from gkm.kube.resources import NODES as KUBE_NODES
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import Reply
-from gkm_operator.hypernodes.providers import polling, registry
+from gkm_operator.hypernodes.providers import command, polling
 from gkm_operator.hypernodes.providers.command import ProviderCode
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet
 from gkm_operator.hypernodes.providers.view import AgentReport
@@ -115,7 +115,7 @@ def _publishing(publish: Publish) -> Write:
 
 @contextmanager
 def in_process(name: str, config: dict[str, Any], packages: Path, write: Write) -> Iterator[Running]:
-    made = registry.factory(REFERENCES.get(name, name), str(packages))(config, SECRET)
+    made = command.factory(REFERENCES.get(name, name), str(packages))(config, SECRET)
     count = [0]
     hypernodes = HyperNodeSet()
     with ProviderRun.of(made, *NODES) as run:

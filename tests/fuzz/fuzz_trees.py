@@ -14,8 +14,7 @@ from gkm.topology.providers import Event
 from gkm.topology.trees import volcano
 from gkm.topology.trees.merge import build_tree
 from gkm.topology.trees.tree import Tree
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
-from gkm_operator.hypernodes.providers.packed_tree import InvalidTree, pack, unpack
+from gkm_operator.hypernodes.providers.intake import HyperNodeSet, InvalidTree, Refused, pack, unpack
 
 _MOST_NODES = 200
 _LEVELS = ("nvlink", "rack", "block", "region")

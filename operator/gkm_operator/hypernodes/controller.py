@@ -25,8 +25,7 @@ from gkm.topology.trees import topologies
 
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
-from gkm_operator.hypernodes.overview import Overview
-from gkm_operator.hypernodes.report import TopologyReport
+from gkm_operator.hypernodes.report import Overview, TopologyReport
 from gkm_operator.hypernodes.sources import LabelSource, ProviderSource, Source
 from gkm_operator.hypernodes.tree_reconciler import DesiredTrees, TreeReconciler
 from gkm_operator.hypernodes.watcher import TopologyWatcher

@@ -1,16 +1,29 @@
-"""Writes the ConfigMap `gkm-topology`, and an Event about it for each condition that changes.
+"""The state of all parts of the topology: the ConfigMap `gkm-topology`, and an Event for each condition that changes.
 
 It is written on change, at most every INTERVAL_SECONDS. No component depends on it.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from gkm.api.meta import FALSE, TRUE, Condition, timestamp, with_condition
-from gkm.api.topology_status import CONFIG_MAP, STATUS_KEY, TopologyReason, parse_status
+from gkm.api.topology_settings import Topology
+from gkm.api.topology_status import (
+    CONFIG_MAP,
+    MAX_CONFLICTS,
+    MAX_QUARANTINED,
+    STATUS_KEY,
+    ProviderState,
+    QuarantinedNode,
+    ReportedConflict,
+    TopologyReason,
+    TopologyStatus,
+    parse_status,
+)
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Clock
 from gkm.kube.api import Api
@@ -18,10 +31,68 @@ from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import CONFIGMAPS
 from msgspec import structs
 
+from gkm_operator import metrics
+from gkm_operator.hypernodes import findings
 from gkm_operator.hypernodes.findings import PartFinding
-from gkm_operator.hypernodes.overview import Overview
+from gkm_operator.hypernodes.sources import Source
+from gkm_operator.hypernodes.tree_reconciler import TreeReconciler
+from gkm_operator.hypernodes.writes.hypernodes import HyperNodeWriter
+from gkm_operator.hypernodes.writes.sinks import TreeSink
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Reads the parts; thread-safe."""
+
+    settings: Topology
+    sources: Sequence[Source]
+    tree: TreeReconciler
+    sinks: Iterable[TreeSink]
+    writer: HyperNodeWriter
+
+    def findings(self) -> list[PartFinding]:
+        """Return the report about each part."""
+        state = self.tree.state
+        reports = [source.report() for source in self.sources]
+        built = state.desired is not None
+        return [
+            findings.of_providers(reports, state.waits_for),
+            findings.of_guard(state.guard, self.settings.guard, built=built),
+            *(sink.finding for sink in self.sinks),
+            *([findings.of_conflicts(self.writer.conflicts)] if self.settings.hyper_nodes.enabled else []),
+        ]
+
+    def status(self) -> TopologyStatus:
+        """Return the report without its conditions."""
+        state, conflicts = self.tree.state, self.writer.conflicts
+        reports = tuple(source.report() for source in self.sources)
+        shown = tuple(ReportedConflict(one.kind, one.message) for one in conflicts[:MAX_CONFLICTS])
+        if state.desired is None:
+            return TopologyStatus(providers=reports, conflicts=shown)
+        desired, tree = state.desired, state.desired.tree
+        return TopologyStatus(
+            version=desired.version,
+            providers=reports,
+            nodes=len(tree.nodes),
+            placed=desired.placed(),
+            domains=desired.domains(),
+            contradictions=len(tree.contradictions),
+            quarantined_nodes=len(tree.quarantined),
+            quarantined=tuple(QuarantinedNode(one.node, one.why) for one in tree.quarantined[:MAX_QUARANTINED]),
+            conflicts=shown,
+        )
+
+    def record(self) -> None:
+        """Record what metrics show of providers and conflicts."""
+        metrics.TOPOLOGY_CONFLICTS.set(len(self.writer.conflicts))
+        for source in self.sources:
+            found = source.report().state
+            for state in ProviderState:
+                metrics.TOPOLOGY_PROVIDER_STATE.labels(source.name, state).set(found is state)
+
+
 REPORTER = "gkm.io/topology"
 """The reporting controller of every Event, and the field manager of the ConfigMap."""
 INTERVAL_SECONDS = 5.0

@@ -20,8 +20,7 @@ from gkm.topology.labels import label_placements
 from gkm.topology.placements import Placements, placements
 from msgspec import structs
 
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
-from gkm_operator.hypernodes.providers.packed_tree import InvalidTree, unpack
+from gkm_operator.hypernodes.providers.intake import HyperNodeSet, InvalidTree, Refused, unpack
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 
 _LOG = logging.getLogger(__name__)

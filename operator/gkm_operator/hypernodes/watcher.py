@@ -8,18 +8,30 @@ from itertools import count
 from typing import Any
 
 from gkm.api.config import Config
-from gkm.api.hypernodes import HyperNodeObject
+from gkm.api.hypernodes import HyperNodeObject, ThinMetadata
+from gkm.api.provider_trees import ProviderTreeSpec, ProviderTreeStatus
 from gkm.kube.api import Api
 from gkm.kube.controller import WatchSet
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnChange, Reflector
-from gkm.kube.resources import HYPERNODES
+from gkm.kube.resources import HYPERNODES, PROVIDER_TREES
 from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
 from gkm.topology.trees.hypernode_objects import is_ours
+from msgspec import Struct, field
 
-from gkm_operator.hypernodes.objects import TREES, WatchedTree
 from gkm_operator.nodes import NODES
+
+
+class WatchedTree(Struct, frozen=True, gc=False):
+    """A ProviderTree without the metadata that anybody with a right to it could fill."""
+
+    metadata: ThinMetadata
+    spec: ProviderTreeSpec = ProviderTreeSpec()
+    status: ProviderTreeStatus = field(default_factory=ProviderTreeStatus)
+
+
+TREES = PROVIDER_TREES.of(WatchedTree)
 
 
 class Input:

@@ -18,7 +18,7 @@ from gkm_agent.fabric import lldp, watch
 from gkm_agent.standalone.source import manifests_in
 from gkm_cli import credential_helpers
 from gkm_cli.cache import machines
-from gkm_operator.hypernodes.providers import packed_tree
+from gkm_operator.hypernodes.providers import intake
 from support.hostile.decoder import MIB, OBJECT_FACTOR, Decoder
 from support.hostile.image_decoders import IMAGES, SIGNATURES
 from support.hostile.kube_decoders import KUBE
@@ -62,9 +62,9 @@ HOSTS = (
     # The number of its values has an absolute limit instead.
     Decoder(
         "tree of a provider",
-        packed_tree.decode,
-        packed_tree.TreeContent,
-        packed_tree.MAX_BYTES,
+        intake.decode,
+        intake.TreeContent,
+        intake.MAX_BYTES,
         factor=OBJECT_FACTOR,
     ),
     Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.CacheKeyFactors, factors_file.MAX_BYTES),

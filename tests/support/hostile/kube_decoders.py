@@ -19,7 +19,7 @@ from gkm_operator.admission.pods import reviewer
 from gkm_operator.admission.pods.objects import CachePod
 from gkm_operator.caches import node_reports as contributions
 from gkm_operator.caches import totals as presence
-from gkm_operator.hypernodes import objects as topology
+from gkm_operator.hypernodes.providers import cluster_watch as topology
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.state import objects
 from gkm_operator.pods import PODS

@@ -7,10 +7,9 @@ from contextlib import ExitStack, contextmanager
 from gkm.api.config import Config, parse
 from gkm.api.fabrics import SURVEY_KEY
 from gkm.kube.resources import Json, Resource
-from gkm_operator.hypernodes.providers import registry
-from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch
+from gkm_operator.hypernodes.providers import command
+from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch, SurveyFeed
 from gkm_operator.hypernodes.providers.command import ProviderCode
-from gkm_operator.hypernodes.providers.survey_feed import SurveyFeed
 from gkm_operator.hypernodes.providers.view import LiveView
 from support.host.waiting import until
 from support.operator.nodes import put
@@ -94,7 +93,7 @@ class Watching:
 
     def __init__(self, world: World, provider: str = "infiniband") -> None:
         self.view = LiveView()
-        reads = registry.reads(provider)
+        reads = command.reads(provider)
         self.watch = ClusterWatch(world.api, world.config, self.view, namespace=SYSTEM, reads=reads)
         self.surveys = SurveyFeed(world.api, self.watch, self.view, SYSTEM)
 

@@ -16,9 +16,8 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode
 from gkm_operator.hypernodes.providers.command import ProviderCode, runner_of
-from gkm_operator.hypernodes.providers.packed_tree import unpack
-from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace
-from gkm_operator.hypernodes.providers.tree_object import TreeObject
+from gkm_operator.hypernodes.providers.intake import unpack
+from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace, TreeObject
 from support.host.waiting import until
 from support.topology import misbehaving
 

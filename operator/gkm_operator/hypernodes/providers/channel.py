@@ -17,8 +17,7 @@ from gkm.hoststate.pacing import Clock
 from gkm.topology.providers import Action, Event, ProviderStopped, Reply
 from msgspec import structs
 
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
-from gkm_operator.hypernodes.providers.packed_tree import TreeTooLarge, pack
+from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused, TreeTooLarge, pack
 
 MAX_REPLIES = 1_024
 MAX_EVENT_BYTES = 64 << 20

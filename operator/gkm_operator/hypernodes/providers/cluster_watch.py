@@ -1,29 +1,118 @@
-"""The watches of a provider's process: Nodes, and HyperNodes, NodeFabrics and surveys where the provider reads them.
+"""What a provider's process watches: Nodes, and HyperNodes, NodeFabrics and surveys where the provider reads them.
 
-They show the cluster to the provider: HyperNodes of all sources, Nodes, and what agents report of them.
+The watches show the cluster to the provider: HyperNodes of all sources, Nodes, and what agents report of them. The
+texts of surveys are not watched but fetched, those of chosen nodes only.
 
 Must never write to the API server.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from threading import Lock
 from typing import Any
 
+import msgspec
 from gkm.api.config import Config
-from gkm.api.fabrics import SURVEY_PREFIX
-from gkm.api.grammar import listed
-from gkm.api.hypernodes import HyperNodeObject
+from gkm.api.fabrics import SURVEY_KEY, SURVEY_PREFIX, InfiniBandPort, NodeFabric, NodeFabricStatus
+from gkm.api.grammar import count_of, listed
+from gkm.api.hypernodes import HyperNodeObject, ThinMetadata
+from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.nodes import NODE_LABEL, NodeSpec
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import is_served
+from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import HYPERNODES
+from gkm.kube.resources import HYPERNODES, Resource
+from gkm.kube.workqueue import Retry
 from gkm.topology.nodes import Node
 from gkm.topology.providers import ClusterNode
 from gkm.topology.trees.hypernode_objects import value
+from msgspec import Struct, field, structs
 
-from gkm_operator.hypernodes.objects import FABRICS, SURVEY_LABELS, SURVEYS, WatchedFabric, WatchedSurvey
 from gkm_operator.hypernodes.providers.view import AgentReport, Kind, LiveView
 from gkm_operator.nodes import NODES
+
+_NO_STATUS = NodeFabricStatus()
+
+
+class WatchedFabric(Struct, frozen=True, gc=False):
+    """A NodeFabric, as two in JSON: one with the GUIDs of its ports, one with its neighbors.
+
+    That takes little memory, and is quick to compare. The state of a port, which changes most, is in neither.
+    """
+
+    metadata: ThinMetadata
+    status: NodeFabricStatus = _NO_STATUS
+    ports: bytes = b""
+    neighbors: bytes = b""
+    guids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        status = self.status
+        ports = [
+            InfiniBandPort(port.device, port.port, port.node_guid, port.port_guid)
+            for port in status.infiniband
+            if port.port_guid or port.node_guid
+        ]
+        structs.force_setattr(self, "ports", self._reduced(NodeFabricStatus(infiniband=ports)))
+        structs.force_setattr(self, "neighbors", self._reduced(NodeFabricStatus(ethernet=status.ethernet)))
+        structs.force_setattr(self, "guids", tuple(sorted({*_guids(ports)})))
+        structs.force_setattr(self, "status", _NO_STATUS)
+
+    def _reduced(self, status: NodeFabricStatus) -> bytes:
+        name = self.metadata.name
+        return msgspec.json.encode(NodeFabric(ObjectMeta(name=name), NodeSpec(node_name=name), status))
+
+
+def _guids(ports: Iterable[InfiniBandPort]) -> Iterator[str]:
+    for port in ports:
+        yield from filter(None, (port.port_guid, port.node_guid))
+
+
+class SurveyText(Struct, frozen=True, gc=False):
+    """The data of a survey: the output of ibnetdiscover, compressed and in base64."""
+
+    text: str = field(default="", name=SURVEY_KEY)
+
+
+class Survey(Struct, frozen=True, gc=False):
+    """The ConfigMap with a survey, which has up to 1 MiB. An agent wrote it: it is foreign."""
+
+    metadata: ThinMetadata
+    data: SurveyText = SurveyText()
+
+
+class WatchedSurvey(Struct, frozen=True, gc=False):
+    """A survey without its text; `digest` differs between texts and is "" without one."""
+
+    metadata: ThinMetadata
+    data: SurveyText = SurveyText()
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        text = self.data.text
+        structs.force_setattr(self, "digest", sha256(text.encode()).hexdigest() if text else "")
+        structs.force_setattr(self, "data", SurveyText())
+
+    @property
+    def node(self) -> str:
+        """Return the node that the survey is of: an admission policy lets an agent write no other name."""
+        return self.metadata.name.removeprefix(SURVEY_PREFIX)
+
+
+FABRICS = Resource(
+    API_VERSION,
+    "NodeFabric",
+    "nodefabrics",
+    namespaced=False,
+    type=WatchedFabric,
+    unbounded="only agents write it, 512 ports and interfaces at most (gkm.api.fabrics.MAX_PORTS)",
+)
+SURVEYS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=WatchedSurvey, page_limit=32)
+"""A survey has almost 1 MB."""
+SURVEY_TEXTS = SURVEYS.of(Survey)
+SURVEY_LABELS = f"{NODE_LABEL},app.kubernetes.io/part-of=gkm"
+"""Selects the surveys; no ConfigMap with credentials or with another purpose has these labels."""
 
 
 class ClusterWatch:
@@ -131,3 +220,61 @@ def _reports(fabric: WatchedFabric | None) -> Mapping[Kind, bytes]:
 
 def _is_survey(survey: WatchedSurvey) -> bool:
     return survey.metadata.name.startswith(SURVEY_PREFIX)
+
+
+MAX_SURVEYS = 32
+"""Surveys that count, of the nodes whose names come first: one node of each subnet is enough. Each has 1 MB at most."""
+
+
+class SurveyFeed:
+    """For one thread at a time."""
+
+    def __init__(self, api: Api, watch: ClusterWatch, view: LiveView, namespace: str) -> None:
+        self._api = api
+        self._watch = watch
+        self._view = view
+        self._namespace = namespace
+        self._published: dict[str, str] = {}
+        """Digests by node."""
+        self._absent: dict[str, str] = {}
+        """Digests of surveys that the API server did not have any more when they were fetched, by node."""
+
+    def awaited(self) -> str:
+        """Return that chosen surveys were not fetched yet, if so; the tree of the others would lose their nodes."""
+        missing = sum(
+            node not in self._published and self._absent.get(node) != digest for node, digest in self._chosen().items()
+        )
+        return f"waits for {count_of(missing, 'survey')}, which the API server has not given yet" if missing else ""
+
+    def publish(self) -> None:
+        """Publish what has changed. Those of nodes that are not chosen any more are removed.
+
+        Raises:
+            ApiError: a survey cannot be fetched; the others are published.
+            Retry: the surveys are not listed yet.
+        """
+        if not (self._watch.nodes.synced.is_set() and self._watch.surveys.synced.is_set()):
+            raise Retry("the surveys are not listed yet")
+        chosen = self._chosen()
+        self._absent = {node: digest for node, digest in self._absent.items() if node in chosen}
+        for node in self._published.keys() - chosen.keys():
+            self._view.publish([], [("Survey", node)])
+            del self._published[node]
+        failed: ApiError | None = None
+        for node, digest in chosen.items():
+            if self._published.get(node) == digest:
+                continue
+            try:
+                text = self._api.get(SURVEY_TEXTS, SURVEY_PREFIX + node, self._namespace).data.text
+            except ApiError as error:
+                failed = error
+                if error.not_found:
+                    self._absent[node] = digest
+                continue
+            self._view.publish([AgentReport("Survey", node, text.encode())])
+            self._published[node] = digest
+        if failed is not None:
+            raise failed
+
+    def _chosen(self) -> Mapping[str, str]:
+        return dict(sorted(self._watch.chosen_surveys().items())[:MAX_SURVEYS])

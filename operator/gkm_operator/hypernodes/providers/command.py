@@ -1,20 +1,22 @@
 """The command `gkm-operator provider`: runs one topology provider, the process of a pod of its own.
 
 It has the Secret of its provider as files, and no right but to read what the provider reads and to write its own
-ProviderTree.
+ProviderTree. The controllers import no provider.
 """
 
 import argparse
 import logging
 import os
 import resource
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 from gkm.api import msgspec_warmup
 from gkm.api.config import Config
@@ -28,20 +30,64 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import own_namespace
 from gkm.kube.workqueue import Retry
-from gkm.topology.providers import Provider, ProviderFailed
+from gkm.topology.providers import Provider, ProviderFactory, ProviderFailed
 
 from gkm_operator import metrics
 from gkm_operator.health import HealthServer
-from gkm_operator.hypernodes.providers import registry
 from gkm_operator.hypernodes.providers.channel import ProviderChannel
-from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch
-from gkm_operator.hypernodes.providers.packed_tree import InvalidTree, unpack
-from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace
-from gkm_operator.hypernodes.providers.survey_feed import SurveyFeed
-from gkm_operator.hypernodes.providers.tree_object import TreeObject
-from gkm_operator.hypernodes.providers.view import LiveView
+from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch, SurveyFeed
+from gkm_operator.hypernodes.providers.intake import InvalidTree, unpack
+from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace, TreeObject
+from gkm_operator.hypernodes.providers.view import Kind, LiveView
 
 _LOG = logging.getLogger(__name__)
+
+
+_PACKAGE = "gkm_operator.hypernodes.providers"
+BUILT_IN: Mapping[str, str] = {
+    "infiniband": f"{_PACKAGE}.infiniband:provider",
+    "lldp": f"{_PACKAGE}.lldp:provider",
+    "ufm": f"{_PACKAGE}.ufm:provider",
+    "tree-file": f"{_PACKAGE}.tree_file:provider",
+}
+_READS: Mapping[str, frozenset[Kind]] = {
+    "infiniband": frozenset({"Node", "Ports", "Survey"}),
+    "lldp": frozenset({"Node", "Neighbors"}),
+    "ufm": frozenset({"Node", "Ports"}),
+    "tree-file": frozenset({"Node"}),
+}
+# Providers of others see the GUIDs of Nodes, and would lose nodes without them.
+_OTHERS_READ: frozenset[Kind] = frozenset({"HyperNode", "Node", "Ports"})
+
+
+def reads(reference: str) -> frozenset[Kind]:
+    """Return the kinds that a provider reads."""
+    return _READS.get(reference, _OTHERS_READ)
+
+
+def factory(reference: str, path: str = "") -> ProviderFactory:
+    """Return the function that makes a provider: the name of a built-in one, or `module:attribute`.
+
+    Modules in the directory `path` can be imported as well; packages of ours win over them.
+
+    Raises:
+        ProviderFailed: it cannot be imported.
+    """
+    if path:
+        # Behind ours: a package of a provider must not replace what this process runs on.
+        sys.path.append(path)
+    target = BUILT_IN.get(reference, reference)
+    module, _, attribute = target.partition(":")
+    if not module or not attribute:
+        known = ", ".join(sorted(BUILT_IN))
+        raise ProviderFailed(f"has no class: --class must be module:Class, or one of {known}")
+    try:
+        return cast("ProviderFactory", getattr(import_module(module), attribute))
+    except (ImportError, AttributeError) as error:
+        where = f"the image or {path}" if path else "the image; --path names no directory"
+        raise ProviderFailed(f"cannot be imported as {target} from {where}: {type(error).__name__}") from error
+
+
 PROGRAM = "gkm-operator-provider"
 MAX_CREDENTIAL_BYTES = 1 << 20
 """The data of a Secret has at most as much (core/v1, MaxSecretSize)."""
@@ -100,7 +146,7 @@ class ProviderCode:
         Raises:
             ProviderFailed: it cannot be imported, or has no credentials. It raises what it likes.
         """
-        return registry.factory(self.reference, self.path)(config, _credentials(self.credentials))
+        return factory(self.reference, self.path)(config, _credentials(self.credentials))
 
 
 def runner_of(
@@ -132,7 +178,7 @@ class ClusterSources:
     """What the provider reads of the cluster: watches, and the surveys that they show."""
 
     def __init__(self, api: Api, config: Config, namespace: str, reference: str, view: LiveView) -> None:
-        self._watch = ClusterWatch(api, config, view, namespace=namespace, reads=registry.reads(reference))
+        self._watch = ClusterWatch(api, config, view, namespace=namespace, reads=reads(reference))
         self._surveys = SurveyFeed(api, self._watch, view, namespace)
         self._lock = threading.Lock()
         self._logged = ""

@@ -1,10 +1,14 @@
 """The provider `infiniband`: surveys of subnets, joined with the GUIDs of NodeFabrics.
 
-Agents write surveys: they are foreign. A survey that cannot be read, takes too much memory, or leaves no order in the
-network, is a fault of this survey alone, and its last good one counts on until this process ends.
+Agents write surveys: they are foreign. A survey is the output of ibnetdiscover, compressed by gzip, in base64 as in its
+ConfigMap. One that cannot be read, takes too much memory, or leaves no order in the network, is a fault of this survey
+alone, and its last good one counts on until this process ends.
 """
 
+import binascii
 import time
+import zlib
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +18,7 @@ from typing import Any
 import msgspec
 from gkm.api.fabrics import NodeFabric
 from gkm.api.topology_settings import InfinibandConfig
-from gkm.topology.fabrics import infiniband
+from gkm.topology.fabrics import ibnetdiscover, infiniband
 from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
 from gkm.topology.fabrics.ibnetdiscover import NotASurvey
 from gkm.topology.fabrics.network import FabricDiscovery
@@ -23,7 +27,25 @@ from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Provider
 
 from gkm_operator.hypernodes.providers.polling import Known, SourceMissing, following, parse_config
-from gkm_operator.hypernodes.providers.survey_text import parsed
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+def subnet_of(survey: bytes) -> Subnet:
+    """Return the network in a survey.
+
+    Raises:
+        NotASurvey: it is not compressed by gzip, longer than a survey may be, or no output of ibnetdiscover.
+    """
+    try:
+        stream = zlib.decompressobj(_GZIP)
+        text = stream.decompress(b64decode(survey, validate=True), ibnetdiscover.MAX_BYTES + 1)
+    except (binascii.Error, zlib.error):
+        raise ibnetdiscover.NotASurvey("it is not compressed by gzip and in base64") from None
+    if len(text) <= ibnetdiscover.MAX_BYTES and not stream.eof:
+        raise ibnetdiscover.NotASurvey("it ends in the middle")
+    return ibnetdiscover.parse(text)
+
 
 MAX_NETWORK_BYTES = 24 << 20
 """Of one survey. A network of 10,000 hosts with eight adapters each has 12 MiB."""
@@ -170,7 +192,7 @@ def _discover(
 
 def _network(text: bytes) -> bytes | str:
     try:
-        network = msgspec.msgpack.encode(parsed(text))
+        network = msgspec.msgpack.encode(subnet_of(text))
     except NotASurvey as error:
         return str(error)
     except MemoryError:

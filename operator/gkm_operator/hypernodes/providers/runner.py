@@ -3,6 +3,9 @@
 Three threads: the provider's, which waits for what the provider reads and calls `start`; the caller's, which writes and
 watches the clock; and at the end one that calls `stop`. A provider that fails ends the process: kubelet starts another
 one, after a pause that grows. Must never write content of the source into a log.
+
+Only this process writes the ProviderTree. A write is one merge patch, so that tree, counts and revision change together
+or not at all. Its answer has the status of the controllers: no watch is needed.
 """
 
 import logging
@@ -10,23 +13,87 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event as Flag
 from threading import Thread
-from typing import Protocol
+from typing import Any, Protocol
 
-from gkm.api.provider_trees import MAX_SECONDS
+import msgspec
+from gkm.api.crds import LABELS
+from gkm.api.meta import API_VERSION
+from gkm.api.provider_trees import MAX_SECONDS, ProviderTree, ProviderTreeSpec, ProviderTreeStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, Clock
+from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.providers import Provider, ProviderFailed, ProviderStopped
 
 from gkm_operator.hypernodes.providers.channel import ProviderChannel
-from gkm_operator.hypernodes.providers.tree_object import TreeObject
 from gkm_operator.hypernodes.providers.view import LiveView
 
 _LOG = logging.getLogger(__name__)
+
+
+FIELD_MANAGER = "gkm.io/provider"
+
+
+class TreeObject:
+    """For one thread."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api = api
+        self._name = name
+        self._stored_tree: str | None = None
+
+    def read(self) -> ProviderTreeSpec:
+        """Return what an earlier process wrote, an empty spec without it.
+
+        Raises:
+            ApiError: the API server does not respond, or the object cannot be read as a ProviderTree.
+        """
+        try:
+            spec = self._api.get(PROVIDER_TREES, self._name).spec
+        except ApiError as error:
+            if error.not_found:
+                return ProviderTreeSpec()
+            raise
+        self._stored_tree = spec.tree
+        return spec
+
+    def write(self, spec: ProviderTreeSpec) -> ProviderTreeStatus:
+        """Write what differs, and all of it if the object is gone; return the status of the controllers.
+
+        Raises:
+            ApiError: it is not written.
+        """
+        fields = _fields(spec)
+        changed = {key: value for key, value in fields.items() if key != "tree" or value != self._stored_tree}
+        try:
+            stored = self._api.merge(PROVIDER_TREES, self._name, {"spec": changed})
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            stored = self._create(fields)
+        # A person may have deleted and restored an older object meanwhile.
+        self._stored_tree = stored.spec.tree
+        return stored.status
+
+    def _create(self, fields: Mapping[str, Any]) -> ProviderTree:
+        value = {
+            "apiVersion": API_VERSION,
+            "kind": "ProviderTree",
+            "metadata": {"name": self._name, "labels": dict(LABELS)},
+            "spec": {key: value for key, value in fields.items() if value is not None},
+        }
+        return self._api.create(PROVIDER_TREES, value, field_manager=FIELD_MANAGER)
+
+
+def _fields(spec: ProviderTreeSpec) -> Mapping[str, Any]:
+    """Return all fields: a patch without one would leave its old value."""
+    return {each.encode_name: getattr(spec, each.name) for each in msgspec.structs.fields(spec)}
+
 
 FAILED = 1
 LEAST_SECONDS = 2.0

@@ -1,14 +1,59 @@
-"""The provider `tree-file`: a file with the tree of the network, of our shape or of topograph's."""
+"""The provider `tree-file`: a file with the tree of the network, of our shape or of topograph's.
 
-from collections.abc import Mapping
-from typing import Any
+The file, such as a mounted ConfigMap, is read again when it changes.
+"""
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from gkm.hoststate.files import UnreadableState, read_bounded
 from gkm.topology.fabrics import tree_file
 from gkm.topology.fabrics.domain_tree import TreeInvalid
-from gkm.topology.providers import Provider
+from gkm.topology.fabrics.network import FabricDiscovery
+from gkm.topology.providers import Provider, ProviderFailed
+from msgspec import Meta, Struct
 
-from gkm_operator.hypernodes.providers.file_source import FileConfig, file_provider
-from gkm_operator.hypernodes.providers.polling import parse_config
+from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, parse_config
+
+MAX_FILE_BYTES = 64 << 20
+
+
+FilePath = Annotated[str, Meta(min_length=1, max_length=4096)]
+Interval = Annotated[float, Meta(ge=0.1, le=86_400)]
+INTERVAL_SECONDS = 10.0
+Parse = Callable[[bytes, Known], FabricDiscovery]
+
+
+class FileConfig(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """`config` of the provider: the file, and how often it is read."""
+
+    file: FilePath
+    interval_seconds: Interval = INTERVAL_SECONDS
+
+
+def file_provider(name: str, file: str, seconds: float, parse: Parse, refused: type[ValueError]) -> Provider:
+    """Return a provider of what `parse` returns for a file, which is read every `seconds`.
+
+    `parse` raises `refused`, whose message has no content.
+    """
+
+    def read(known: Known) -> FabricDiscovery:
+        data = _read(file)
+        try:
+            return parse(data, known)
+        except refused as error:
+            raise ProviderFailed(f"cannot read its file: {error}") from None
+
+    return PollingProvider(name, read, seconds)
+
+
+def _read(path: str) -> bytes:
+    try:
+        # kubelet replaces the links of a mounted ConfigMap, so they are followed anew each time.
+        return read_bounded(Path(path).resolve(), MAX_FILE_BYTES)
+    except (OSError, UnreadableState) as error:
+        raise ProviderFailed(f"cannot read its file: {error}") from None
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:

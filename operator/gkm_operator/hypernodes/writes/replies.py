@@ -23,9 +23,8 @@ from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.trees.names import hypernode_name
 from gkm.topology.trees.tree import Tree
 
-from gkm_operator.hypernodes.objects import WatchedTree
 from gkm_operator.hypernodes.sources import ProviderSource
-from gkm_operator.hypernodes.watcher import TopologyWatcher
+from gkm_operator.hypernodes.watcher import TopologyWatcher, WatchedTree
 
 _NOT_CONFIGURED = "topology.providers does not name it: add it there, or delete this object and its pod"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm_operator.hypernodes.providers.packed_tree import pack
+from gkm_operator.hypernodes.providers.intake import pack
 from gkm_operator.hypernodes.writes.hypernodes import MAX_REFUSED, REFUSED_SECONDS
 from hypothesis import given, settings
 from hypothesis import strategies as st

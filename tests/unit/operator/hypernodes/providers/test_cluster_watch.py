@@ -11,7 +11,7 @@ from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm.kube.workqueue import Retry
-from gkm_operator.hypernodes.providers.survey_feed import MAX_SURVEYS
+from gkm_operator.hypernodes.providers.cluster_watch import MAX_SURVEYS
 from gkm_operator.hypernodes.providers.view import Kind, Value
 from support.host.waiting import until
 from support.operator.fabric_worlds import (

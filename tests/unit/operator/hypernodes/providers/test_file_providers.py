@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gkm.topology.providers import Action, Event, ProviderFailed, Reply
-from gkm_operator.hypernodes.providers import file_source, tree_file
+from gkm_operator.hypernodes.providers import tree_file
 from support.topology.provider_run import ProviderRun
 
 
@@ -75,7 +75,7 @@ def test_a_refused_snapshot_is_sent_again(tmp_path: Path) -> None:
 def test_what_is_no_readable_file_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], shown: str
 ) -> None:
-    monkeypatch.setattr(file_source, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(tree_file, "MAX_FILE_BYTES", 1000)
     make(tmp_path / "tree")
     with reads(tmp_path / "tree") as run:
         failure = run.failure()

@@ -14,8 +14,8 @@ from gkm.topology.fabrics.ibnetdiscover import NotASurvey, with_earlier
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.subnet import Subnet
 from gkm.topology.providers import Action
-from gkm_operator.hypernodes.providers import infiniband, survey_text
-from gkm_operator.hypernodes.providers.infiniband import AGAIN_SECONDS, SurveyReader
+from gkm_operator.hypernodes.providers import infiniband
+from gkm_operator.hypernodes.providers.infiniband import AGAIN_SECONDS, SurveyReader, subnet_of
 from gkm_operator.hypernodes.providers.polling import SourceMissing
 from gkm_operator.hypernodes.providers.view import AgentReport
 from support.topology.infiniband_networks import (
@@ -50,9 +50,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
     def parsed(text: bytes) -> Subnet:
         seen.append(text)
-        return survey_text.parsed(text)
+        return subnet_of(text)
 
-    monkeypatch.setattr(infiniband, "parsed", parsed)
+    monkeypatch.setattr(infiniband, "subnet_of", parsed)
     yield seen
 
 
@@ -168,9 +168,9 @@ def test_a_survey_that_takes_too_much_memory_is_a_fault(monkeypatch: pytest.Monk
     def parsed(text: bytes) -> Subnet:
         if text == large.data:
             raise MemoryError
-        return survey_text.parsed(text)
+        return subnet_of(text)
 
-    monkeypatch.setattr(infiniband, "parsed", parsed)
+    monkeypatch.setattr(infiniband, "subnet_of", parsed)
     found = SurveyReader().read(known(survey("a", TEXT), large))
     assert groups(found) == BY_GROUP
     assert found.faults == ("a survey cannot be read: it takes more memory than the provider has",)
@@ -259,9 +259,9 @@ def test_memory_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
         seen.append(text)
         if seen.count(large.data) == 1 and text == large.data:
             raise MemoryError
-        return survey_text.parsed(text)
+        return subnet_of(text)
 
-    monkeypatch.setattr(infiniband, "parsed", parsed)
+    monkeypatch.setattr(infiniband, "subnet_of", parsed)
     now = [0.0]
     reader = SurveyReader(clock=lambda: now[0])
     surveys = known(survey("a", TEXT), large)
@@ -274,6 +274,6 @@ def test_memory_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_real_survey_is_read_and_is_refused_without_its_end() -> None:
-    assert len(survey_text.parsed(packed(REAL.read_bytes())).switches) == 40
+    assert len(subnet_of(packed(REAL.read_bytes())).switches) == 40
     with pytest.raises(NotASurvey, match="it ends in the middle"):
-        survey_text.parsed(packed(REAL.read_bytes())[:-8])
+        subnet_of(packed(REAL.read_bytes())[:-8])

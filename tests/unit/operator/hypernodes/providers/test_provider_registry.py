@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from gkm.topology.providers import ProviderFailed
-from gkm_operator.hypernodes.providers import registry
+from gkm_operator.hypernodes.providers import command
 
 SOURCE = "def acme(config, credentials):\n    return 'made'\n"
 
@@ -15,26 +15,26 @@ def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-@pytest.mark.parametrize("name", [*registry.BUILT_IN])
+@pytest.mark.parametrize("name", [*command.BUILT_IN])
 def test_a_built_in_provider_needs_no_path(name: str) -> None:
-    assert registry.factory(name).__module__.startswith("gkm_operator.hypernodes.providers.")
+    assert command.factory(name).__module__.startswith("gkm_operator.hypernodes.providers.")
 
 
 def test_a_module_in_the_path_is_found(tmp_path: Path) -> None:
     (tmp_path / "acme_found.py").write_text(SOURCE)
-    assert registry.factory("acme_found:acme", str(tmp_path))({}, {}) == "made"  # type: ignore[comparison-overlap]
+    assert command.factory("acme_found:acme", str(tmp_path))({}, {}) == "made"  # type: ignore[comparison-overlap]
 
 
 def test_a_module_may_be_a_link_as_in_a_mounted_configmap(tmp_path: Path) -> None:
     (tmp_path / "..data").mkdir()
     (tmp_path / "..data" / "acme_linked.py").write_text(SOURCE)
     (tmp_path / "acme_linked.py").symlink_to(Path("..data") / "acme_linked.py")
-    assert registry.factory("acme_linked:acme", str(tmp_path))({}, {}) == "made"  # type: ignore[comparison-overlap]
+    assert command.factory("acme_linked:acme", str(tmp_path))({}, {}) == "made"  # type: ignore[comparison-overlap]
 
 
 def test_a_module_in_the_path_replaces_nothing_of_ours(tmp_path: Path) -> None:
     (tmp_path / "urllib3.py").write_text("raise ValueError('a takeover')")
-    assert registry.factory("ufm", str(tmp_path)).__module__ == "gkm_operator.hypernodes.providers.ufm"
+    assert command.factory("ufm", str(tmp_path)).__module__ == "gkm_operator.hypernodes.providers.ufm"
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path, reference: str, why: s
     (tmp_path / "acme_lacks.py").write_text(SOURCE)
     (tmp_path / "acme_broken.py").write_text("import no_such_module_of_any_kind\n")
     with pytest.raises(ProviderFailed) as caught:
-        registry.factory(reference, str(tmp_path))
+        command.factory(reference, str(tmp_path))
     assert str(caught.value).startswith(why.format(tmp_path))
 
 
 def test_without_a_path_the_message_names_the_flag() -> None:
     with pytest.raises(ProviderFailed, match="from the image; --path names no directory: ModuleNotFoundError"):
-        registry.factory("no_such_module:acme")
+        command.factory("no_such_module:acme")

@@ -12,9 +12,9 @@ from gkm.api.provider_trees import MAX_PACKED, ProviderTreeStatus, RefusedHyperN
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import HYPERNODES, NODES, PROVIDER_TREES
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm_operator.hypernodes.providers import packed_tree
+from gkm_operator.hypernodes.providers import intake
 from gkm_operator.hypernodes.providers.channel import UNSTATED_END
-from gkm_operator.hypernodes.providers.packed_tree import unpack
+from gkm_operator.hypernodes.providers.intake import unpack
 from support.kube.fake_api import FakeApi
 from support.operator.nodes import put
 from support.operator.topology import hypernode, node
@@ -268,11 +268,11 @@ def test_a_tree_that_does_not_fit_is_refused_and_the_last_one_becomes_older(
 ) -> None:
     with misbehaves(api, "floods", tmp_path, pace=replace(PACE, least=0.0)) as pod:
         pod.serves()
-        monkeypatch.setattr(packed_tree, "MAX_PACKED", 10)
+        monkeypatch.setattr(intake, "MAX_PACKED", 10)
         pod.until(lambda: pod.spec.refusal == "the tree does not fit into one object", "the refusal")
         stopped = pod.spec
         pod.until(lambda: pod.spec.refused > stopped.refused + 3, "further refusals")
         assert (pod.spec.revision, pod.spec.tree) == (stopped.revision, stopped.tree)
         assert pod.spec.observed_time == stopped.observed_time
-        monkeypatch.setattr(packed_tree, "MAX_PACKED", MAX_PACKED)
+        monkeypatch.setattr(intake, "MAX_PACKED", MAX_PACKED)
         pod.until(lambda: pod.spec.revision > stopped.revision, "the next tree")

@@ -10,7 +10,7 @@ import pytest
 from gkm.topology.fabrics import ufm as fabric
 from gkm.topology.hypernodes import Member
 from gkm.topology.providers import Action, ClusterNode, ProviderFailed
-from gkm_operator.hypernodes.providers import https_source, ufm
+from gkm_operator.hypernodes.providers import ufm
 from gkm_operator.hypernodes.providers.view import LiveView
 from support.topology.observed import ports
 from support.topology.provider_run import ProviderRun
@@ -110,7 +110,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_body_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(https_source, "MAX_BODY_BYTES", 3 << 20)
+    monkeypatch.setattr(ufm, "MAX_BODY_BYTES", 3 << 20)
     with reads(UfmServer(rows(1), BASIC, fault="large"), tmp_path) as run:
         assert str(run.failure()).startswith("cannot read its server: it sends more than ")
 
