@@ -8,6 +8,7 @@ Nothing runs unless the configuration asks for HyperNodes, a Topology or node la
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from gkm.api.config import Config
 from gkm.api.grammar import agree, count_of, listed
@@ -30,10 +31,8 @@ from gkm_operator.hypernodes.sources import LabelSource, ProviderSource, Source
 from gkm_operator.hypernodes.tree_reconciler import DesiredTrees, TreeReconciler
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS, HyperNodeWriter
-from gkm_operator.hypernodes.writes.node_labels import LabelWriter
 from gkm_operator.hypernodes.writes.replies import ProviderReplies
-from gkm_operator.hypernodes.writes.sinks import TreeSink
-from gkm_operator.hypernodes.writes.topologies import TopologyWriter
+from gkm_operator.hypernodes.writes.sinks import LabelWriter, TreeSink, write_topology
 
 _LOG = logging.getLogger(__name__)
 
@@ -151,8 +150,8 @@ class TopologyController(Controller):
             (settings.kai, "KAITopologyWritten", (KAI_TOPOLOGIES,), topologies.kai, "the KAI scheduler"),
         ):
             if name:
-                writer = TopologyWriter(self._api, wanted(settings))
-                found.append(TreeSink(condition, condition, writer.write, kinds, product))
+                write = partial(write_topology, self._api, wanted(settings))
+                found.append(TreeSink(condition, condition, write, kinds, product))
         if settings.node_labels:
             found.append(TreeSink("node-labels", "NodeLabelsWritten", self._write_labels))
         return {sink.name: sink for sink in found}

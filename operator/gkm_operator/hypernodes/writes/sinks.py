@@ -1,21 +1,41 @@
 """What the tree is written to: HyperNodes, the Topologies of Kueue and KAI, labels of nodes.
 
 Each sink waits for its kind, and reports why it is not up to date. None stops another.
+
+The Topology of Kueue or of KAI lists node labels, so it changes with the configuration only. Neither lets all levels
+change. What GKM cannot or must not change is reported with the command that helps.
+
+Of Nodes, only labels of GKM's keys that differ are written, at a limited rate. A label that a node must not have is
+removed. Other labels, and the rest of a Node, are never part of a patch. A patch has the uid, so that a node that was
+created anew meanwhile, perhaps elsewhere, gets no label of the old place.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gkm.api.features import Feature, install
+from gkm.api.grammar import count_of
+from gkm.api.hypernodes import SchedulerTopology
+from gkm.api.mnnvl_metadata import WRITER, WRITER_LABEL
 from gkm.api.topology_status import TopologyReason
+from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.discovery import is_served
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import Resource
 from gkm.kube.workqueue import Retry
+from gkm.topology.nodes import Node
+from gkm.topology.trees.topologies import difference, level_labels
 
+from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked, PartFinding
+from gkm_operator.hypernodes.watcher import TopologyWatcher
+from gkm_operator.nodes import NODES
+
+_LOG = logging.getLogger(__name__)
+
 
 _FORBIDDEN = 403
 _MISSING = frozenset({TopologyReason.KIND_MISSING, TopologyReason.RIGHTS_MISSING})
@@ -97,3 +117,113 @@ class TreeSink:
 
     def _set(self, reason: TopologyReason, message: str = "", detail: str = "") -> None:
         self.finding = PartFinding(self.condition, reason, message, detail)
+
+
+_INVALID = 422
+# Kueue's finalizer kueue.x-k8s.io/resource-in-use; KAI has none.
+_IN_USE = " (Kueue deletes it when no ResourceFlavor names it any more)"
+
+
+def write_topology(api: Api, wanted: Mapping[str, Any], resource: Resource[SchedulerTopology]) -> bool:
+    """Create the Topology, or change its levels; return whether a request was necessary.
+
+    The fields of `wanted` are the same in all versions of its kind.
+
+    Raises:
+        Blocked: the API server refuses the change, or another writer has the object.
+        ApiError: the API server refuses the request, or does not respond.
+    """
+    metadata, spec = wanted["metadata"], wanted["spec"]
+    name = metadata["name"]
+    labels = {WRITER_LABEL: WRITER}
+    found = api.find(resource, name)
+    if found is None:
+        value = {**wanted, "apiVersion": resource.api_version, "metadata": metadata | {"labels": labels}}
+        api.create(resource, value)
+        metrics.TOPOLOGY_CHANGES.labels("Topology", "create").inc()
+        return True
+    if found.keys == tuple(level["nodeLabel"] for level in spec["levels"]):
+        return False
+    delete = f"kubectl delete topologies.{resource.api_version.partition('/')[0]} {name}{_IN_USE}"
+    if (found.metadata.labels or {}).get(WRITER_LABEL) != WRITER:
+        raise Blocked(
+            TopologyReason.TOPOLOGY_BLOCKED,
+            f"Topology {name} has other levels, and is not GKM's; configure another name, or delete it: {delete}",
+        )
+    patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
+    try:
+        api.merge(resource, name, patch)
+    except ApiError as error:
+        if error.status == _INVALID:
+            raise Blocked(
+                TopologyReason.TOPOLOGY_BLOCKED,
+                f"the levels of Topology {name} cannot be changed; delete it, and GKM creates it anew: {delete}",
+            ) from error
+        raise
+    metrics.TOPOLOGY_CHANGES.labels("Topology", "update").inc()
+    return True
+
+
+_TOO_MANY, _SERVER_ERROR = 429, 500
+
+
+class LabelWriter:
+    """For one thread. `pace` waits until the next request may be sent, and returns whether it may be sent at all."""
+
+    def __init__(self, api: Api, watcher: TopologyWatcher, *, pace: Callable[[], bool]) -> None:
+        self._api = api
+        self._watcher = watcher
+        self._pace = pace
+
+    def write(self, wanted: Callable[[], Mapping[str, Mapping[str, str]]]) -> int:
+        """Write the labels of nodes that differ; return the number of requests.
+
+        A pass takes minutes, so each node gets what `wanted` returns right before its request.
+
+        Raises:
+            ApiError: the API server does not respond, or not now.
+            Blocked: some nodes were refused.
+            Retry: this process ends, or nodes have changed meanwhile.
+        """
+        refused: list[str] = []
+        written = changed = 0
+        for node in self._watcher.nodes.values():
+            if not difference(level_labels(node.labels), wanted().get(node.name, {})):
+                continue
+            if not self._pace():
+                raise Retry("this process ends")
+            try:
+                if self._label(node, wanted().get(node.name, {})):
+                    written += 1
+                else:
+                    changed += 1
+            except ApiError as error:
+                if error.status in {NO_RESPONSE, _TOO_MANY} or error.status >= _SERVER_ERROR:
+                    raise
+                refused.append(str(error))
+        if written:
+            _LOG.info("nodes labeled", extra=fields(nodes=written, refused=len(refused)))
+        if refused:
+            message = f"the API server refuses the labels of {count_of(len(refused), 'node')}"
+            raise Blocked(TopologyReason.WRITE_FAILED, message, detail=min(refused))
+        if changed:
+            raise Retry(f"{count_of(changed, 'node')} changed meanwhile")
+        return written
+
+    def _label(self, node: Node, wanted: Mapping[str, str]) -> bool:
+        """Send a request; return False if the node, or what is wanted of it, has changed meanwhile."""
+        now = self._watcher.nodes.get(node.name)
+        if now is None or now.metadata.uid != node.metadata.uid:
+            return False
+        labels = difference(level_labels(now.labels), wanted)
+        if not labels:
+            return False
+        try:
+            self._api.merge(NODES, node.name, {"metadata": {"uid": node.metadata.uid, "labels": labels}})
+        except ApiError as error:
+            # The API server calls another uid in a patch a conflict, or an invalid value of metadata.uid.
+            if error.conflict or error.not_found or "metadata.uid" in error.message:
+                return False
+            raise
+        metrics.TOPOLOGY_CHANGES.labels("Node", "update").inc()
+        return True
