@@ -1,4 +1,5 @@
 """The CSI driver csi.gkm.io: mounts caches into pods and records which pod uses which cache.
 
-May import grpcio, protobuf, the standard library, gkm.hoststate and gkm.mounts: nothing else, for every MiB counts.
+May import grpcio, protobuf, the standard library, gkm.hoststate, gkm.mounts and gkm.runtimes: nothing else, for every
+MiB counts.
 """

@@ -132,13 +132,13 @@ def test_the_process_loads_only_grpc_protobuf_and_shared_modules() -> None:
     assert foreign - {"typing_extensions", "grpc_tools"} == {"gkm", "gkm_csi", "google", "grpc"}
 
 
-def test_of_ours_it_loads_nothing_but_hoststate_and_mounts() -> None:
+def test_of_ours_it_loads_nothing_but_hoststate_mounts_and_the_table_of_runtimes() -> None:
     code = (
         "import sys, gkm_csi.main; print(*sorted(name for name in sys.modules if name.startswith(('gkm.', 'google'))))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd="/").stdout
     roots = {".".join(name.split(".")[:2]) for name in loaded.split()}
-    assert {name for name in roots if name.startswith("gkm.")} == {"gkm.hoststate", "gkm.mounts"}
+    assert {name for name in roots if name.startswith("gkm.")} == {*("gkm.hoststate", "gkm.mounts", "gkm.runtimes")}
 
 
 @pytest.mark.mounts
