@@ -14,6 +14,8 @@ from gkm.hoststate.files import closing
 from gkm.mounts.relocation import files, triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult, encoded_length
+from gkm.runtimes.triton import GROUP
+from gkm.runtimes.vllm import INDEX
 
 MAX_ENTRIES: Final = 1_000_000
 """The number of files and directories that extraction admits, with the same depth and length of paths."""
@@ -183,7 +185,7 @@ class _Walk:
 
 
 def _rewritten(descriptor: int, name: str, inside: str, listing: _Listing) -> RewriteResult:
-    if name == vllm.NAME:
+    if name == INDEX:
         data = files.read(descriptor, name, vllm.MAX_BYTES)
         return vllm.rewritten(data, inside, listing.files.union(listing.directories))
     data = files.read(descriptor, name, triton.MAX_BYTES)
@@ -191,7 +193,7 @@ def _rewritten(descriptor: int, name: str, inside: str, listing: _Listing) -> Re
 
 
 def _names_paths(name: str) -> bool:
-    return name == vllm.NAME or name.startswith(triton.PREFIX)
+    return name == INDEX or name.startswith(GROUP)
 
 
 def _joined(directory: str, name: str) -> str:

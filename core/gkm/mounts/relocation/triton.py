@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
+from gkm.runtimes.triton import GROUP
 
-PREFIX: Final = "__grp__"
 MAX_BYTES: Final = 64 << 10
 """A real group file of seven children has about 1 KiB; one path has at most 4 KiB."""
 MAX_CHILDREN: Final = 64
@@ -34,7 +34,7 @@ def rewritten(group: bytes, directory: str, siblings: Collection[str]) -> Rewrit
     children: dict[str, str] = {}
     for name in _names(group):
         path = f"{directory}/{name}"
-        if name not in siblings or name.startswith(PREFIX) or not is_usable_path(path):
+        if name not in siblings or name.startswith(GROUP) or not is_usable_path(path):
             return RewriteResult(MISS, complete=False)
         children[name] = path
     if not children:

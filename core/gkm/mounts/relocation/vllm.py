@@ -11,7 +11,6 @@ from typing import Final
 from gkm.mounts.relocation.literal import parse
 from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
 
-NAME: Final = "vllm_compile_cache.py"
 MAX_BYTES: Final = 4 << 20
 """430 bytes for each graph: one for each part of the model and each size of a batch.
 17 sizes of 62 parts have 450 KiB."""
