@@ -12,7 +12,7 @@ NODES = 6
 _NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraCluster]:
     """Start it; root, because the controller reads its templates below /."""
     require.root()

@@ -12,7 +12,7 @@ NODES = tuple(f"node-{number}" for number in range(6))
 LEVELS = ("rack", "block")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A control plane with the definitions of Volcano, Kueue and KAI, and Volcano's admission policies in force."""
     for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
@@ -23,7 +23,7 @@ def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def kueued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KueueCluster]:
     """Kueue, GKM, the scheduler and six nodes; root, because Kueue runs in a root directory of its own."""
     require.root()

@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 from gkm.kube.api import Api
@@ -12,6 +13,7 @@ from gkm.kube.resources import CONFIGMAPS, Resource
 from support.cluster.gkm_objects import namespace
 from support.cluster.objects import RequestFailed
 from support.cluster.policies import until_policies_hold
+from support.host.directories import of_directory
 from support.kube.our_kinds import status_writer
 from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import called_here, component
@@ -90,8 +92,13 @@ class Site(AdmissionSite):
         return connect(str(self.cluster.kubeconfig_for(user, groups)))
 
 
-@pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return of_directory(request, partial(opened_site, tmp_path_factory))
+
+
+@contextmanager
+def opened_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("admission")
     with domain_cluster(tmp_path_factory.mktemp("cluster")) as place, ExitStack() as stack:
         cluster = place.cluster
