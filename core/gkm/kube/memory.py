@@ -6,6 +6,7 @@ refused otherwise. An outline has `oversized`, which names the field; who needs 
 """
 
 from collections.abc import Iterator
+from functools import cache
 from sys import getsizeof
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -47,15 +48,15 @@ def bounded(value: Any) -> Any:  # noqa: ANN401 -- of any type, and the same is 
 def held_bytes(value: object) -> int:
     """Return the bytes that a decoded value takes, without its status. Shared parts but SHARED_KEYS count each time."""
     if not isinstance(value, Struct):
-        return _size(value)
-    return getsizeof(value) + sum(_size(part) for name, part in _fields(value) if name != _BY_CONTROLLERS)
+        return _size([value])
+    return getsizeof(value) + _size([getattr(value, name) for name in _held_names(type(value))])
 
 
 def largest_field(value: object) -> str:
     """Return the path of the field that takes most, in the words of the object: `spec.nodeSelector`."""
     path: list[str] = []
     while isinstance(value, Struct):
-        parts = [(_size(part), name, part) for name, part in _fields(value) if name != _BY_CONTROLLERS or path]
+        parts = [(_size([part]), name, part) for name, part in _fields(value) if name != _BY_CONTROLLERS or path]
         if not parts:
             break
         _, name, value = max(parts, key=lambda part: part[0])
@@ -68,11 +69,22 @@ def _fields(value: Struct) -> Iterator[tuple[str, Any]]:
     return ((encoded, getattr(value, name)) for encoded, name in names)
 
 
-def _size(value: object) -> int:
-    total, rest = 0, [value]
+@cache
+def _held_names(kind: type[Struct]) -> tuple[str, ...]:
+    """Return the fields that users can write."""
+    names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+    return tuple(name for encoded, name in names if encoded != _BY_CONTROLLERS)
+
+
+def _size(rest: list[object]) -> int:
+    """Return the bytes of all values in a list, which this empties."""
+    total = 0
     while rest:
         one = rest.pop()
         if one is None or one is True or one is False:
+            continue
+        if isinstance(one, str):  # most are
+            total += getsizeof(one)
             continue
         total += memoryview(one).nbytes if isinstance(one, Raw) else getsizeof(one)
         if isinstance(one, Struct):
