@@ -72,8 +72,8 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
         OSError: it cannot be read.
     """
     measured = _measured(inventory)
-    read = _Reader(max_bytes)
-    files = {part.directory: read.directory(part) for part in captured_in(content)}
+    read = _Reader(_Limits(max_bytes))
+    files = {part.directory: read.directory(part) for part in captured_in(content, _Limits(max_bytes).count)}
     read.check()
     caches = scan_captured(content, sorted(measured) if any(files.values()) else ())
     targets = [*(target for cache in caches for target in cache.targets), *read.compiled.named_in]
@@ -122,15 +122,36 @@ def _is_of(measured: GpuTarget, stated: GpuTarget) -> bool:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Reads every file once, in bounds that hold for all parts of a capture together."""
+class _Limits:
+    """The limits of all parts of a capture together, for one walk through them."""
 
     max_bytes: int
-    left_out: int = 0
-    compiled: CompiledTargets = field(default_factory=CompiledTargets)
     _files: int = 0
     _bytes: int = 0
     _listed_bytes: int = 0
+
+    def count(self, entry: TreeEntry) -> None:
+        """Count a file; a directory counts in the limits of `walk`. Raises GKMError: TOO_LARGE."""
+        if entry.directory:
+            return
+        self._files += 1
+        self._bytes += entry.size
+        self._listed_bytes += len(msgspec.json.encode(entry.path)) + _LISTED_BYTES
+        if self._files > MAX_FILES or self._bytes > self.max_bytes or self._listed_bytes > MAX_FILES_BYTES:
+            raise GKMError(
+                Reason.TOO_LARGE,
+                f"the capture has more than {MAX_FILES} files, {self.max_bytes} bytes of content or {MAX_FILES_BYTES} "
+                "bytes of names",
+            )
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads every file once."""
+
+    limits: _Limits
+    left_out: int = 0
+    compiled: CompiledTargets = field(default_factory=CompiledTargets)
     _versions: set[str] = field(default_factory=set)
 
     @property
@@ -143,7 +164,7 @@ class _Reader:
         files = []
         for entry in walk(part.directory, part.selection, self._pass_over):
             if not entry.directory:
-                self._count(entry)
+                self.limits.count(entry)
                 files.append(self._file(entry))
         return files
 
@@ -155,17 +176,6 @@ class _Reader:
 
     def _pass_over(self, _path: str, kind: FileKind, _size: int) -> None:
         self.left_out += kind is not FileKind.OTHER_CACHE
-
-    def _count(self, entry: TreeEntry) -> None:
-        self._files += 1
-        self._bytes += entry.size
-        self._listed_bytes += len(msgspec.json.encode(entry.path)) + _LISTED_BYTES
-        if self._files > MAX_FILES or self._bytes > self.max_bytes or self._listed_bytes > MAX_FILES_BYTES:
-            raise GKMError(
-                Reason.TOO_LARGE,
-                f"the capture has more than {MAX_FILES} files, {self.max_bytes} bytes of content or {MAX_FILES_BYTES} "
-                "bytes of names",
-            )
 
     def _file(self, entry: TreeEntry) -> PackedFile:
         self._check(entry)

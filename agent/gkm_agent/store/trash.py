@@ -39,8 +39,8 @@ class Trash:
         """Return whether the trash holds something that may yet be deleted, which is then done in the background."""
         with self._changed:
             if not self._is_running and next(self._names(), None) is not None:
-                self._is_running = True
                 Thread(target=self._run, name="trash", daemon=True).start()
+                self._is_running = True  # not before: whoever waits would wait for a thread that did not start
             return self._is_running
 
     def wait(self) -> None:

@@ -4,7 +4,7 @@ Triton writes the files of a kernel one by one and the group file last, so a pro
 leaves a directory that never hits. A file that lost its content fails the process that loads it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,10 +81,11 @@ def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
     return kernels | entries.finish()
 
 
-def captured_selection(part: FoundCache) -> Selection:
+def captured_selection(part: FoundCache, check: Callable[[TreeEntry], None]) -> Selection:
     """Return the selection of what a pod compiled, without entries that lack a file: they may end a process.
 
-    Triton's kernels are not among those: a capture refuses one that is damaged.
+    Triton's kernels are not among those: a capture refuses one that is damaged. `check` gets each file and directory
+    before anything is read of it or kept.
 
     Raises:
         GKMError, OSError: as `walk` raises.
@@ -92,6 +93,7 @@ def captured_selection(part: FoundCache) -> Selection:
     selection = of_captured(part.runtime, part.inside)
     entries = EntryCheck(selection)
     for entry in walk(part.directory, selection):
+        check(entry)
         entries.add(entry)
     return selection.without(dict.fromkeys(entries.finish(), FileKind.INCOMPLETE))
 

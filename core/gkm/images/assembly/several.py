@@ -4,7 +4,7 @@ One cache is an image as MCV makes it. Several caches are several of these in on
 (docs/formats.md).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from gkm.images.assembly.contents import CacheContents, scan_cache, scan_directo
 from gkm.images.assembly.damage import captured_selection
 from gkm.images.assembly.recognition import FoundCache, caches_in, runtime_of
 from gkm.images.assembly.selection import LeftOut, Selection
+from gkm.images.assembly.tree import TreeEntry
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import CACHES_LABEL, common_targets, entry_label
 from gkm.runtimes import BY_NAME, VLLM
@@ -107,8 +108,10 @@ class CapturedPart(NamedTuple):
     selection: Selection
 
 
-def captured_in(content: Path) -> list[CapturedPart]:
+def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entry: None) -> list[CapturedPart]:
     """Return the parts of what a pod left in its volume: at its top, and in the directories of runtimes.
+
+    `check` gets each file and directory before anything is read of it or kept.
 
     Raises:
         GKMError, OSError: as `walk` raises.
@@ -118,7 +121,7 @@ def captured_in(content: Path) -> list[CapturedPart]:
     # At the top the layout of vLLM has Triton's kernels too.
     own = next((each.runtime for each in found if each.directory == content), VLLM)
     top = FoundCache(own, content, tuple(each.directory.name for each in inside))
-    return [CapturedPart(each.directory, captured_selection(each)) for each in (top, *inside)]
+    return [CapturedPart(each.directory, captured_selection(each, check)) for each in (top, *inside)]
 
 
 def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheContents]:

@@ -101,6 +101,8 @@ class EntryCheck:
     problems: dict[str, str] = field(default_factory=dict)
     """By the path of an entry."""
     _names: dict[str, set[str]] = field(default_factory=dict)
+    _suffixes: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """By directory and stem, of the directories that were asked for: a pod may leave 50,000 files in one."""
     _entries: dict[str, Place] = field(default_factory=dict)
 
     def add(self, entry: TreeEntry) -> None:
@@ -119,7 +121,7 @@ class EntryCheck:
     def finish(self) -> dict[str, str]:
         """Return what is wrong with each entry that cannot hit, by its path."""
         for path, place in self._entries.items():
-            if problem := _lack(place.needs or (), self._names_of(path, place)):
+            if place.needs and (problem := _lack(place.needs, self._names_of(path, place))):
                 self.problems.setdefault(path, problem)
         return self.problems
 
@@ -128,8 +130,11 @@ class EntryCheck:
         if place.inside is not None:
             return sorted(self._names.get(path, ()))
         parent, _, name = path.rpartition("/")
-        stem = name.rpartition(".")[0]
-        return sorted(each.removeprefix(stem) for each in self._names[parent] if each.startswith(stem))
+        if parent not in self._suffixes:
+            self._suffixes[parent] = {}
+            for each in sorted(self._names[parent]):
+                self._suffixes[parent].setdefault(each.rpartition(".")[0], []).append(_suffix(each))
+        return self._suffixes[parent][name.rpartition(".")[0]]
 
 
 def _lack(needs: Iterable[re.Pattern[str]], names: Sequence[str]) -> str:

@@ -5,6 +5,12 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus.values import Gpu, Inventory
+from gkm.images.assembly.selection import of_captured
+from gkm.images.assembly.table_entries import EntryCheck
+from gkm.images.assembly.tree import TreeEntry
+from gkm.runtimes import BY_NAME
+from gkm.runtimes.layout import FileKind
+from gkm.runtimes.triton import ELF
 from gkm_agent.capturing.inspection import inspect
 from support.images.families import DEEPGEMM, SHORT, TVM_FFI, cubin, family, tree
 from support.images.vllm import put
@@ -32,6 +38,31 @@ def test_kernels_for_another_gpu_are_refused(tmp_path: Path) -> None:
     put(root, f"cache/kernel.gemm.{SHORT}/kernel.cubin", cubin(80))
     with pytest.raises(GKMError, match="name hardware that this node lacks"):
         inspect(root, H100, LIMIT)
+
+
+def test_the_limits_of_a_capture_hold_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = family(tmp_path, "deepgemm")
+    read: list[str] = []
+
+    def head(entry: TreeEntry, _most: int) -> bytes:
+        read.append(entry.path)
+        return b""
+
+    monkeypatch.setattr(TreeEntry, "head", head)
+    monkeypatch.setattr(TreeEntry, "pieces", lambda entry: iter([head(entry, 0)]))
+    with pytest.raises(GKMError, match="more than 50000 files, 1 bytes of content") as caught:
+        inspect(root, H100, 1)
+    assert (caught.value.reason, read) == (Reason.TOO_LARGE, [])
+
+
+def test_the_companions_of_many_entries_in_one_directory_are_found_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TreeEntry, "head", lambda _entry, _most: ELF)
+    check = EntryCheck(of_captured(BY_NAME["quack"]))
+    for number in range(20_000):
+        for suffix in ("lock", "o")[number == 7 :]:
+            path = f"{'a' * 64}/{number:064x}.{suffix}"
+            check.add(TreeEntry(path, directory=False, size=4, executable=False, kind=FileKind.CONTENT, _parent=-1))
+    assert check.finish() == {f"{'a' * 64}/{7:064x}.o": r"no file is there that matches \.lock"}
 
 
 @pytest.mark.parametrize("files", [TVM_FFI, {"a.best_config": b"{}"}], ids=["TVM-FFI", "Helion"])
