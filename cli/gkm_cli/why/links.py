@@ -242,8 +242,12 @@ def decide_mount_path(facts: Facts) -> Outcome:
 
 def _variables(facts: Facts) -> Sequence[str]:
     """Return the variables of the runtimes of the cache: others of the pod may have their caches elsewhere."""
-    names = names_in(facts.cache.found.status.runtime) if facts.cache.found else ()
-    return tuple(environment(names, "")) or VARIABLES
+    return tuple(environment(_runtimes(facts), "")) or VARIABLES
+
+
+def _runtimes(facts: Facts) -> tuple[str, ...]:
+    """Return the runtimes of the cache, as far as they are known."""
+    return names_in(facts.cache.found.status.runtime) if facts.cache.found else ()
 
 
 def _fault(facts: Facts, container: str, variable: VariableFacts, stated: str) -> Broken | None:
@@ -261,8 +265,7 @@ def _fault(facts: Facts, container: str, variable: VariableFacts, stated: str) -
 
 def _directories(facts: Facts, stated: str) -> dict[str, str]:
     """Return the directory of each variable in an image of several caches; nothing for one cache."""
-    cache = facts.cache.found
-    names = names_in(cache.status.runtime) if cache else ()
+    names = _runtimes(facts)
     return environment(names, stated) if len(names) > 1 else {}
 
 
