@@ -231,10 +231,10 @@ def test_one_hostile_client_affects_no_other(tmp_path: Path, kind: str) -> None:
                 with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer certificate"):
                     ssl.create_default_context().wrap_socket(peer, server_hostname="127.0.0.1")
             else:
-                connect_tls = victim.context.wrap_socket(peer, server_hostname="127.0.0.1")
-                connect_tls.sendall(GET[:-2] + b"X: " if kind == "endless head" else post(b""))
-                for _ in range(64):
-                    connect_tls.sendall(b"x" * (1 << 20))
+                with victim.context.wrap_socket(peer, server_hostname="127.0.0.1") as client:
+                    client.sendall(GET[:-2] + b"X: " if kind == "endless head" else post(b""))
+                    for _ in range(64):
+                        client.sendall(b"x" * (1 << 20))
         victim.serves_the_honest()
 
 

@@ -6,6 +6,7 @@ line: the list of the largest cache took 150 MiB in memory.
 
 import os
 import tempfile
+import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,8 +45,9 @@ class SpooledFileList(Collection[ListedFile]):
     """Files in the order of extraction, spooled to the disk of `directory` beyond 1 MiB."""
 
     def __init__(self, directory: Path) -> None:
-        # It closes with this object and has no name on the disk.
+        # It has no name on the disk. The error of a refused image may hold it in a cycle: it closes with this object.
         self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115
+        weakref.finalize(self, self._spool.close)
         self._count = 0
         self._at_end = True
 

@@ -1,8 +1,10 @@
 """files.json: one JSON object for a reader of the whole file, one line for each file for a streaming reader."""
 
+import gc
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,23 @@ def test_a_list_returns_its_files_in_their_order(tmp_path: Path) -> None:
     made.append(FILES[0])
     assert list(made) == [*FILES, FILES[0]]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_list_that_the_error_of_a_refused_image_holds_closes_without_a_warning(tmp_path: Path) -> None:
+    """A warning here appeared in the middle of another test, wherever the collector of garbage ran."""
+
+    def refuse() -> None:
+        files = spooled(tmp_path, *FILES)
+        try:
+            raise ValueError(files)  # noqa: TRY301 -- the cycle is the test
+        except ValueError as error:
+            files.cycle = error  # type: ignore[attr-defined]
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        refuse()
+        gc.collect()
+    assert caught == []
 
 
 @pytest.mark.parametrize(
