@@ -38,4 +38,4 @@ def test_the_event_says_that_the_node_has_no_driver_of_ours(fleet: Fleet, withou
 
 def test_the_words_are_those_that_the_reference_explains() -> None:
     assert SAID in (ROOT / "docs" / "reference" / "reasons.md").read_text(encoding="utf-8")
-    assert SAID in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert SAID in (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")

@@ -39,6 +39,7 @@ class Installation:
     directory: Path
     machine: Mapping[str, str]
     """Environment of a process that sees the GPUs of this node."""
+    capture_mode: str = "request"
     webhook_port: int = field(default_factory=ports.free)
     processes: dict[str, Process] = field(default_factory=dict)
 
@@ -178,7 +179,8 @@ def _agent(gkm: Installation) -> list[str | Path]:
 
 def _csi(gkm: Installation) -> list[str | Path]:
     where: list[str | Path] = ["--state", gkm.state, "--run", gkm.run_directory, "--node", gkm.cluster.node_name]
-    return ["gkm_csi.main", "--kubelet", gkm.cluster.kubelet_root, "--capture-min-free-percent=0", *where]
+    captures = [f"--capture-mode={gkm.capture_mode}", "--capture-min-free-percent=0"]
+    return ["gkm_csi.main", "--kubelet", gkm.cluster.kubelet_root, *captures, *where]
 
 
 COMMANDS: Mapping[str, Callable[[Installation], list[str | Path]]] = {

@@ -4,11 +4,14 @@ tests/e2e/product_images/test_lifecycle.py runs them.
 """
 
 import subprocess
+from pathlib import Path
 
 from support.docs.shell_blocks import blocks, commands
 from support.e2e import reader
 
 MOST_COMMANDS = 12
+MOST_WORDS = 1_200
+ROOT = Path(__file__).parents[3]
 
 
 def quickstart() -> str:
@@ -17,6 +20,10 @@ def quickstart() -> str:
 
 def test_readme_has_the_commands_of_the_quickstart() -> None:
     assert blocks("README.md", "Install") == [quickstart()]
+
+
+def test_readme_is_read_in_five_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS
 
 
 def test_a_clone_needs_few_commands_to_a_ready_cache() -> None:

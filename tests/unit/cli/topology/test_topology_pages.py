@@ -88,13 +88,6 @@ def test_a_command_of_the_fallbacks_prints_what_the_page_shows(example: Shown) -
     prints_as_shown(example)
 
 
-@pytest.mark.usefixtures("racked")
-def test_the_readme_shows_what_the_command_prints() -> None:
-    examples = [each for each in shown(ROOT / "README.md") if each.command.startswith("gkm topology")]
-    assert len(examples) == 1
-    prints_as_shown(examples[0])
-
-
 def prints_as_shown(example: Shown) -> None:
     words = shlex.split(re.split(r" [|>] ", example.command)[0])
     done = gkm_in_this_process(*words[1:])
