@@ -14,8 +14,8 @@ from pathlib import Path
 
 OUTPUT = Path("build") / "bench"
 BENCHES = (
-    *("agent", "agent_api", "coldstart", "csi", "delivery", "domains", "fleet", "groups", "install", "layers"),
-    *("packing", "peers", "pull", "rollout", "topology", "verify"),
+    *("agent", "agent_api", "coldstart", "csi", "delivery", "domains", "families", "fleet", "groups", "install"),
+    *("layers", "packing", "peers", "pull", "rollout", "topology", "verify"),
 )
 """agent: starts with 200 caches, and idleness; agent_api: the same with a real API server, and its requests; coldstart:
 a process up to its first Triton kernels, on an empty cache and on a mounted one; csi: memory, readiness and publish

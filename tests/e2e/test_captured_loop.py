@@ -6,37 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from gkm.hoststate import counters
 from support.agent.capturing import H100_KERNEL
 from support.cluster import gkm_objects as objects
 from support.cluster.gkm_objects import MOUNT, Object
+from support.e2e.families import SECONDS, capturing
 from support.e2e.fleet import CACHE, Fleet
 from support.e2e.volumes import layout
 
 KERNEL = "add_kernel.cubin"
-SECONDS = 300.0
-"""For a step of several processes on a loaded machine."""
 
 
 @pytest.fixture(scope="module")
-def capturing(fleet: Fleet) -> Iterator[Fleet]:
+def on_request(fleet: Fleet) -> Iterator[Fleet]:
     """The node with a registry and a signer for captures."""
-    before = fleet.gkm.config.read_text()
-    config = yaml.safe_load(before)
-    signing = {"keyFile": str(fleet.cosign.private_key)}
-    config["capture"] |= {"registry": f"{fleet.olareg.host}/captured", "signing": signing}
-    config["capture"]["caches"] = {"maxAge": 3e9}
-    _restart(fleet, yaml.safe_dump(config))
-    yield fleet
-    _restart(fleet, before)
-
-
-def _restart(fleet: Fleet, config: str) -> None:
-    fleet.gkm.config.write_text(config)
-    for name in ("agent", "controllers"):
-        fleet.gkm.processes[name].stop()
-        fleet.gkm.run(name)
+    with capturing(fleet, "request"):
+        yield fleet
 
 
 def program(name: str, namespace: str, kernels: Path, attributes: dict[str, str]) -> Object:
@@ -53,8 +38,8 @@ def program(name: str, namespace: str, kernels: Path, attributes: dict[str, str]
     return made
 
 
-def test_what_one_pod_compiles_the_next_one_mounts(capturing: Fleet, namespace: str, tmp_path: Path) -> None:
-    fleet = capturing
+def test_what_one_pod_compiles_the_next_one_mounts(on_request: Fleet, namespace: str, tmp_path: Path) -> None:
+    fleet = on_request
     kernels = tmp_path / "kernels"
     shutil.copytree(CACHE / H100_KERNEL, kernels / H100_KERNEL)
     private = {"readOnly": "false", "mountPath": MOUNT, "capture": "true"}

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from gkm.api.caches import Cache
-from gkm.hoststate.names import CacheRef
+from gkm.api.caches import Cache, CacheSpec
+from gkm.hoststate import names
+from gkm.hoststate.names import CacheRef, InvalidName
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,16 @@ class PullHold:
     message: str
     final: bool = False
     digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The place of a cache among the members of its family; `created` is the creation time of the object."""
+
+    family: str = ""
+    generation: int = 0
+    pinned: bool = False
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,16 @@ class WantedCache:
     selected: bool = True
     pull_secrets: tuple[str, ...] = ()
     uid: str = ""
+    membership: Membership = Membership()
+
+
+def membership(spec: CacheSpec, created: str | None = None) -> Membership:
+    """Return the place of a cache in its family. A family whose name is invalid is none."""
+    try:
+        family = spec.family and names.cache_name(spec.family)
+    except InvalidName:
+        family = ""
+    return Membership(family, spec.generation, spec.pinned, created or "")
 
 
 def pull_secrets(cache: Cache) -> tuple[str, ...]:

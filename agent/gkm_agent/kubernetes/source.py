@@ -22,7 +22,7 @@ from gkm.kube.reflector import Reflector
 from gkm.kube.resources import NODES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
 from msgspec import Struct, structs
 
-from gkm_agent.caches.model import PullHold, WantedCache, pull_secrets
+from gkm_agent.caches.model import PullHold, WantedCache, membership, pull_secrets
 
 _LOG = logging.getLogger(__name__)
 
@@ -170,6 +170,7 @@ def wanted_of(cache: Cache, node: str) -> WantedCache | None:
         selected=bool(cache.spec.node_selector),
         pull_secrets=pull_secrets(cache),
         uid=cache.metadata.uid,
+        membership=membership(cache.spec, cache.metadata.creation_timestamp),
     )
 
 

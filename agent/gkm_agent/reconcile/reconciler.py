@@ -10,7 +10,7 @@ failures that a full disk could not store, from memory, while the disk has nothi
 
 import logging
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from threading import Event
@@ -27,7 +27,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent.caches import decisions
+from gkm_agent.caches import decisions, families
 from gkm_agent.caches.decisions import Observed, RetryAt, StartPull, WritePointer, make_pointer, serve_revoked_message
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.gpus import GpuWatch
@@ -50,6 +50,7 @@ from gkm_agent.report.status import NO_CAPTURES, NO_MISSES, NodeFindings, ready_
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.captures import CapturesInUse
 from gkm_agent.store.collector import Collector
+from gkm_agent.store.families import FamilyFiles
 from gkm_agent.store.pointers import PointerStore, PullToken, load_pointer
 from gkm_agent.store.scrubber import Scrubber
 from gkm_agent.telemetry.health import Heartbeat
@@ -111,6 +112,7 @@ class Reconciler:
         self._next_retry: float | None = None
         self._heartbeat = heartbeat or Heartbeat()
         self._metrics = ReconcileMetrics()
+        self._families = FamilyFiles(store.layout)
         self._volume_reports = VolumeReports(store.layout)
         self._report_ready = report_ready
 
@@ -274,12 +276,19 @@ class Reconciler:
         records = self._collector.read()
         self._collector.collect(observed, desired.caches, complete=desired.complete)
         findings = self._volume_reports.findings(shown := self._unpersisted.overlay(observed), self._captures())
-        published = statuses(shown, records, desired.inventory, findings)
+        published = statuses(shown, records, desired.inventory, findings, self._choose_members(desired, observed))
         self._publisher.set(published)
         if desired.complete:
             self._report_ready(ready_digests(observed))
         store_bytes = sum(info.size_bytes for info in self._store.catalog.entries().values())
         self._metrics.record(published, mounts=records, store_bytes=store_bytes)
+
+    def _choose_members(self, desired: DesiredState, observed: Mapping[CacheRef, Observed]) -> Collection[CacheRef]:
+        """Write down which member of each family pods get; return the chosen ones."""
+        pointers = {ref: cache.pointer for ref, cache in observed.items() if cache.pointer is not None}
+        chosen = families.choices(desired.caches.values(), pointers)
+        self._families.write(chosen, complete=desired.complete)
+        return {choice.member for choice in chosen.values()}
 
     def _seconds_until_next(self) -> float:
         if self._next_retry is None:

@@ -42,10 +42,11 @@ def statuses(
     records: Iterable[VolumeRecord],
     inventory: Inventory,
     findings: NodeFindings | None = None,
+    chosen: Collection[CacheRef] = (),
 ) -> dict[str | None, NodeStatus]:
     """Return {scope: status} for every scope with caches, with pods that still use a deleted cache, or with captures.
 
-    A cache without a pointer has no status yet.
+    A cache without a pointer has no status yet. `chosen` are the members that pods get of their families.
     """
     findings = findings or NodeFindings()
     captures = findings.captures
@@ -62,7 +63,7 @@ def statuses(
     for ref in sorted({*pointed, *users}, key=lambda ref: (ref.namespace or "", ref.name)):
         using = users.get(ref, [])
         status = _wanted(*pointed[ref], inventory) if ref in pointed else _deleting(using)
-        status = replace(status, pods=_pods(using, findings.misses))
+        status = replace(status, pods=_pods(using, findings.misses), chosen=ref in chosen)
         if status.state == CacheState.INCOMPATIBLE.value:
             status = replace(status, pods_without_cache=without[ref], pod_waits=ref in findings.awaited)
         caches.setdefault(ref.namespace, {})[ref.name] = status

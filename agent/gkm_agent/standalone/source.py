@@ -25,7 +25,7 @@ from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.kube.secrets import secret_missing
 from msgspec import Struct
 
-from gkm_agent.caches.model import WantedCache, pull_secrets
+from gkm_agent.caches.model import WantedCache, membership, pull_secrets
 
 _LOG = logging.getLogger(__name__)
 SCAN_SECONDS = 2.0
@@ -206,7 +206,7 @@ def _wanted(document: object, number: int) -> WantedCache:
         ref = CacheRef(namespace, cache.metadata.name)
     except InvalidName as error:
         raise BadManifest(f"{where}: {error}") from error
-    return WantedCache(ref, cache.spec.image, pull_secrets=pull_secrets(cache))
+    return WantedCache(ref, cache.spec.image, pull_secrets=pull_secrets(cache), membership=membership(cache.spec))
 
 
 def _secret(document: object, number: int) -> dict[tuple[str, str], dict[str, str]]:

@@ -84,11 +84,11 @@ def _clean_caches(layout: Layout) -> None:
 
 
 def _clean_cache(directory: Path, *, valid: bool) -> None:
-    """Remove temporary files, a check without its pointer, and the agent's files under an invalid name."""
-    pointer, check = directory / "cache.json", directory / approvals.FILE
-    stale = [*files.temporaries(pointer), *files.temporaries(check)]
+    """Remove temporary files, a check without its pointer, and all files under an invalid name."""
+    pointer, check, family = directory / "cache.json", directory / approvals.FILE, directory / "family.json"
+    stale = [leftover for path in (pointer, check, family) for leftover in files.temporaries(path)]
     if not valid:
-        stale += [pointer, check]
+        stale += [pointer, check, family]
     elif not pointer.exists():
         stale.append(check)
     for path in stale:

@@ -92,6 +92,13 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether GKM resolves a tag once, or on an interval."""
     rollout: RolloutPolicy | None = None
     """How many nodes pull the image at a time; default: all."""
+    family: Annotated[str, Meta(max_length=253, pattern=f"{NAME_PATTERN}|^$")] = ""
+    """Family of the cache: volumes that name it get one of its members. A cache belongs to the family of its name too.
+    """
+    generation: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    """Number of the content among the members of the family; a node prefers the largest one that fits its GPUs."""
+    pinned: bool = False
+    """Whether nodes prefer this member of the family to all others."""
 
 
 class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):

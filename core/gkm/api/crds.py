@@ -34,6 +34,8 @@ _CACHE_COLUMNS = (
     _column("Status", '.status.conditions[?(@.type=="Ready")].reason'),
     _column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
     _column("In-Use", ".status.podsUsing", "integer"),
+    _column("Family", ".spec.family"),
+    _column("Generation", ".spec.generation", "integer"),
     _column("Age", ".metadata.creationTimestamp", "date"),
     _column("Incompatible", ".status.incompatibleNodes", "integer", wide=True),
     _column("Digest", ".status.resolvedDigest", wide=True),

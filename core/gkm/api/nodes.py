@@ -149,6 +149,8 @@ class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Volumes of pods that started without the cache (ifUnavailable: empty), while it fits no GPU of this node."""
     pod_waits: bool = False
     """Whether a pod waits for the cache, although it fits no GPU of this node."""
+    chosen: bool = False
+    """Whether pods of this node that name the family of the cache get this member."""
     next_try: DateTime | None = None
     """When the agent retries a failed cache."""
     last_updated: DateTime | None = None
@@ -182,6 +184,10 @@ class CapturedImage(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Version of the kernel driver of the node, as measured."""
     content_digest: Digest | None = None
     """Digest of the files, their paths and the hardware."""
+    family: Annotated[str, Meta(max_length=253)] = ""
+    """Name of the cache in the volume of the pod, which the capture joins; empty if it joins none."""
+    base: Digest | None = None
+    """Digest of the image that this one extends; absent if it extends none."""
     files: Annotated[int, Meta(ge=0)] = 0
     """Number of the files in the image."""
     size_bytes: Annotated[int, Meta(ge=0)] = 0

@@ -146,6 +146,10 @@ class Layout:
         # In one joinpath: a reconcile of the agent needs it several times for each of hundreds of caches.
         return self.state.joinpath("caches", ref.scope, ref.name, "cache.json")
 
+    def family(self, ref: CacheRef) -> Path:
+        """Return the file with the member that this node chose for the family of a name."""
+        return self.state.joinpath("caches", ref.scope, ref.name, "family.json")
+
     def volume_record(self, volume_id: str) -> Path:
         """Return the record of a mounted volume."""
         return self.volumes / names.volume_id(volume_id) / "record.json"

@@ -1,8 +1,9 @@
 """Pointers: the state of each cache object on this node, written by the agent, read by the CSI process."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from gkm.hoststate import files, names
@@ -73,6 +74,11 @@ def refs(layout: Layout) -> Iterator[CacheRef]:
     Raises:
         OSError: a directory cannot be read, so the list would be incomplete.
     """
+    return refs_with(layout, layout.pointer)
+
+
+def refs_with(layout: Layout, file_of: Callable[[CacheRef], Path]) -> Iterator[CacheRef]:
+    """Yield every cache for which the file exists; as `refs`."""
     for scope in files.names_in(layout.caches):
         try:
             cache_names = files.names_in(layout.caches / scope)
@@ -83,7 +89,7 @@ def refs(layout: Layout) -> Iterator[CacheRef]:
                 ref = ref_of_scope(scope, name)
             except InvalidName:
                 continue
-            if layout.pointer(ref).exists():
+            if file_of(ref).exists():
                 yield ref
 
 

@@ -19,14 +19,15 @@ class VolumeOptions:
     """The options of a volume besides its cache (docs/design/volumes.md, "Attributes").
 
     `private` requests a writable layer of `size_limit` bytes at most; `mount_path` is the path of the volume in the
-    container, "" if not given; `or_empty` requests an empty private volume instead of waiting; `capture` requests a
-    copy of the files that the pod adds.
+    container, "" if not given; `or_empty` requests an empty private volume instead of waiting, `or_compile` only where
+    no cache is for this node or on its way; `capture` requests a copy of the files that the pod adds.
     """
 
     private: bool = False
     mount_path: str = ""
     size_limit: int = 0
     or_empty: bool = False
+    or_compile: bool = False
     capture: bool = False
 
 
@@ -37,7 +38,8 @@ READ_ONLY = VolumeOptions()
 class VolumeRecord:
     """A published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of the mounted files.
 
-    An empty volume has the `digest` "", and in `empty_because` the reason why it has no cache.
+    An empty volume has the `digest` "", and in `empty_because` the reason why it has no cache. `ref` is the mounted
+    cache, `family` the name in the pod where that is another one: of a family, the pod gets a member.
     """
 
     volume_id: str
@@ -51,6 +53,12 @@ class VolumeRecord:
     start_time: str
     options: VolumeOptions = READ_ONLY
     empty_because: str = ""
+    family: str = ""
+
+    @property
+    def requested(self) -> CacheRef:
+        """Return the cache or family that the pod names."""
+        return CacheRef(self.ref.namespace, self.family) if self.family else self.ref
 
     @property
     def is_private(self) -> bool:
@@ -124,9 +132,11 @@ def _to_json(record: VolumeRecord) -> dict[str, Any]:
             "mountPath": record.options.mount_path,
             "sizeLimit": record.options.size_limit,
             "orEmpty": record.options.or_empty,
+            "orCompile": record.options.or_compile,
             "capture": record.options.capture,
         },
         "emptyBecause": record.empty_because,
+        "family": record.family,
     }
 
 
@@ -147,6 +157,7 @@ def _from_json(volume_id: str, value: Mapping[str, Any]) -> VolumeRecord:
         # A version without private volumes wrote no options.
         options=_options(value.get("options", {})),
         empty_because=str(value.get("emptyBecause", "")),
+        family=names.cache_name(str(value["family"])) if value.get("family") else "",
     )
 
 
@@ -156,5 +167,6 @@ def _options(value: Mapping[str, Any]) -> VolumeOptions:
         mount_path=str(value.get("mountPath", "")),
         size_limit=int(value.get("sizeLimit", 0)),
         or_empty=bool(value.get("orEmpty", False)),
+        or_compile=bool(value.get("orCompile", False)),
         capture=bool(value.get("capture", False)),
     )

@@ -114,6 +114,7 @@ def _description(record: VolumeRecord, copied: CopyResult) -> dict[str, object]:
         "podNamespace": record.pod_namespace,
         "cacheNamespace": record.ref.namespace,
         "cacheName": record.ref.name,
+        "family": record.requested.name,
         "digest": record.digest,
         "mountPath": record.options.mount_path,
         "files": copied.files,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gkm.hoststate import pointers, waiting_pods
+from gkm.hoststate import families, pointers, waiting_pods
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm.hoststate.records import VolumeRecord
+from gkm.hoststate.records import VolumeOptions, VolumeRecord
 
 from gkm_csi.status_errors import Code, StatusError, failed_precondition, invalid_argument, is_final
 from gkm_csi.volumes import publish_errors
@@ -72,22 +72,34 @@ class VolumePublisher:
 
     def _publish_new(self, request: PublishRequest) -> None:
         """Mount the current cache, or an empty volume where the pod accepts that."""
+        pointer: Pointer | None = None
         try:
-            self._ensure_mounted(_record(request, self._pointer(request)), repeated=False)
+            pointer = self._pointer(request.ref)
+            self._ensure_mounted(_record(request, self._usable(pointer, request)), repeated=False)
         except StatusError as refusal:
             # ABORTED ends with the other call: kubelet's next call gets the cache.
-            if not request.options.or_empty or refusal.code is Code.ABORTED:
+            if refusal.code is Code.ABORTED or not _starts_empty(request.options, pointer):
                 raise
             self._ensure_mounted(_record(request, None, empty_because=refusal.message), repeated=False)
 
-    def _pointer(self, request: PublishRequest) -> Pointer:
+    def _pointer(self, ref: CacheRef) -> Pointer | None:
+        """Return the pointer of the chosen member of a family, or of the cache of this name; None without one.
+
+        Raises:
+            StatusError: it is damaged.
+        """
         try:
-            pointer = pointers.load(self.layout, request.ref)
+            choice = families.load(self.layout, ref)
+            member = pointers.load(self.layout, choice.member) if choice is not None else None
+            return member or pointers.load(self.layout, ref)
         except UnreadableState as error:
-            _LOG.exception("pointer unreadable", extra=fields(cache=str(request.ref)))
-            raise publish_errors.pointer_unreadable(request.ref, self.node) from error
+            _LOG.exception("pointer unreadable", extra=fields(cache=str(ref)))
+            raise publish_errors.pointer_unreadable(ref, self.node) from error
+
+    def _usable(self, pointer: Pointer | None, request: PublishRequest) -> Pointer:
+        ref = pointer.ref if pointer is not None else request.ref
         try:
-            return publish_errors.usable_pointer(pointer, request.ref, self.node, self.driver_version())
+            return publish_errors.usable_pointer(pointer, ref, self.node, self.driver_version())
         except StatusError as refusal:
             # Only for a cache that this node knows: a name that a pod invents must not create a file.
             if pointer is not None and _is_awaited(pointer, refusal, request):
@@ -173,8 +185,21 @@ class VolumePublisher:
 
 def _is_awaited(pointer: Pointer, refusal: StatusError, request: PublishRequest) -> bool:
     """Return whether the agent should know that a pod waits: to fetch the cache first, or to report that none fits."""
-    unfit = pointer.state is CacheState.INCOMPATIBLE and not request.options.or_empty
+    options = request.options
+    unfit = pointer.state is CacheState.INCOMPATIBLE and not (options.or_empty or options.or_compile)
     return unfit or refusal.code is Code.UNAVAILABLE
+
+
+def _starts_empty(options: VolumeOptions, pointer: Pointer | None) -> bool:
+    """Return whether a pod that cannot have its cache now starts without it.
+
+    With `ifUnavailable: compile` it waits for a cache that is on its way. One that is Pending for a reason, such as a
+    registry that does not answer, is not.
+    """
+    if options.or_empty or not options.or_compile or pointer is None:
+        return options.or_empty or options.or_compile
+    has_no_way = pointer.state is CacheState.PENDING and bool(pointer.reason)
+    return has_no_way or pointer.state in (CacheState.INCOMPATIBLE, CacheState.FAILED, CacheState.DELETING)
 
 
 def _undo(steps: _UndoSteps, record: VolumeRecord) -> None:
@@ -193,12 +218,13 @@ def _record(request: PublishRequest, pointer: Pointer | None, *, empty_because: 
         pod_name=request.pod.name,
         pod_namespace=request.pod.namespace,
         pod_uid=request.pod.uid,
-        ref=request.ref,
+        ref=pointer.ref if pointer else request.ref,
         digest=pointer.digest if pointer else "",
         volume_size=pointer.size_bytes if pointer else 0,
         start_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         options=request.options,
         empty_because=empty_because,
+        family=request.ref.name if pointer and pointer.ref != request.ref else "",
     )
 
 

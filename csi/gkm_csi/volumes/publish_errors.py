@@ -80,9 +80,9 @@ def check_repeat(record: VolumeRecord, request: PublishRequest) -> None:
         request.pod.namespace,
         request.pod.uid,
     )
-    # The record decides about the capture: the mode of the driver may have changed since.
-    options = replace(request.options, capture=record.options.capture)
-    if record.ref != request.ref or record.options != options or not same_pod:
+    accepted = {replace(request.options, capture=False), *request.in_any_mode}
+    same_options = replace(record.options, capture=False) in accepted
+    if record.requested != request.ref or not same_options or not same_pod:
         raise StatusError(
             Code.ALREADY_EXISTS,
             f"volume {record.volume_id} is already published for another pod, another cache or with other attributes; "

@@ -8,8 +8,9 @@ csi.storage.k8s.io/ and merges them last, so a pod cannot forge them (kubelet cs
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +47,7 @@ MOUNT_PATH: Final = "mountPath"
 SIZE_LIMIT: Final = "sizeLimit"
 IF_UNAVAILABLE: Final = "ifUnavailable"
 CAPTURE: Final = "capture"
+WAIT, EMPTY, COMPILE = "wait", "empty", "compile"
 AUTO, REQUEST, OFF = "auto", "request", "off"
 CAPTURE_MODES: Final = (AUTO, REQUEST, OFF)
 """Which private volumes are captured: all but those that decline, those that request it, or none."""
@@ -82,10 +84,12 @@ class PublishRequest:
     pod: PodInfo
     ref: CacheRef
     options: VolumeOptions
+    in_any_mode: frozenset[VolumeOptions] = field(default=frozenset(), compare=False)
+    """The options in each mode of capture, without the capture: the mode may change while the volume is mounted."""
 
 
 def parse_publish(message: NodePublishVolumeRequest, kubelet: Path, capture_mode: str = REQUEST) -> PublishRequest:
-    """Return the checked content of a NodePublishVolume request; `capture_mode` as in attributes.volume_options.
+    """Return the checked content of a NodePublishVolume request; `capture_mode` as in volume_options.
 
     Raises:
         StatusError: the request is invalid in any state of the node.
@@ -101,12 +105,12 @@ def parse_publish(message: NodePublishVolumeRequest, kubelet: Path, capture_mode
     pod = _pod_info(context)
     attributes = pod_attributes(context)
     ref = cache_ref(attributes, pod.namespace)
-    options = volume_options(attributes, capture_mode)
+    options = volume_options(attributes, capture_mode, read_only=message.readonly)
     if message.readonly and options.private:
         raise invalid_argument(
             f'readOnly: true contradicts the volume attribute {READ_ONLY}: "false"; remove one of them'
         )
-    return PublishRequest(volume, pod, ref, options)
+    return PublishRequest(volume, pod, ref, options, _in_any_mode(attributes, read_only=message.readonly))
 
 
 def parse_volume_target(volume_id: str, target_path: str, kubelet: Path) -> VolumeTarget:
@@ -259,40 +263,58 @@ def _namespace(attributes: Mapping[str, str], key: str, pod_namespace: str) -> s
     return attributes.get(UPSTREAM_NAMESPACE) if key == UPSTREAM_CACHE else None
 
 
-def volume_options(attributes: Mapping[str, str], capture_mode: str = REQUEST) -> VolumeOptions:
+def volume_options(
+    attributes: Mapping[str, str], capture_mode: str = REQUEST, *, read_only: bool = False
+) -> VolumeOptions:
     """Return the options of the volume besides the cache; `capture_mode` is one of CAPTURE_MODES.
+
+    `read_only`: the pod's volume says `readOnly: true` beside its attributes. In the mode `auto` a volume that neither
+    says so nor declines the capture compiles just in time: it has a private layer, and starts without a cache where
+    none is for the node (docs/design/volumes.md, "Just in time").
 
     Raises:
         StatusError: a value is invalid, or two attributes contradict each other.
     """
-    private = _enum_value(attributes, READ_ONLY, ("true", "false")) == "false"
-    or_empty = _enum_value(attributes, IF_UNAVAILABLE, ("wait", "empty")) == "empty"
-    requested = _enum_value(attributes, CAPTURE, ("false", "true")) == "true"
+    just_in_time = capture_mode == AUTO and not read_only and _just_in_time(attributes)
+    private = _choice(attributes, READ_ONLY, ("true", "false"), "false" if just_in_time else "true") == "false"
+    unavailable = _choice(attributes, IF_UNAVAILABLE, (WAIT, EMPTY, COMPILE), COMPILE if just_in_time else WAIT)
+    requested = _choice(attributes, CAPTURE, ("false", "true"), "false") == "true"
+    writable = private or unavailable != WAIT
     for name, given in ((SIZE_LIMIT, SIZE_LIMIT in attributes), (CAPTURE, requested)):
-        if given and not (private or or_empty):
+        if given and not writable:
             raise invalid_argument(
                 f'volume attribute {name} needs a writable volume: set {READ_ONLY}: "false", or remove {name}'
             )
     return VolumeOptions(
         private=private,
         mount_path=_mount_path(attributes),
-        size_limit=_size_limit(attributes) if private or or_empty else 0,
-        or_empty=or_empty,
-        capture=capture_mode != OFF and (requested or (capture_mode == AUTO and _is_captured_by_default(attributes))),
+        size_limit=_size_limit(attributes) if writable else 0,
+        or_empty=unavailable == EMPTY,
+        or_compile=unavailable == COMPILE,
+        capture=capture_mode != OFF
+        and (requested or (capture_mode == AUTO and writable and CAPTURE not in attributes)),
     )
 
 
-def _is_captured_by_default(attributes: Mapping[str, str]) -> bool:
-    """Return whether a volume is captured in the mode `auto`: every writable one that does not decline."""
-    writable = attributes.get(READ_ONLY) == "false" or attributes.get(IF_UNAVAILABLE) == "empty"
-    return writable and CAPTURE not in attributes
+def _in_any_mode(attributes: Mapping[str, str], *, read_only: bool) -> frozenset[VolumeOptions]:
+    found = set()
+    for mode in CAPTURE_MODES:
+        with suppress(StatusError):  # a `sizeLimit` alone is valid in the mode `auto` only
+            found.add(replace(volume_options(attributes, mode, read_only=read_only), capture=False))
+    return frozenset(found)
 
 
-def _enum_value(attributes: Mapping[str, str], name: str, values: tuple[str, str]) -> str:
-    """Return the value of an attribute; the first of `values` is the default."""
-    value = attributes.get(name, values[0])
+def _just_in_time(attributes: Mapping[str, str]) -> bool:
+    """Return whether no attribute asks for the way of a volume that compiles nothing."""
+    return attributes.get(READ_ONLY, "false") == "false" and attributes.get(CAPTURE, "true") == "true"
+
+
+def _choice(attributes: Mapping[str, str], name: str, values: Sequence[str], default: str) -> str:
+    """Return the value of an attribute, which is one of `values`."""
+    value = attributes.get(name, default)
     if value not in values:
-        raise invalid_argument(f'volume attribute {name} must be "{values[0]}" or "{values[1]}", not {quoted(value)}')
+        *others, last = (f'"{each}"' for each in values)
+        raise invalid_argument(f"volume attribute {name} must be {', '.join(others)} or {last}, not {quoted(value)}")
     return value
 
 

@@ -1,5 +1,7 @@
 """The mount options in the attributes of a volume."""
 
+from dataclasses import replace
+
 import pytest
 from gkm.hoststate.records import READ_ONLY, VolumeOptions
 from gkm_csi.status_errors import Code, StatusError
@@ -34,7 +36,8 @@ EMPTY = {"ifUnavailable": "empty"}
 @pytest.mark.parametrize(
     ("attributes", "captured_in"),
     [
-        ({}, set()),
+        ({}, {AUTO}),
+        ({"readOnly": "true"}, set()),
         ({"capture": "false"}, set()),
         (PRIVATE, {AUTO}),
         (EMPTY, {AUTO}),
@@ -50,12 +53,48 @@ def test_the_mode_decides_with_the_attribute_which_volumes_are_captured(
     assert {mode for mode in CAPTURE_MODES if volume_options(attributes, mode).capture} == captured_in
 
 
+JUST_IN_TIME = VolumeOptions(private=True, size_limit=DEFAULT_SIZE, or_compile=True, capture=True)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "options"),
+    [
+        ({}, JUST_IN_TIME),
+        ({"sizeLimit": "2Mi"}, replace(JUST_IN_TIME, size_limit=2 << 20)),
+        (PRIVATE, JUST_IN_TIME),
+        ({"capture": "true"}, JUST_IN_TIME),
+        ({"ifUnavailable": "compile"}, JUST_IN_TIME),
+        ({"ifUnavailable": "wait"}, replace(JUST_IN_TIME, or_compile=False)),
+        (EMPTY, replace(JUST_IN_TIME, or_compile=False, or_empty=True)),
+        ({"readOnly": "true"}, READ_ONLY),
+        ({"readOnly": "true", "ifUnavailable": "wait"}, READ_ONLY),
+        ({"readOnly": "true"} | EMPTY, replace(JUST_IN_TIME, private=False, or_compile=False, or_empty=True)),
+        ({"readOnly": "true", "ifUnavailable": "compile"}, replace(JUST_IN_TIME, private=False)),
+        ({"capture": "false"}, READ_ONLY),
+        ({"capture": "false"} | PRIVATE, VolumeOptions(private=True, size_limit=DEFAULT_SIZE)),
+        ({"capture": "false"} | EMPTY, VolumeOptions(or_empty=True, size_limit=DEFAULT_SIZE)),
+    ],
+)
+def test_a_volume_that_says_nothing_compiles_just_in_time(attributes: dict[str, str], options: VolumeOptions) -> None:
+    assert volume_options(attributes, AUTO) == options
+
+
+def test_a_read_only_volume_of_a_pod_compiles_nothing() -> None:
+    assert volume_options({}, AUTO, read_only=True) == READ_ONLY
+
+
+@pytest.mark.parametrize("mode", CAPTURE_MODES)
+def test_a_pod_may_ask_for_compilation_in_every_mode(mode: str) -> None:
+    options = volume_options({"ifUnavailable": "compile"}, mode)
+    assert (options.or_compile, options.capture) == (True, mode == AUTO)
+
+
 @pytest.mark.parametrize(
     ("attributes", "told"),
     [
         ({"readOnly": "TRUE"}, 'readOnly must be "true" or "false", not \'TRUE\''),
         ({"readOnly": ""}, "''"),
-        ({"ifUnavailable": "skip"}, 'must be "wait" or "empty", not \'skip\''),
+        ({"ifUnavailable": "skip"}, 'must be "wait", "empty" or "compile", not \'skip\''),
         ({"capture": "yes"}, 'must be "false" or "true"'),
         ({"capture": "true"}, "capture needs a writable volume"),
         ({"sizeLimit": "1Gi"}, "sizeLimit needs a writable volume"),

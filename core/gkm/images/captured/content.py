@@ -12,6 +12,8 @@ PREDICATE_TYPE: Final = "https://gkm.io/attestations/captured-files/v1"
 _SHORT: Final = slice(7, 19)
 """12 hexadecimal digits of a digest: enough to distinguish the captures of one namespace."""
 _MAX_KEY: Final = 100
+_MAX_NAME: Final = 253
+"""Characters of a name in Kubernetes."""
 _NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
 _Short = Annotated[str, Meta(max_length=64)]
@@ -67,3 +69,9 @@ def image_tag(hardware: Hardware, digest_of_content: str) -> str:
 def cache_name(runtime: str, arch: str, digest_of_content: str) -> str:
     """Return the name of the GKMCache of a capture."""
     return f"captured-{runtime}-{arch.replace('_', '')}-{digest_of_content[_SHORT]}"
+
+
+def member_name(family: str, arch: str, digest_of_content: str) -> str:
+    """Return the name of the GKMCache of a capture that joins a family; the family's name is cut where it is long."""
+    rest = f"-{arch.replace('_', '')}-{digest_of_content[_SHORT]}"
+    return family[: _MAX_NAME - len(rest)].rstrip("-.") + rest

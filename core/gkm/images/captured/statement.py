@@ -21,11 +21,17 @@ CLOCK_SKEW: Final = timedelta(seconds=60)
 
 
 class CaptureClaim(NamedTuple):
-    """What makes two captures the same: the namespace of the pod, the hardware key and the digest of the content."""
+    """What makes two captures the same.
+
+    The namespace of the pod, the hardware key, the digest of the content, the family that the capture joins, and the
+    digest of the image that it extends; "" for neither.
+    """
 
     namespace: str
     hardware_key: str
     content_digest: str
+    family: str = ""
+    base: str = ""
 
 
 class _Predicate(Struct):
@@ -34,6 +40,8 @@ class _Predicate(Struct):
     hardware: str
     files: list[PackedFile]
     content_digest: str = field(name="contentDigest")
+    family: str = ""
+    base: str = ""
 
 
 class _CaptureStatement(Struct):
@@ -84,7 +92,8 @@ def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
     time = utc_time(predicate.time)
     if time is None:
         raise GKMError(Reason.METADATA_INVALID, "the time of the statement is none")
-    return CaptureClaim(predicate.namespace, predicate.hardware, computed), time
+    claim = CaptureClaim(predicate.namespace, predicate.hardware, computed, predicate.family, predicate.base)
+    return claim, time
 
 
 def time_of(payload: bytes, wanted: CaptureClaim) -> datetime | None:

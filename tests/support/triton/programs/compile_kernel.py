@@ -2,7 +2,8 @@
 # ruff: noqa: ANN001, ANN002 -- a kernel is Triton's language in Python's grammar: its parameters have no Python types
 """Run by the Python that has Triton: compiles one kernel for a GPU that is not there, and says whether it had to.
 
-BLOCK is a constant of the kernel: another one is another cache entry. $TRITON_CACHE_DIR is the cache.
+BLOCK is a constant of the kernel: another one is another cache entry. So is another number of warps: BLOCK:WARPS.
+$TRITON_CACHE_DIR is the cache.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ def add(x, y, out, n, block) -> None:
     tl.store(out + offsets, tl.load(x + offsets, mask=inside) + tl.load(y + offsets, mask=inside), mask=inside)
 
 
-def main(block: int) -> None:
+def main(block: int, warps: int | None = None) -> None:
     """Print what happened as JSON; of a failure, the stages that were entered."""
     hits: list[bool] = []
     reached: list[str] = []
@@ -38,9 +39,12 @@ def main(block: int) -> None:
 
     CUDABackend.add_stages = told
     signature = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "block": "constexpr"}
+    options = {"num_warps": warps} if warps else None
     began = time.perf_counter()
     try:
-        kernel = triton.compile(ASTSource(add, signature, {"block": block}), target=GPUTarget("cuda", 90, 32))
+        kernel = triton.compile(
+            ASTSource(add, signature, {"block": block}), target=GPUTarget("cuda", 90, 32), options=options
+        )
     except Exception:
         json.dump({"stages": reached}, sys.stdout)
         raise
@@ -52,4 +56,4 @@ def main(block: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1].split(":")))

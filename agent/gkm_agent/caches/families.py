@@ -1,0 +1,49 @@
+"""Which member of a family the pods of this node get (docs/decisions/0046-families.md). Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gkm.hoststate.families import FamilyChoice
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState, Pointer
+
+from gkm_agent.caches.model import WantedCache
+
+_ON_ITS_WAY: Final = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})
+
+
+def choices(wanted: Iterable[WantedCache], pointers: Mapping[CacheRef, Pointer]) -> dict[CacheRef, FamilyChoice]:
+    """Return the choice for each family that a cache names; `pointers` are those of the caches on this node."""
+    members: dict[CacheRef, list[WantedCache]] = {}
+    known = list(wanted)
+    for cache in known:
+        if cache.membership.family:
+            members.setdefault(CacheRef(cache.ref.namespace, cache.membership.family), []).append(cache)
+    for cache in known:
+        if cache.ref in members and cache not in members[cache.ref]:
+            members[cache.ref].append(cache)
+    return {ref: _choice(ref, found, pointers) for ref, found in members.items()}
+
+
+def _choice(ref: CacheRef, members: list[WantedCache], pointers: Mapping[CacheRef, Pointer]) -> FamilyChoice:
+    ordered = in_order(members)
+    for states, why in ((frozenset({CacheState.READY}), "Ready"), (_ON_ITS_WAY, "on its way")):
+        for member in ordered:
+            pointer = pointers.get(member.ref)
+            if pointer is not None and pointer.state in states:
+                return FamilyChoice(ref, member.ref, _why(member, why))
+    # A pod reads the reason of the cache that it names.
+    named = next((member for member in ordered if member.ref == ref), ordered[0])
+    return FamilyChoice(ref, named.ref, "no member is ready or on its way")
+
+
+def in_order(members: Iterable[WantedCache]) -> list[WantedCache]:
+    """Return members in the order of the decision: pinned, the largest generation, the newest, the first name."""
+    by_name = sorted(members, key=lambda member: member.ref.name)
+    newest = sorted(by_name, key=lambda member: member.membership.created, reverse=True)
+    return sorted(newest, key=lambda member: (not member.membership.pinned, -member.membership.generation))
+
+
+def _why(member: WantedCache, state: str) -> str:
+    place = member.membership
+    return f"{'pinned' if place.pinned else f'generation {place.generation}'}, {state}"

@@ -1,0 +1,49 @@
+"""The files with the members that this node chose: each pass of the loop writes what has changed.
+
+A failure costs a log line, and the next pass tries again. Until then pods get the member of the earlier choice.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from gkm.hoststate import families
+from gkm.hoststate.families import FamilyChoice
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
+from gkm.hoststate.names import CacheRef
+
+_LOG = logging.getLogger(__name__)
+
+
+class FamilyFiles:
+    """The only writer of these files. One thread at a time."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._written: dict[CacheRef, FamilyChoice | None] | None = None
+
+    def write(self, choices: Mapping[CacheRef, FamilyChoice], *, complete: bool) -> None:
+        """Make the files those of `choices`; files of other families go if the choices are `complete`."""
+        try:
+            if self._written is None:
+                self._written = {ref: self._read(ref) for ref in families.refs(self._layout)}
+            for ref, choice in choices.items():
+                if self._written.get(ref) != choice:
+                    families.save(self._layout, choice)
+                    self._written[ref] = choice
+                    _LOG.info(
+                        "family member chosen",
+                        extra=fields(family=str(ref), member=choice.member.name, why=choice.why),
+                    )
+            for ref in [ref for ref in self._written if complete and ref not in choices]:
+                families.remove(self._layout, ref)
+                del self._written[ref]
+        except OSError as error:
+            _LOG.error("family member not recorded", extra=fields(why=str(error)))
+
+    def _read(self, ref: CacheRef) -> FamilyChoice | None:
+        try:
+            return families.load(self._layout, ref)
+        except UnreadableState:
+            return None

@@ -1,0 +1,121 @@
+"""A family of caches on a real node: pods of one manifest, the real Triton, and no person in between.
+
+A first pod compiles kernels. The time runs from its end until the cache of them is Ready on a second node, whose agent
+runs beside the first one. A second pod of the same manifest must find every kernel; a third one compiles more, and the
+bytes that the registry received for the next generation are compared with the layer of the new kernels. Signatures and
+statements are a part of those bytes. Needs root, and the partners of the tests on a real node.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from figures import Result
+from support.cluster import kwok
+from support.cluster.cluster import Cluster
+from support.cluster.installation import Installation
+from support.e2e.families import Family, capturing
+from support.e2e.fleet import Fleet
+from support.host.processes import Process
+from support.registry.olareg import Olareg
+from support.sigstore.cosign import Cosign
+
+SECOND = "second-node"
+KERNELS = [f"{2**power}:{2**warps}" for power in range(5, 17) for warps in range(6)]
+"""Blocks and warps: powers of two, as Triton demands."""
+
+
+@dataclass(frozen=True)
+class FamiliesSize:
+    """How many runs there are, and how many kernels the first pod and the third one compile."""
+
+    runs: int
+    first: int
+    more: int
+
+
+FULL = FamiliesSize(runs=7, first=4, more=4)
+SMALLEST = FamiliesSize(runs=1, first=1, more=1)
+
+
+def run(size: FamiliesSize) -> Result:
+    """Measure each run in a namespace of its own."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-")))
+        fleet = stack.enter_context(_fleet(directory))
+        stack.enter_context(capturing(fleet, "auto"))
+        stack.enter_context(_second_agent(fleet, directory / "second"))
+        return Result.of([_once(size, fleet, directory / "registry", number) for number in range(size.runs)])
+
+
+@contextmanager
+def _fleet(directory: Path) -> Iterator[Fleet]:
+    cosign = Cosign.create(directory)
+    keys = [cosign.public_key.read_text()]
+    with (
+        Cluster.start(directory / "c", node=True) as cluster,
+        Olareg.start(directory / "registry") as olareg,
+        Installation.start(cluster, directory / "gkm", keys=keys, registries=[olareg.host]) as gkm,
+    ):
+        yield Fleet(cluster, gkm, olareg, cosign)
+
+
+@contextmanager
+def _second_agent(fleet: Fleet, directory: Path) -> Iterator[None]:
+    """Run the agent of a second node with the same GPUs; the node has no kubelet, because only its store matters."""
+    directory.mkdir()
+    gkm = fleet.gkm
+    fleet.cluster.apply(kwok.node(SECOND, gpus=1))
+    words: list[str | Path] = ["--config", gkm.config, "--kubeconfig", gkm.account("gkm-agent", node=SECOND)]
+    where: list[str | Path] = ["--state", directory / "state", "--run", directory / "run", "--node", SECOND]
+    command = [sys.executable, "-m", "gkm_agent.main", *words, *where]
+    process = Process.start("second agent", command, directory / "agent.log", gkm.machine)
+    try:
+        yield
+    finally:
+        process.stop()
+
+
+def _once(size: FamiliesSize, fleet: Fleet, registry: Path, number: int) -> dict[str, float]:
+    family = Family(fleet, fleet.new_namespace())
+    # Of each run other kernels: the registry must not have their layers already.
+    count = size.first + size.more
+    all_of_them = KERNELS[number * count : (number + 1) * count]
+    known = all_of_them[: size.first]
+    _expect(family.compiled(*known), hits=0)
+    ended = time.monotonic()
+    family.ready(1, SECOND)
+    ready = time.monotonic() - ended
+    family.ready(1, fleet.cluster.node_name)
+    _expect(family.compiled(*known), hits=len(known))
+    before = _stored_bytes(registry)
+    _expect(family.compiled(*all_of_them), hits=len(known))
+    ended = time.monotonic()
+    member = family.ready(2, SECOND)
+    ready_again = time.monotonic() - ended
+    pushed = _stored_bytes(registry) - before
+    family.ready(2, fleet.cluster.node_name)
+    _expect(family.compiled(*all_of_them), hits=len(all_of_them))
+    added = family.layers(member)[-1][1]
+    row = {
+        "ready_elsewhere_s": ready,
+        "second_generation_ready_elsewhere_s": ready_again,
+        "layer_of_new_kernels_bytes": float(added),
+        "pushed_bytes": float(pushed),
+        "pushed_ratio": pushed / added,
+    }
+    sys.stderr.write(f"families: run {number + 1} of {size.runs}: {row}\n")
+    return row
+
+
+def _expect(found: list[bool], *, hits: int) -> None:
+    if sum(found) != hits:
+        raise RuntimeError(f"{sum(found)} of {len(found)} kernels were hits instead of {hits}")
+
+
+def _stored_bytes(registry: Path) -> int:
+    return sum(path.stat().st_size for path in registry.rglob("*") if path.is_file() and path.name != "index.json")

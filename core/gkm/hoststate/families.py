@@ -1,0 +1,55 @@
+"""The member of a family that a node chose (docs/decisions/0046-families.md): written by the agent, read by publish.
+
+A family without a member besides the cache of its own name has no such file.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gkm.hoststate import files, pointers
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.names import CacheRef
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyChoice:
+    """The chosen member of the family `ref`, in one line `why`."""
+
+    ref: CacheRef
+    member: CacheRef
+    why: str = ""
+
+
+def save(layout: Layout, choice: FamilyChoice) -> None:
+    """Replace the choice for a family, durably; raises OSError."""
+    files.replace(layout.family(choice.ref), files.encode({"member": choice.member.name, "why": choice.why}))
+
+
+def load(layout: Layout, ref: CacheRef) -> FamilyChoice | None:
+    """Return the choice for a family, None without one.
+
+    Raises:
+        UnreadableState: the file exists and cannot be used.
+    """
+    return files.load(layout.family(ref), lambda value: _from_json(ref, value))
+
+
+def remove(layout: Layout, ref: CacheRef) -> None:
+    """Remove the choice for a family; idempotent."""
+    path = layout.family(ref)
+    path.unlink(missing_ok=True)
+    files.remove_empty(path.parent, levels=2)
+
+
+def refs(layout: Layout) -> Iterator[CacheRef]:
+    """Yield every family that has a choice; files that GKM did not make are skipped.
+
+    Raises:
+        OSError: a directory cannot be read, so the list would be incomplete.
+    """
+    return pointers.refs_with(layout, layout.family)
+
+
+def _from_json(ref: CacheRef, value: Mapping[str, Any]) -> FamilyChoice:
+    return FamilyChoice(ref, CacheRef(ref.namespace, str(value["member"])), str(value["why"]))

@@ -1,0 +1,36 @@
+"""Pods that run the real Triton: its interpreter and packages are directories of this machine, mounted read-only."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from support.cluster import gkm_objects as objects
+from support.cluster.gkm_objects import MOUNT, Object
+from support.triton import installation as triton
+from support.triton.cache import PROGRAMS
+
+SYSTEM = ("/usr", "/lib", "/lib64")
+
+
+def compiling(name: str, namespace: str, attributes: Mapping[str, str], *kernels: int | str) -> Object:
+    """A pod that compiles kernels, each BLOCK or BLOCK:WARPS, and prints the result of each in one line of JSON."""
+    python = triton.python()
+    program = f"{python} -I {PROGRAMS / 'compile_kernel.py'}"
+    made = objects.pod(name, namespace, attributes, " && ".join(f"{program} {kernel} && echo" for kernel in kernels))
+    container = made["spec"]["containers"][0]
+    container["env"] = [
+        {"name": "TRITON_CACHE_DIR", "value": MOUNT},
+        {"name": "TRITON_DEFAULT_FP_FUSION", "value": "1"},
+        {"name": "HOME", "value": "/tmp"},
+    ]
+    places = [*SYSTEM, sys.base_prefix, str(python.parent.parent), str(PROGRAMS)]
+    for number, place in enumerate(places):
+        made["spec"]["volumes"].append({"name": f"host-{number}", "hostPath": {"path": str(Path(place).resolve())}})
+        container["volumeMounts"].append({"name": f"host-{number}", "mountPath": place, "readOnly": True})
+    return made
+
+
+def hits(printed: str) -> list[bool]:
+    """Return for each kernel of a pod whether Triton found it."""
+    return [json.loads(line)["hit"] for line in printed.splitlines()]

@@ -1,0 +1,73 @@
+"""Which member of a family a node gives to its pods, in the order of decision 46."""
+
+import pytest
+from gkm.api.caches import CacheSpec
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState, Pointer
+from gkm_agent.caches.families import choices
+from gkm_agent.caches.model import Membership, WantedCache, membership
+
+NAMESPACE = "ml-apps"
+FAMILY = CacheRef(NAMESPACE, "llama")
+MONDAY, TUESDAY = "2026-11-30T00:00:00Z", "2026-12-01T00:00:00Z"
+READY, PULLING, UNFIT, FAILED = CacheState.READY, CacheState.DOWNLOADING, CacheState.INCOMPATIBLE, CacheState.FAILED
+
+
+def member(
+    name: str, generation: int = 0, *, pinned: bool = False, created: str = "", family: str = "llama"
+) -> WantedCache:
+    return WantedCache(
+        CacheRef(NAMESPACE, name), "registry.example/x:1", membership=Membership(family, generation, pinned, created)
+    )
+
+
+def chosen(*members: tuple[WantedCache, CacheState | None]) -> str:
+    pointers = {each.ref: Pointer(each.ref, each.image, state) for each, state in members if state is not None}
+    return choices([each for each, _ in members], pointers)[FAMILY].member.name
+
+
+OWN = member("llama", family="")
+
+
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ([(member("a", 1), READY), (member("b", 2), READY)], "b"),
+        ([(member("a", 1), READY), (member("b", 2), PULLING)], "a"),
+        ([(member("a", 1), READY), (member("b", 2), UNFIT)], "a"),
+        ([(member("a", 1, pinned=True), READY), (member("b", 2), READY)], "a"),
+        ([(member("a", 1, pinned=True), FAILED), (member("b", 2), READY)], "b"),
+        ([(member("a", 1, created=MONDAY), READY), (member("b", 1, created=TUESDAY), READY)], "b"),
+        ([(member("b", 1), READY), (member("a", 1), READY)], "a"),
+        ([(OWN, READY), (member("a", 1), READY)], "a"),
+        ([(OWN, READY), (member("a", 1), UNFIT)], "llama"),
+        ([(OWN, UNFIT), (member("a", 1), PULLING)], "a"),
+        ([(OWN, UNFIT), (member("a", 1), FAILED)], "llama"),
+        ([(member("a", 1), UNFIT), (member("b", 2), FAILED)], "b"),
+        ([(member("a", 1), None), (member("b", 2), UNFIT)], "b"),
+    ],
+)
+def test_pods_get_the_first_member_in_order(members: list[tuple[WantedCache, CacheState | None]], name: str) -> None:
+    assert chosen(*members) == name
+    assert chosen(*reversed(members)) == name
+
+
+def test_a_cache_that_no_other_joins_is_no_family() -> None:
+    assert choices([OWN], {}) == {}
+
+
+def test_members_of_other_namespaces_and_kinds_do_not_count() -> None:
+    others = [
+        WantedCache(CacheRef("other", "a"), "x", membership=Membership("llama", 9)),
+        WantedCache(CacheRef(None, "b"), "x", membership=Membership("llama", 9)),
+    ]
+    pointers = {each.ref: Pointer(each.ref, "x", READY) for each in (*others, OWN)}
+    found = choices([*others, OWN, member("c", 1)], pointers)
+    assert found[FAMILY].member.name == "llama"
+    assert found[CacheRef("other", "llama")].member == others[0].ref
+    assert found[CacheRef(None, "llama")].member == others[1].ref
+
+
+@pytest.mark.parametrize("family", ["../../etc", "a..b", "A", "x" * 300])
+def test_a_family_with_an_invalid_name_is_none(family: str) -> None:
+    assert membership(CacheSpec("x", family=family, generation=3)).family == ""
