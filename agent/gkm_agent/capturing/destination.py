@@ -13,9 +13,11 @@ from typing import Any, Final, Protocol
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import utc_time
+from gkm.images.assembly.base_layers import MAX_BASE_LAYERS, BaseLayers
 from gkm.images.captured import statement
 from gkm.images.captured.content import PREDICATE_TYPE
 from gkm.images.captured.statement import CaptureClaim
+from gkm.images.configuration import MAX_CONFIG_BYTES, read_config
 from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
 from gkm.images.reference import Reference
 from gkm.images.registries import push
@@ -37,6 +39,9 @@ class Destination(Protocol):
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
         """Store an image under a tag, and return its digest; skip blobs that the registry has. Raises GKMError."""
+
+    def layers(self, pinned: Reference) -> BaseLayers | None:
+        """Return the layers of an image that another one may extend; None without such. Raises GKMError."""
 
     def sign(self, pinned: Reference) -> None:
         """Sign an image, unless it has a signature of the present signer. Raises GKMError."""
@@ -68,13 +73,36 @@ class RegistryDestination:
         seconds = _SPARE_SECONDS + 2 * size / self.config.capture.bytes_per_second
         return push.image(self._registry(ref).within(seconds), ref, image, report)
 
+    def layers(self, pinned: Reference) -> BaseLayers | None:
+        """See Destination."""
+        registry = self._registry(pinned)
+        try:
+            described = registry.manifest(pinned).image()
+            config = registry.small_blob(pinned, described.config, MAX_CONFIG_BYTES)
+        except GKMError as error:
+            if error.reason is Reason.NOT_FOUND:
+                return None
+            raise
+        layers, diff_ids = described.layers, read_config(config, str(pinned)).diff_ids
+        if len(layers) != len(diff_ids) or len(layers) > MAX_BASE_LAYERS:
+            return None
+        if not all(push.blob_exists(registry, pinned, layer) for layer in layers):
+            return None
+        return BaseLayers(tuple(layers), diff_ids)
+
     def sign(self, pinned: Reference) -> None:
         """See Destination."""
         sign.sign(self._registry(pinned), pinned, self._signer())
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
         """See Destination. A statement of another node suffices if its time differs by less than half of the age."""
-        claim = CaptureClaim(predicate["namespace"], predicate["hardware"], predicate["contentDigest"])
+        claim = CaptureClaim(
+            predicate["namespace"],
+            predicate["hardware"],
+            predicate["contentDigest"],
+            predicate["family"],
+            predicate["base"],
+        )
         time, longest = utc_time(predicate["time"]), self.config.capture.caches.max_age / 2
 
         def suffices(payload: bytes) -> bool:

@@ -62,10 +62,24 @@ class Progress(Struct, frozen=True, rename="camel"):
     """Digest of the image, from PACKED on."""
     repository: Annotated[str, Meta(max_length=525)] = ""
     """Where it is pushed, from PUSHED on."""
+    base: Annotated[str, Meta(max_length=525)] = ""
+    """The image that this one extends, by digest; "" for none."""
+    base_layers: _Count = 0
+    """How many of the image's layers are those of the base, which the registry has; from PACKED on."""
+    attempts: _Count = 0
+    """How often the capture was packed again on top of a newer generation."""
+
+    @property
+    def base_digest(self) -> str:
+        """Return the digest of the base, "" without one."""
+        return self.base.partition("@")[2]
 
 
 class CaptureOrigin(Struct, frozen=True, rename="camel"):
-    """captured.json: the volume whose files these are. `digest` is that of the cache below them, "" without one."""
+    """captured.json: the volume whose files these are. `digest` is that of the cache below them, "" without one.
+
+    `cache_namespace` is None for a ClusterGKMCache.
+    """
 
     volume_id: str
     pod_namespace: str
@@ -73,6 +87,9 @@ class CaptureOrigin(Struct, frozen=True, rename="camel"):
     digest: Annotated[str, Meta(max_length=71)]
     mount_path: Annotated[str, Meta(max_length=4096)]
     start_time: Annotated[str, Meta(max_length=64)]
+    cache_namespace: Annotated[str, Meta(max_length=63)] | None = None
+    family: Annotated[str, Meta(max_length=253)] = ""
+    """The name in the pod; "" in captures of earlier versions."""
 
 
 def origin(directory: Path) -> CaptureOrigin:
@@ -86,6 +103,8 @@ def origin(directory: Path) -> CaptureOrigin:
         found = msgspec.convert(files.read_object(path, _MAX_BYTES), type=CaptureOrigin)
         names.volume_id(found.volume_id)
         names.namespace(found.pod_namespace)
+        if found.family:
+            names.cache_name(found.family)
     except FileNotFoundError as error:
         raise UnreadableState(f"{path} is missing") from error
     except (msgspec.ValidationError, InvalidName) as error:

@@ -10,7 +10,7 @@ import errno
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Event
@@ -24,9 +24,10 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import files, trees
 from gkm.hoststate.disk_space import spare_bytes
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
 from gkm.images.archives import oci_layout
+from gkm.images.assembly.base_layers import BaseLayers
 from gkm.images.assembly.image import pack
 from gkm.images.assembly.several import scan_captured
 from gkm.images.assembly.versions import DependencyVersions
@@ -40,11 +41,15 @@ from gkm.runtimes.triton import GROUP
 
 from gkm_agent.capturing import progress
 from gkm_agent.capturing.destination import CaptureStopped, Destination, UploadPace
+from gkm_agent.capturing.family_base import WORK as UNION
+from gkm_agent.capturing.family_base import FamilyBase, chosen_base, family_of, files_in, union
 from gkm_agent.capturing.inspection import Inspection, inspect
 from gkm_agent.capturing.progress import FILES_FILE, IMAGE, PROGRESS_FILE, CaptureOrigin, CaptureState, Progress
 from gkm_agent.telemetry import metrics
 
 _WORK: Final = ".packing-"
+MAX_ATTEMPTS: Final = 8
+"""How often a capture begins again: each time costs an image, and another node may have the same files by then."""
 _DAMAGED: Final = frozenset(
     {Reason.METADATA_MISSING, Reason.METADATA_INVALID, Reason.DIGEST_MISMATCH, Reason.UNSAFE_CONTENT, Reason.TOO_LARGE}
 )
@@ -76,7 +81,7 @@ class CaptureSteps:
         before, origin = progress.load(directory), progress.origin(directory)
         match before.state:
             case CaptureState.CAPTURED:
-                after = self._inspect(directory, origin, others)
+                after = self._inspect(directory, origin, before, others)
             case CaptureState.INSPECTED:
                 after = self._pack(directory, origin, before)
             case CaptureState.PACKED:
@@ -90,21 +95,41 @@ class CaptureSteps:
         progress.save(directory, after)
         return after
 
+    def begin_again(self, directory: Path) -> bool:
+        """Begin again with an announced capture where this node chose a generation that does not come from it.
+
+        The capture is then packed on top of that generation, or has nothing that it lacks.
+
+        Raises:
+            UnreadableState, OSError: the record of the capture or the choice is damaged, or the disk refused.
+        """
+        done = progress.load(directory)
+        if done.state is not CaptureState.ANNOUNCED or done.attempts >= MAX_ATTEMPTS:
+            return False
+        base = self._base(progress.origin(directory))
+        if base is None or base.digest in (done.digest, done.base_digest):
+            return False
+        progress.save(directory, Progress(attempts=done.attempts + 1))
+        return True
+
     @staticmethod
     def remove_leftovers(directory: Path) -> None:
         """Remove the packed image, and what a killed step left; raises OSError."""
-        for path in (directory / IMAGE, *directory.glob(f"{_WORK}*"), *directory.glob(f".{IMAGE}-*")):
+        work = (path for pattern in (f"{_WORK}*", f"{UNION}*", f".{IMAGE}-*") for path in directory.glob(pattern))
+        for path in (directory / IMAGE, *work):
             trees.remove(path)
         for name in (PROGRESS_FILE, FILES_FILE):
             for path in files.temporaries(directory / name):
                 path.unlink(missing_ok=True)
 
-    def _inspect(self, directory: Path, origin: CaptureOrigin, others: Iterable[Path]) -> Progress:
+    def _inspect(self, directory: Path, origin: CaptureOrigin, before: Progress, others: Iterable[Path]) -> Progress:
+        base = self._base(origin)
         try:
-            found = inspect(directory / CAPTURED_CONTENT, self.inventory(), self.settings.max_bytes)
-            check_new(self.layout, directory, origin, found, others)
+            with union(self.layout, directory, base) as content:
+                found = inspect(content, self.inventory(), self.settings.max_bytes)
+            self._check_new(directory, origin, found, base, others)
         except GKMError as error:
-            if error.transient or error.reason in _UNKNOWN_HARDWARE:
+            if error.transient or error.reason in _UNKNOWN_HARDWARE or error.reason is Reason.NODE_ERROR:
                 raise
             state = CaptureState.DUPLICATE if error.reason is Reason.NOT_REQUIRED else CaptureState.REFUSED
             return Progress(state, error.reason.value, error.message[:1024])
@@ -116,7 +141,27 @@ class CaptureSteps:
             files=len(found.files),
             size_bytes=found.size_bytes,
             left_out=found.left_out,
+            base=base.image if base else "",
+            attempts=before.attempts,
         )
+
+    def _base(self, origin: CaptureOrigin) -> FamilyBase | None:
+        family = family_of(origin, self.settings.caches)
+        return chosen_base(self.layout, family) if family else None
+
+    def _check_new(
+        self,
+        directory: Path,
+        origin: CaptureOrigin,
+        found: Inspection,
+        base: FamilyBase | None,
+        others: Iterable[Path],
+    ) -> None:
+        if base is not None:
+            present = files_in(self.layout, base)
+            if all(file.path in present for file in found.files):
+                raise GKMError(Reason.NOT_REQUIRED, f"every file is in the generation {base.digest} of the family")
+        check_new(self.layout, directory, origin, found, others)
 
     def _pack(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
         hardware, ref = _hardware(before), self._reference(origin, before)
@@ -126,23 +171,45 @@ class CaptureSteps:
             raise GKMError(Reason.DISK_FULL, "the disk has too little free space to pack a capture", Remedy.FREE_SPACE)
         work = directory / f"{_WORK}{secrets.token_hex(4)}"
         work.mkdir(0o700)
+        base = FamilyBase(before.base, before.base_digest) if before.base else None
+        layers = self._base_layers(base, ref) if base else None
         try:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
-            caches = scan_captured(directory / CAPTURED_CONTENT, stated)
-            image = pack(caches, hardware.runtime, work, versions=DependencyVersions(), report=self._end_if_stopped)
+            with union(self.layout, directory, base) as content:
+                image = pack(
+                    scan_captured(content, stated),
+                    hardware.runtime,
+                    work,
+                    versions=DependencyVersions(),
+                    report=self._end_if_stopped,
+                    base=layers,
+                )
             oci_layout.write(image, directory / IMAGE, ref, self._end_if_stopped)
         except GKMError as error:
-            if error.transient:
+            if error.transient or error.reason is Reason.NODE_ERROR:
                 raise
             return Progress(CaptureState.REFUSED, error.reason.value, error.message[:1024])
         finally:
             trees.remove(work)
-        return msgspec.structs.replace(before, state=CaptureState.PACKED, digest=image.digest)
+        count = len(layers.layers) if layers else 0
+        return msgspec.structs.replace(before, state=CaptureState.PACKED, digest=image.digest, base_layers=count)
+
+    def _base_layers(self, base: FamilyBase, ref: Reference) -> BaseLayers | None:
+        """Return the layers of the base that the registry has where the image goes; None sends all files."""
+        pinned = Reference.parse(base.image)
+        found = self.destination.layers(pinned) if pinned.name == ref.name else None
+        return replace(found, files=files_in(self.layout, base)) if found else None
 
     def _push(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
         ref, image = self._reference(origin, before), self._packed(directory, before)
         pace = UploadPace(self.settings.bytes_per_second, self.stop, metrics.CAPTURE_BYTES.inc)
-        self.destination.push(ref, image, pace)
+        try:
+            self.destination.push(ref, image, pace)
+        except GKMError as error:
+            if before.base_layers and not error.transient:
+                # The registry may have lost a layer of the base since: pack again, which looks there.
+                progress.save(directory, msgspec.structs.replace(before, state=CaptureState.INSPECTED, digest=""))
+            raise
         return msgspec.structs.replace(before, state=CaptureState.PUSHED, repository=ref.name)
 
     def _reference(self, origin: CaptureOrigin, before: Progress) -> Reference:
@@ -154,7 +221,7 @@ class CaptureSteps:
     def _packed(self, directory: Path, before: Progress) -> LocalImage:
         """Return the packed image; where it is damaged or gone, go back and pack again."""
         try:
-            image = oci_layout.open_layout(directory / IMAGE)
+            image = oci_layout.open_layout(directory / IMAGE, elsewhere=before.base_layers)
         except FileNotFoundError:
             error = GKMError(Reason.NODE_ERROR, "the packed image is gone", "it is packed again")
         except GKMError as damage:
@@ -178,6 +245,8 @@ class CaptureSteps:
             "time": origin.start_time,
             "contentDigest": before.content_digest,
             "hardware": _hardware(before).key,
+            "family": family.name if (family := family_of(origin, self.settings.caches)) else "",
+            "base": before.base_digest,
             "files": [msgspec.to_builtins(file) for file in progress.load_files(directory)],
         }
 
@@ -239,6 +308,7 @@ def check_new(
         with suppress(UnreadableState):
             same = progress.origin(other).pod_namespace == origin.pod_namespace
             done = progress.load(other)
+            same = same and progress.origin(other).family == origin.family
             if same and done.content_digest == found.content_digest and done.state in _OFFERED:
                 raise GKMError(Reason.NOT_REQUIRED, f"the capture of volume {other.name} has the same content")
 

@@ -9,6 +9,7 @@ The agent announces captures in one list for each namespace, the newest first.
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock, Thread
@@ -20,10 +21,11 @@ from gkm.hoststate.escaping import escape
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
-from gkm.images.captured.content import cache_name
+from gkm.images.captured.content import Hardware, cache_name, member_name
 
 from gkm_agent.capturing import progress
 from gkm_agent.capturing.destination import CaptureStopped
+from gkm_agent.capturing.family_base import family_of
 from gkm_agent.capturing.progress import CaptureOrigin, CaptureState, Progress
 from gkm_agent.capturing.steps import CaptureSteps, reason_of
 from gkm_agent.store import captures
@@ -32,6 +34,8 @@ from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 1.0
+"""How often the thread looks whether the CSI process left another capture."""
 BACKOFF: Final = Backoff(15.0, 1800.0)
 """Pauses after a failed step. A registry that is down for a day costs 50 attempts of one capture."""
 
@@ -100,6 +104,7 @@ class CaptureWorker:
         volumes = self._volumes()
         self._failures = {name: self._failures[name] for name in volumes if name in self._failures}
         self._ended &= volumes.keys()
+        self._begin_again()
         for volume_id in [name for name in volumes if name not in self._ended]:
             failure = self._failures.get(volume_id)
             if failure is None or failure.next_try <= self._clock():
@@ -108,15 +113,37 @@ class CaptureWorker:
         self._report()
         return not self._failures
 
+    def _begin_again(self) -> None:
+        """Begin again with what ended and does not reach the next pod: another generation of its family does."""
+        for volume_id in sorted(self._ended):
+            with suppress(UnreadableState, OSError):  # it stays as it is, and the next round looks again
+                if self._steps.begin_again(self._layout.capture(volume_id)):
+                    self._ended.discard(volume_id)
+                    _LOG.info("capture begins again on top of another generation", extra=fields(volume=volume_id))
+
     def _run(self) -> None:
         while not self._stop.is_set():
+            before = self._changed_ns()
             try:
                 self.make_images()
             except CaptureStopped:
                 return
             except Exception:  # noqa: BLE001 -- a defect costs one round, not the thread
                 _LOG.exception("captures failed")
-            self._stop.wait(PAUSE_SECONDS)
+            self._wait(before)
+
+    def _wait(self, before: int) -> None:
+        """Wait for a pause, or until there are other captures than `before`."""
+        end = self._clock() + PAUSE_SECONDS
+        while self._clock() < end and self._changed_ns() == before:
+            if self._stop.wait(LOOK_SECONDS):
+                return
+
+    def _changed_ns(self) -> int:
+        try:
+            return self._layout.captured.lstat().st_mtime_ns
+        except OSError:
+            return 0
 
     def _volumes(self) -> dict[str, CapturedVolume]:
         """Return the captures of this node, the oldest first."""
@@ -195,7 +222,9 @@ class CaptureWorker:
                 continue
             failure = self._failures.get(volume.volume_id)
             waiting = failure.waiting if failure else Waiting()
-            known.append(KnownCapture(origin, progress.load(directory), volume.since, waiting))
+            family = family_of(origin, self._settings.caches)
+            name = family.name if family else ""
+            known.append(KnownCapture(origin, progress.load(directory), volume.since, waiting, name))
         found = by_namespace(known)
         with self._lock:
             unchanged = found == self._reports
@@ -213,12 +242,13 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class KnownCapture:
-    """A capture of this node; `since` in seconds since the epoch."""
+    """A capture of this node; `since` in seconds since the epoch. `family` is the one that it joins, "" for none."""
 
     origin: CaptureOrigin
     progress: Progress
     since: float
     waiting: Waiting = Waiting()
+    family: str = ""
 
 
 def by_namespace(captures: Iterable[KnownCapture]) -> Mapping[str, tuple[CapturedImage, ...]]:
@@ -240,7 +270,7 @@ def _report(capture: KnownCapture) -> CapturedImage:
         state=_SHOWN.get(progress.state, "Waiting"),
         pod=escape(origin.pod_name)[:253],
         time=_time(origin.start_time),
-        name=cache_name(hardware.runtime, hardware.arch, progress.content_digest) if announced and hardware else "",
+        name=_name(capture.family, hardware, progress) if announced and hardware else "",
         image=f"{progress.repository}@{progress.digest}" if announced else "",
         runtime=hardware.runtime if hardware else "",
         version=hardware.version if hardware else "",
@@ -248,11 +278,19 @@ def _report(capture: KnownCapture) -> CapturedImage:
         arch=hardware.arch if hardware else "",
         driver=hardware.driver if hardware else "",
         content_digest=progress.content_digest or None,
+        family=capture.family,
+        base=progress.base_digest or None,
         files=progress.files,
         size_bytes=progress.size_bytes,
         reason=progress.reason if final else capture.waiting.reason,
         message=escape(progress.message if final else capture.waiting.message)[:1024],
     )
+
+
+def _name(family: str, hardware: Hardware, progress: Progress) -> str:
+    if family:
+        return member_name(family, hardware.arch, progress.content_digest)
+    return cache_name(hardware.runtime, hardware.arch, progress.content_digest)
 
 
 def _time(text: str) -> str | None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import LocalBlob, LocalImage
-from gkm.images.manifest import OCI_MANIFEST, Platform, decode
+from gkm.images.manifest import OCI_MANIFEST, Descriptor, Platform, decode
 
 MAX_CONFIG_BYTES = 1 << 20
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -28,11 +28,24 @@ class _ContainerConfig(Struct):
     labels: dict[str, str] | None = field(default=None, name="Labels")
 
 
+class _RootFilesystem(Struct):
+    diff_ids: list[str] = field(default_factory=list)
+
+
 class ImageConfig(Struct):
     """The fields of a configuration that GKM reads; `created` may be anything."""
 
     config: _ContainerConfig = field(default_factory=_ContainerConfig)
     created: Any = None
+    rootfs: Any = None
+
+    @property
+    def diff_ids(self) -> tuple[str, ...]:
+        """Return the digests of the unpacked layers; () where the configuration states none."""
+        try:
+            return tuple(msgspec.convert(self.rootfs, type=_RootFilesystem).diff_ids)
+        except msgspec.ValidationError:
+            return ()
 
     @property
     def labels(self) -> dict[str, str]:
@@ -79,14 +92,16 @@ def encode_config(platform: Platform, labels: dict[str, str], diff_ids: list[str
     return raw
 
 
-def assemble_image(config: bytes, layers: Sequence[LocalBlob], labels: dict[str, str]) -> LocalImage:
-    """Return the image of a configuration and its layers."""
+def assemble_image(
+    config: bytes, layers: Sequence[LocalBlob], labels: dict[str, str], base: Sequence[Descriptor] = ()
+) -> LocalImage:
+    """Return the image of a configuration and its layers, after those of `base`, whose bytes it does not have."""
     packed = LocalBlob.from_bytes(config, OCI_CONFIG)
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "config": packed.descriptor.to_json(),
-        "layers": [layer.descriptor.to_json() for layer in layers],
+        "layers": [each.to_json() for each in (*base, *(layer.descriptor for layer in layers))],
     }
     return LocalImage(msgspec.json.encode(manifest), OCI_MANIFEST, (packed, *layers), labels)
 

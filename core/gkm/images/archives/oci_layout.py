@@ -83,8 +83,10 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
         temporary.chmod(0o755)
 
 
-def open_layout(path: Path) -> LocalImage:
+def open_layout(path: Path, *, elsewhere: int = 0) -> LocalImage:
     """Return the one image in a layout with the artifacts beside it, every size and digest checked.
+
+    The first `elsewhere` layers are in a registry, not in the layout.
 
     Raises:
         GKMError: METADATA_MISSING when it is no layout, METADATA_INVALID, TOO_LARGE, UNSAFE_CONTENT, DIGEST_MISMATCH.
@@ -102,7 +104,7 @@ def open_layout(path: Path) -> LocalImage:
     described = manifest.image()
     config = _blob(path, described.config, MAX_CONFIG_BYTES)
     labels = read_config(config, str(path)).labels
-    blobs = LocalBlob(described.config, config), *_checked_blobs(path, described.layers)
+    blobs = LocalBlob(described.config, config), *_checked_blobs(path, described.layers[elsewhere:])
     return LocalImage(manifest.raw, manifest.media_type, blobs, labels, _behind_subjects(path, listed.digest, attached))
 
 

@@ -6,7 +6,7 @@ without a leading "./", and the manifest of each cache behind its files.
 
 import re
 import tarfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.compression import deflated
+from gkm.images.assembly.base_layers import BaseLayers
 from gkm.images.assembly.contents import CacheContents, scan_directory
 from gkm.images.assembly.factors_file import redact
 from gkm.images.assembly.selection import EVERYTHING, Selection
@@ -24,6 +25,7 @@ from gkm.images.cache import host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
 from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob
 from gkm.runtimes import Runtime
+from gkm.runtimes.placement import directory_of
 from gkm.runtimes.vllm import FACTORS
 
 TITLE = "org.opencontainers.image.title"
@@ -62,6 +64,7 @@ def pack(
     *,
     versions: DependencyVersions,
     report: ProgressCallback = lambda _done, _of: None,
+    base: BaseLayers | None = None,
 ) -> LocalImage:
     """Return the image of scanned caches, one of each runtime; the same files give the same digest.
 
@@ -75,28 +78,37 @@ def pack(
         work: an empty directory of the caller for the layer; it must exist until the image is stored.
         versions: versions from the user of the programs that wrote the cache.
         report: called with the packed bytes and the total for every piece; an exception from it ends the build.
+        base: layers that the image has before its own, which then holds the other files, and the manifests of all.
+            The image has the bytes of its own layer only.
 
     Raises:
         GKMError: METADATA_INVALID when the user states another version than the kernels, CONTENT_MISMATCH when a
             program writes to the cache, TOO_LARGE when no node would accept it.
         OSError: it cannot be read, or the disk refused.
     """
+    base = base or BaseLayers((), ())
     unpacked = StreamHasher()
-    layer = write_blob(deflated(unpacked.through(_tar(caches, report))), work / _LAYER_FILE, OCI_LAYER)
+    layer = write_blob(deflated(unpacked.through(_tar(caches, base.files, report))), work / _LAYER_FILE, OCI_LAYER)
     for cache in caches:
         versions = versions.with_triton(cache.triton)
     labels = {**image_labels(caches), **versions.labels, TITLE: title}
-    return assemble_image(encode_config(host_platform(), labels, [unpacked.digest]), [layer], labels)
+    config = encode_config(host_platform(), labels, [*base.diff_ids, unpacked.digest])
+    return assemble_image(config, [layer], labels, base.layers)
 
 
-def _tar(caches: Sequence[CacheContents], report: ProgressCallback) -> Iterator[bytes]:
+def _tar(caches: Sequence[CacheContents], present: Collection[str], report: ProgressCallback) -> Iterator[bytes]:
     count = ByteCounter(report, sum(cache.size_bytes for cache in caches))
+    names = [cache.format.value for cache in caches]
     for cache in caches:
-        yield from _members(cache, count)
+        place = directory_of(cache.format.value, names)
+        prefix = f"{place}/" if place else ""
+        inside = (path.removeprefix(prefix) for path in present if path.startswith(prefix))
+        yield from _members(cache, _with_directories(inside), count)
     yield bytes(2 * BLOCK)
 
 
-def _members(contents: CacheContents, count: ByteCounter) -> Iterator[bytes]:
+def _members(contents: CacheContents, present: Collection[str], count: ByteCounter) -> Iterator[bytes]:
+    """Yield the members of a cache without the files and directories that are `present` in earlier layers."""
     before = count.done
     root = contents.format.content_directory
     directories = {""}
@@ -104,6 +116,10 @@ def _members(contents: CacheContents, count: ByteCounter) -> Iterator[bytes]:
         name = f"{root}/{entry.path}"
         if entry.directory:
             directories.add(entry.path)
+        if entry.path in present:
+            count.add(entry.size)
+            continue
+        if entry.directory:
             yield _header(name, tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
             continue
         mode = _EXECUTABLE_MODE if entry.executable else _FILE_MODE
@@ -123,6 +139,15 @@ def _members(contents: CacheContents, count: ByteCounter) -> Iterator[bytes]:
     yield _header(contents.format.manifest_path.rpartition("/")[0], tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
     yield _header(contents.format.manifest_path, tarfile.REGTYPE, len(contents.manifest), _FILE_MODE)
     yield contents.manifest + bytes(-len(contents.manifest) % BLOCK)
+
+
+def _with_directories(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        while path and path not in found:
+            found.add(path)
+            path = path.rpartition("/")[0]  # noqa: PLW2901 -- its parents
+    return found
 
 
 def missing_directories(runtime: Runtime | None, directories: Collection[str]) -> list[str]:

@@ -250,13 +250,16 @@ class Extraction:
 
     def _read(self, chunks: Iterable[bytes], writer: FileWriter) -> None:
         manifest_paths = {kind.manifest_path for kind in self.formats}
+        manifests: dict[str, bytes] = {}
         for member, content in members(ByteStream(self._bounded(chunks))):
             self._members += 1
             if self._members > MAX_MEMBERS:
                 raise GKMError(Reason.TOO_LARGE, f"the image has more than {MAX_MEMBERS} entries in its archives")
             path = checked_path(member.name)
             if path in manifest_paths and not member.directory:
-                self.manifests[path] = self._read_manifest(path, member, content)
+                if path in manifests:
+                    raise conflict(path)
+                manifests[path] = self._read_manifest(member, content)
                 continue
             directory, _, inside = path.partition("/")
             prefix = self._prefixes.get(directory)
@@ -270,6 +273,8 @@ class Extraction:
                 self._directory(f"{prefix}{inside}")
             else:
                 self._file(f"{prefix}{inside}", member, content, writer)
+        # A layer that adds files has the manifest of all. It replaces no file (OCI image-spec, layer.md, "Applying").
+        self.manifests |= manifests
 
     def _in_time(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         # Checked for every compressed piece, because a piece has a bounded cost but may yield nothing.
@@ -286,9 +291,7 @@ class Extraction:
                 )
             yield chunk
 
-    def _read_manifest(self, path: str, member: TarMember, content: Iterator[memoryview]) -> bytes:
-        if path in self.manifests:
-            raise conflict(path)
+    def _read_manifest(self, member: TarMember, content: Iterator[memoryview]) -> bytes:
         if member.size > MAX_MANIFEST_BYTES:
             raise GKMError(Reason.TOO_LARGE, f"the cache manifest in the image has {member.size} bytes")
         return bytes(joined(content))

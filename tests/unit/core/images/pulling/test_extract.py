@@ -185,11 +185,31 @@ def test_a_file_instead_of_the_cache_directory_is_refused(tmp_path: Path) -> Non
         extraction(tmp_path / "cache").layer([tree(("io.triton.cache", b"x"), ("io.triton.cache/a", b"1"))])
 
 
-def test_a_second_description_of_the_entries_is_refused(tmp_path: Path) -> None:
+MANIFEST = "io.triton.manifest/manifest.json"
+
+
+def test_a_second_description_of_the_entries_in_a_layer_is_refused(tmp_path: Path) -> None:
     made = extraction(tmp_path / "cache")
-    made.layer([tree(("io.triton.manifest/manifest.json", b"{}"))])
     with pytest.raises(GKMError, match="twice"):
-        made.layer([tree(("io.triton.manifest/manifest.json", b"[]"))])
+        made.layer([tree((MANIFEST, b"{}"), (MANIFEST, b"[]"))])
+
+
+def test_a_later_layer_adds_files_and_describes_all(tmp_path: Path) -> None:
+    made = extraction(tmp_path / "cache")
+    made.layer([tree(("io.triton.cache/K/a", b"1"), (MANIFEST, b"{}"))])
+    made.layer([tree(("io.triton.cache/L/b", b"2"), (MANIFEST, b"[]"))])
+    assert made.manifest == b"[]"
+    assert {path.name: path.read_bytes() for path in made.destination.rglob("[ab]")} == {"a": b"1", "b": b"2"}
+
+
+@pytest.mark.parametrize("name", ["io.triton.cache/K/a", "io.triton.cache/K", "io.triton.cache/K/a/b"])
+def test_a_later_layer_replaces_no_file(tmp_path: Path, name: str) -> None:
+    made = extraction(tmp_path / "cache")
+    made.layer([tree(("io.triton.cache/K/a", b"1"))])
+    with pytest.raises(GKMError, match="twice") as caught:
+        made.layer([tree((name, b"2"))])
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+    assert (made.destination / "K" / "a").read_bytes() == b"1"
 
 
 def test_entries_outside_the_cache_are_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,121 @@
+"""The generation that a capture extends: what a node chose for the family, and both of them as one directory.
+
+The pod saw its own files over those of the cache that it had. The union has the same paths. Where both have a file, the
+one of the generation stays: its signer vouched for it. The files are hard links, so a union costs no space.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from gkm.api.capture_settings import CapturedCaches
+from gkm.api.errors import GKMError, Reason
+from gkm.hoststate import families, locks, pointers, trees
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState
+from gkm.images.pulling import entry, file_list
+from gkm.images.pulling.extract import MAX_FILES
+from gkm.images.reference import Reference
+
+from gkm_agent.capturing.progress import CaptureOrigin
+
+WORK: Final = ".union-"
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyBase:
+    """An image that a capture extends, by digest; its entry is in the store."""
+
+    image: str
+    digest: str
+
+
+def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | None:
+    """Return the family that a capture joins; None if it joins none.
+
+    Captures of a namespace are either GKMCaches of it or ClusterGKMCaches: those of the other kind join nothing.
+    """
+    cluster = settings.are_for_cluster(origin.pod_namespace)
+    if not origin.family or cluster is not (origin.cache_namespace is None):
+        return None
+    return CacheRef(None if cluster else origin.pod_namespace, origin.family)
+
+
+def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
+    """Return the generation that this node gives to its pods now; None if it gives them none.
+
+    Raises:
+        UnreadableState: the choice or the state of the cache is damaged.
+    """
+    choice = families.load(layout, family)
+    pointer = pointers.load(layout, choice.member if choice else family)
+    if pointer is None or pointer.state is not CacheState.READY or not pointer.digest:
+        return None
+    image = Reference.parse(pointer.image).name
+    return FamilyBase(f"{image}@{pointer.digest}", pointer.digest)
+
+
+def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
+    """Return the paths of the files in a base.
+
+    Raises:
+        GKMError: NODE_ERROR, the store has lost the entry: the agent pulls it again.
+    """
+    try:
+        with file_list.open_list(layout.entry(base.digest) / entry.FILE_LIST) as (_, files):
+            return frozenset(file.path for file in islice(files, MAX_FILES))
+    except (FileNotFoundError, UnreadableState) as error:
+        raise _lost(base) from error
+
+
+@contextmanager
+def union(layout: Layout, directory: Path, base: FamilyBase | None) -> Iterator[Path]:
+    """Yield the files of a capture together with those of its base; without a base, the files of the capture.
+
+    Raises:
+        GKMError: NODE_ERROR, the store has lost the entry, or garbage collection holds it.
+        OSError: the disk refused.
+    """
+    captured = directory / CAPTURED_CONTENT
+    if base is None:
+        yield captured
+        return
+    work = directory / f"{WORK}{secrets.token_hex(4)}"
+    work.mkdir(0o700)
+    try:
+        with locks.shared(layout.entry_lock(base.digest)):
+            _link(layout.entry(base.digest) / entry.CONTENT, work)
+        _link(captured, work)
+        yield work
+    except (locks.LockBusy, FileNotFoundError) as error:
+        raise _lost(base) from error
+    finally:
+        trees.remove(work)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Link what `target` lacks. Neither side changes meanwhile; links of a hostile pod are linked as links."""
+    with os.scandir(source) as found:
+        for one in found:
+            inside = target / one.name
+            if one.is_dir(follow_symlinks=False):
+                if not inside.is_symlink() and (inside.is_dir() or not inside.exists()):
+                    inside.mkdir(0o700, exist_ok=True)
+                    _link(Path(one.path), inside)
+            elif not os.path.lexists(inside):
+                os.link(one.path, inside, follow_symlinks=False)
+
+
+def _lost(base: FamilyBase) -> GKMError:
+    return GKMError(
+        Reason.NODE_ERROR,
+        f"the store of this node has no entry {base.digest}, which the capture extends",
+        "the agent pulls it again",
+    )
