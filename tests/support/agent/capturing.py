@@ -87,8 +87,9 @@ class CaptureNode:
         kernels: tuple[str, ...] = (H100_KERNEL,),
         copies: tuple[str, ...] = (),
         start_time: str = "2026-01-01T00:00:00Z",
+        family: str = "",
     ) -> Path:
-        """Leave the real kernels in a volume; return the directory of the files.
+        """Leave the real kernels in a volume; return the directory of the files. The pod named `family`.
 
         `copies` are further directories with the first kernel, so that the content is another one.
         """
@@ -112,6 +113,7 @@ class CaptureNode:
             "files": 7,
             "bytes": 100_000,
             "startTime": start_time,
+            "family": family,
         }
         (place / "captured.json").write_text(json.dumps(described))
         return content
