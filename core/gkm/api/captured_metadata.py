@@ -10,5 +10,7 @@ NAMESPACE: Final = f"{PREFIX}namespace"
 """Label: the namespace whose pods compiled the files."""
 HARDWARE, CONTENT, TIME = (f"{PREFIX}{name}" for name in ("hardware", "content", "time"))
 """Annotations: the hardware key, the digest of the content, and when the capture was made."""
+EARLIER: Final = f"{PREFIX}earlier"
+"""Annotation: the short digests of the contents that had a generation of the family before, the latest first."""
 READ_LABELS = (NAMESPACE, RUNTIME, ARCH)
-READ_ANNOTATIONS = (HARDWARE, CONTENT, TIME)
+READ_ANNOTATIONS = (HARDWARE, CONTENT, TIME, EARLIER)

@@ -89,6 +89,8 @@ class ReportedCapture(Struct, frozen=True, rename="camel", gc=False):
     arch: str = ""
     driver: str = ""
     content_digest: str | None = None
+    family: str = ""
+    base: str = ""
     time: str | None = None
 
 

@@ -79,7 +79,7 @@ class CapturesController(Controller):
             for reports in (shared.of(REPORTS), shared.of(CLUSTER_REPORTS)):
                 reports.subscribe(self.observed.report_changed)
         recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
-        writer = CaptureWriter(api, recorder)
+        writer = CaptureWriter(api, recorder, self._registry)
         self.reconciler = CapturesReconciler(
             self.observed,
             images,

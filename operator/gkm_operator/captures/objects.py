@@ -15,12 +15,23 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
-from gkm.api.caches import DIGEST_PATTERN, Cache, ClusterGKMCache, GKMCache, verified_digest
-from gkm.api.captured_metadata import ARCH, BACKEND, CONTENT, DRIVER, HARDWARE, NAMESPACE, RUNTIME, TIME, VERSION
+from gkm.api.caches import DIGEST_PATTERN, NAME_PATTERN, Cache, ClusterGKMCache, GKMCache, verified_digest
+from gkm.api.captured_metadata import (
+    ARCH,
+    BACKEND,
+    CONTENT,
+    DRIVER,
+    EARLIER,
+    HARDWARE,
+    NAMESPACE,
+    RUNTIME,
+    TIME,
+    VERSION,
+)
 from gkm.api.errors import GKMError, Reason
-from gkm.api.meta import API_VERSION, timestamp, utc_time
+from gkm.api.meta import API_VERSION, FALSE, timestamp, utc_time
 from gkm.images.cache import Format
-from gkm.images.captured.content import Hardware, cache_name, repository
+from gkm.images.captured.content import Hardware, cache_name, family_cache_name, repository
 from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
 from gkm.runtimes.placement import names_in
@@ -36,6 +47,8 @@ _BACKENDS: Final = frozenset({"cuda", "hip"})
 _ARCH: Final = re.compile(r"[a-z0-9][a-z0-9_]{0,29}[a-z0-9]", re.ASCII)
 _VERSION: Final = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.+_-]{0,61}[0-9A-Za-z])?", re.ASCII)
 _DIGEST: Final = re.compile(DIGEST_PATTERN, re.ASCII)
+_FAMILY: Final = re.compile(NAME_PATTERN, re.ASCII)
+_MAX_FAMILY: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,20 @@ class Announcement:
     time: datetime
     nodes: tuple[str, ...]
     """The nodes that announce it."""
+    family: str = ""
+    """The family that the pod named; "" for a cache by itself."""
+    base: str = ""
+    """The digest of the image that this one extends; "" without one."""
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Return the family and the hardware key: those of one group replace each other."""
+        return self.family, self.hardware.key
+
+    @property
+    def claim(self) -> object:
+        """Return what is claimed of the image, without nodes and time: a claim that differs in it is another one."""
+        return self.image, self.hardware, self.family, self.base
 
 
 class InvalidAnnouncement(NamedTuple):
@@ -74,7 +101,9 @@ def check_announcement(namespace: str, node: str, found: ReportedCapture, regist
     if not _is_possible(hardware):
         raise GKMError(Reason.METADATA_INVALID, "its hardware or its runtime is none that GKM captures")
     digest = found.content_digest or ""
-    if not _DIGEST.search(digest) or found.name != cache_name(found.runtime, found.arch, digest):
+    if not _is_possible_family(found.family, found.base):
+        raise GKMError(Reason.METADATA_INVALID, "its family or its base is none that a pod and a node can name")
+    if not _DIGEST.search(digest) or found.name != _name(found.family, found.runtime, found.arch, digest):
         raise GKMError(Reason.METADATA_INVALID, "its name is not that of its content")
     wanted = repository(registry, namespace, found.runtime)
     if not is_image_in(found.image, wanted):
@@ -84,7 +113,7 @@ def check_announcement(namespace: str, node: str, found: ReportedCapture, regist
         raise GKMError(Reason.METADATA_INVALID, "its time is none")
     if time > now + CLOCK_SKEW:
         raise GKMError(Reason.METADATA_INVALID, "its time is later than now")
-    return Announcement(namespace, found.name, found.image, hardware, digest, time, (node,))
+    return Announcement(namespace, found.name, found.image, hardware, digest, time, (node,), found.family, found.base)
 
 
 def merged_announcements(
@@ -94,8 +123,8 @@ def merged_announcements(
 
     The first captures of all nodes count before their second ones, whatever times they claim.
     """
-    found: dict[tuple[str, str, Hardware], Announcement] = {}
-    nodes: dict[tuple[str, str, Hardware], dict[str, int]] = {}
+    found: dict[tuple[str, object], Announcement] = {}
+    nodes: dict[tuple[str, object], dict[str, int]] = {}
     """Of each capture, the nodes and its number among those of the node."""
     numbers = Counter[str]()
     faults: dict[str, InvalidAnnouncement] = {}
@@ -107,7 +136,7 @@ def merged_announcements(
             faults.setdefault(node, InvalidAnnouncement(node, error.reason, error.message))
             continue
         # What contradicts a claim, as other hardware does, is another claim: it must not hide the true one.
-        key = announced.name, announced.image, announced.hardware
+        key = announced.name, announced.claim
         nodes.setdefault(key, {}).setdefault(node, numbers[node])
         known = found.get(key)
         if known is None or announced.time > known.time:
@@ -149,6 +178,16 @@ def _is_possible(hardware: Hardware) -> bool:
     )
 
 
+def _is_possible_family(family: str, base: str) -> bool:
+    if not family:
+        return not base
+    return len(family) <= _MAX_FAMILY and bool(_FAMILY.search(family)) and (not base or bool(_DIGEST.search(base)))
+
+
+def _name(family: str, runtime: str, arch: str, digest: str) -> str:
+    return family_cache_name(family, runtime, arch, digest) if family else cache_name(runtime, arch, digest)
+
+
 _MAX_LABEL: Final = 63
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
@@ -168,10 +207,30 @@ class CapturedCache:
     created: str
     resource_version: str
     pods_using: int
+    family: str = ""
+    generation: int = 0
+    earlier: tuple[str, ...] = ()
+    """The contents that had a generation before, as short digests, the latest first."""
+    pinned: bool = False
+    verified: bool = False
+    refused: bool = False
+    """Whether its signatures do not count."""
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Return the family and the hardware key: those of one group replace each other."""
+        return self.family, self.hardware_key
 
 
-def cache_object(announced: Announcement, *, cluster: bool) -> dict[str, Any]:
-    """Return the object to create."""
+class Generation(NamedTuple):
+    """The place of a capture in its family: its number, and the contents that had one before, the latest first."""
+
+    number: int
+    earlier: tuple[str, ...] = ()
+
+
+def cache_object(announced: Announcement, generation: Generation | None = None, *, cluster: bool) -> dict[str, Any]:
+    """Return the object to create; `generation` for a capture of a family."""
     hardware = announced.hardware
     labels = {
         NAMESPACE: announced.namespace,
@@ -183,12 +242,16 @@ def cache_object(announced: Announcement, *, cluster: bool) -> dict[str, Any]:
         "app.kubernetes.io/managed-by": "gkm",
     }
     annotations = {HARDWARE: hardware.key, CONTENT: announced.content_digest, TIME: timestamp(announced.time)}
+    spec: dict[str, Any] = {"image": announced.image}
+    if generation is not None:
+        spec |= {"family": announced.family, "generation": generation.number}
+        annotations |= {EARLIER: " ".join(generation.earlier)}
     metadata = {"name": announced.name, "labels": labels, "annotations": annotations}
     return {
         "apiVersion": API_VERSION,
         "kind": (ClusterGKMCache if cluster else GKMCache).__name__,
         "metadata": metadata if cluster else {**metadata, "namespace": announced.namespace},
-        "spec": {"image": announced.image},
+        "spec": spec,
     }
 
 
@@ -204,7 +267,7 @@ def captured_cache(cache: Cache, registry: str) -> CapturedCache | None:
     time = utc_time(annotations.get(TIME))
     if not (namespace and runtime and hardware_key) or time is None or metadata.namespace not in ("", namespace):
         return None
-    is_own_name = metadata.name == cache_name(runtime, labels.get(ARCH, ""), digest)
+    is_own_name = metadata.name == _name(cache.spec.family, runtime, labels.get(ARCH, ""), digest)
     if not is_own_name or not is_image_in(cache.spec.image, repository(registry, namespace, runtime)):
         return None
     return CapturedCache(
@@ -218,6 +281,12 @@ def captured_cache(cache: Cache, registry: str) -> CapturedCache | None:
         metadata.creation_timestamp,
         metadata.resource_version,
         cache.status.pods_using,
+        cache.spec.family,
+        cache.spec.generation,
+        tuple(annotations.get(EARLIER, "").split()),
+        cache.spec.pinned,
+        verified_digest(cache) is not None,
+        (verified := cache.status.condition("Verified")) is not None and verified.status == FALSE,
     )
 
 

@@ -20,6 +20,7 @@ class ObservedCaptures:
         self._nodes: Index[str, NodeObject] = Index(_namespaces_of_report, lambda report: report.metadata.name)
         self._by_digest: Index[str, Cache] = Index(digests_named, key_of)
         self._by_namespace: Index[str, Cache] = Index(self._namespaces_of_cache, key_of)
+        self._by_family: Index[CacheKey, Cache] = Index(_families_of, key_of)
         self._caches: dict[CacheKey, Cache] = {}
         self._known: set[str] = set()
         self._lock = Lock()
@@ -36,6 +37,7 @@ class ObservedCaptures:
         """Apply a change of a cache."""
         self._by_digest.change(old, new)
         self._by_namespace.change(old, new)
+        self._by_family.change(old, new)
         with self._lock:
             for cache in (old, new):
                 if cache is not None:
@@ -67,6 +69,14 @@ class ObservedCaptures:
         found = (captured_cache(cache, self._registry) for cache in self._by_namespace.get(namespace))
         return [each for each in found if each is not None]
 
+    def has_member(self, family: CacheKey, digest: str) -> bool:
+        """Return whether a cache of a family has the image with this digest."""
+        return any(digest in digests_named(each) for each in self._members(family))
+
+    def numbers_of_users(self, family: CacheKey) -> list[int]:
+        """Return the generations that users gave to the caches that they made in a family."""
+        return [each.spec.generation for each in self._members(family) if not self._is_captured(each)]
+
     def get(self, key: CacheKey) -> Cache | None:
         """Return a cache object."""
         with self._lock:
@@ -87,6 +97,11 @@ class ObservedCaptures:
         found = [key_of(each) for each in named if not self._is_captured(each) and is_naming(each, cache.image)]
         return min((str(key) for key in found if key.namespace == cache.key.namespace), default="")
 
+    def _members(self, family: CacheKey) -> list[Cache]:
+        """Return the caches of a family, whoever made them, in its namespace."""
+        named = self.get(family)
+        return [*self._by_family.get(family), *([named] if named is not None and not named.spec.family else [])]
+
     def _is_captured(self, cache: Cache) -> bool:
         return captured_cache(cache, self._registry) is not None
 
@@ -99,6 +114,10 @@ class ObservedCaptures:
             with self._lock:
                 self._known.add(namespace)
             self._changed(namespace)
+
+
+def _families_of(cache: Cache) -> tuple[CacheKey, ...]:
+    return (CacheKey(cache.metadata.namespace, cache.spec.family),) if cache.spec.family else ()
 
 
 def _namespaces_of_report(report: NodeObject) -> tuple[str, ...]:

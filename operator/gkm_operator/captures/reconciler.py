@@ -27,6 +27,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.totals import CacheKey
+from gkm_operator.captures.generations import next_generation
 from gkm_operator.captures.objects import Announcement, merged_announcements
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionVerdict
@@ -65,7 +66,8 @@ class RegistryCaptures:
             reason = Reason.SIGNATURE_MISSING if verdict.reason is Reason.NOT_REQUIRED else verdict.reason
             raise GKMError(reason, verdict.message)
         images.claims(announced.image, ref.target)
-        wanted = CaptureClaim(announced.namespace, announced.hardware.key, announced.content_digest)
+        content, family = announced.content_digest, announced.family
+        wanted = CaptureClaim(announced.namespace, announced.hardware.key, content, family, announced.base)
         registry, trusts = images.registry.within(VERIFY_SECONDS), images.verifier.trusts(ref, scope)
         return statement.check(registry, ref, trusts, wanted, now)
 
@@ -202,7 +204,7 @@ class Attempts:
 
 def key_of(announced: Announcement) -> AttemptKey:
     """Return the key of the attempts at a capture: another time, or another node, is the same claim."""
-    return AttemptKey(announced.name, (announced.image, announced.hardware))
+    return AttemptKey(announced.name, announced.claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,7 @@ class CapturesReconciler:
         self._publish = publish
         self._now = now
         self._clock = clock
-        self._retention = Retention(settings, observed.named_by_user_cache)
+        self._retention = Retention(settings, observed.named_by_user_cache, self._extends_member)
         self._ender = CaptureEnder(observed, writer, clock=clock, backoff=backoff)
         self._attempts = Attempts(clock, backoff)
 
@@ -318,44 +320,59 @@ class CapturesReconciler:
     def _register(self, due: Sequence[tuple[str, Announcement]], *, cluster: bool) -> int:
         """Register announced captures, each on account of a node; return how many of them were tried in the time.
 
-        A later one of the same name waits for the next pass.
+        A later one of the same name, or of the same family and hardware, waits for the next pass.
         """
-        names: set[str] = set()
+        done: set[object] = set()
         end = self._clock() + REGISTER_SECONDS
         for number, (node, announced) in enumerate(due):
             if self._clock() >= end:
                 return number
-            if announced.name in names or self._attempts.is_paused(node):
+            slot = announced.group if announced.family else announced.name
+            if slot in done or self._attempts.is_paused(node):
                 continue
             namespace, key = announced.namespace, key_of(announced)
             self._attempts.begin(node)
             try:
                 self._check_name(announced, cluster=cluster)
-                self._writer.register(self._proven(node, announced, cluster=cluster), cluster=cluster)
+                self._register_proven(self._proven(node, announced, cluster=cluster), cluster=cluster)
             except GKMError as error:
                 self._refuse(namespace, key, node, announced.name, error)
                 continue
-            names.add(announced.name)
+            done.add(slot)
             self._attempts.succeeded(namespace, key)
             _LOG.info("capture registered", extra=fields(namespace=namespace, cache=announced.name))
         return len(due)
 
     def _proven(self, node: str, announced: Announcement, *, cluster: bool) -> Announcement:
         """Return an announced capture as its signatures prove it: with the signed time, which decides from now on."""
-        now = self._now()
         try:
-            proven = replace(announced, time=self._images.prove(announced, now, cluster=cluster))
+            return replace(announced, time=self._images.prove(announced, self._now(), cluster=cluster))
         except GKMError:
             # Only this: a user of the namespace, who has no part in what the node announces, can cause the others.
             self._attempts.charge(node)
             raise
-        registered = self._observed.registered(announced.namespace)
-        if not self._retention.plan([proven], registered, now, cluster=cluster).register:
+
+    def _register_proven(self, proven: Announcement, *, cluster: bool) -> None:
+        """Make the cache of a proven capture, if it would stay. Its generation is after those that the server has."""
+        if proven.family:
+            registered = self._writer.registered(proven.namespace, cluster=cluster)
+        else:
+            registered = self._observed.registered(proven.namespace)
+        if not self._retention.plan([proven], registered, self._now(), cluster=cluster).register:
             message = (
                 f"it is from {timestamp(proven.time)}, as its signers state: too old, or newer captures have caches"
             )
             raise GKMError(Reason.NOT_REQUIRED, message)
-        return proven
+        others = self._observed.numbers_of_users(self._family(proven)) if proven.family else []
+        generation = next_generation(proven, registered, others) if proven.family else None
+        self._writer.register(proven, generation, cluster=cluster)
+
+    def _extends_member(self, announced: Announcement) -> bool:
+        return bool(announced.base) and self._observed.has_member(self._family(announced), announced.base)
+
+    def _family(self, announced: Announcement) -> CacheKey:
+        is_shared = self._settings.are_for_cluster(announced.namespace)
+        return CacheKey("" if is_shared else announced.namespace, announced.family)
 
     def _check_name(self, announced: Announcement, *, cluster: bool) -> None:
         """Refuse a name that an object has: a registered capture is not among those to register."""

@@ -4,6 +4,9 @@ Only registered captures, which are proven, count against each other: what nodes
 nothing. The time of a registered capture is the signed one, which no announcement and no pass changes. An announced
 capture is compared with it twice: by the announced time, whether a proof is worth its cost, and by the signed time
 before it is registered. So what ended is not registered again while nodes still announce it.
+
+Of a family, the number decides and not the time: a pod that started long ago may end today, and its capture extends the
+newest generation. There a generation remembers those before it, and none of them is registered again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +18,7 @@ from typing import Final, NamedTuple
 from gkm.api.capture_settings import CapturedCaches
 from gkm.api.meta import timestamp
 
+from gkm_operator.captures.generations import group_of, had_generation, with_taken_numbers
 from gkm_operator.captures.objects import Announcement, CapturedCache
 
 MAX_PER_NAMESPACE: Final = 128
@@ -25,6 +29,7 @@ class RetentionReason(StrEnum):
     """Reasons of the condition Retained of a captured cache (docs/reference/reasons.md)."""
 
     CURRENT = "Current"
+    PINNED = "Pinned"
     IN_USE = "InUse"
     NAMED_BY_CACHE = "NamedByCache"
     EXPIRED = "Expired"
@@ -54,10 +59,14 @@ class RetentionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The rules. `named_by` returns the cache object of a user that names an image, "" without one."""
+    """The rules. `named_by` returns the cache object of a user that names an image, "" without one.
+
+    `extends_member` returns whether a member that is present has the image that an announced capture extends.
+    """
 
     settings: CapturedCaches
     named_by: Callable[[CapturedCache], str]
+    extends_member: Callable[[Announcement], bool]
 
     def plan(
         self, announced: Sequence[Announcement], registered: Iterable[CapturedCache], now: datetime, *, cluster: bool
@@ -65,16 +74,12 @@ class Retention:
         """Return the plan; `cluster`: whether captures of this namespace are for the pods of all namespaces."""
         known = list(registered)
         offered = [each for each in known if bool(each.key.namespace) is not cluster]
-        times = _times(offered)
-        reasons = self._reasons(offered, times, now)
-        verdicts = [
-            self._verdict(each, reasons.get(each.key, RetentionReason.NOT_OFFERED), times.get(each.key, each.time))
-            for each in known
-        ]
+        reasons = self._reasons(offered, now)
+        verdicts = [self._verdict(each, reasons.get(each.key, RetentionReason.NOT_OFFERED)) for each in known]
         current = [each for each in offered if reasons[each.key] is RetentionReason.CURRENT]
         names = {each.key.name for each in offered}
-        lacking = [each for each in announced if each.name not in names and self._fits(each, current, times, now)]
-        oldest = min((times[each.key] for each in current), default=None)
+        lacking = [each for each in announced if each.name not in names and self._fits(each, offered, current, now)]
+        oldest = min((each.time for each in current), default=None)
         return RetentionPlan(
             lacking,
             [each for each in verdicts if each.reason not in ENDS],
@@ -82,44 +87,63 @@ class Retention:
             None if oldest is None else oldest + timedelta(seconds=self.settings.max_age),
         )
 
-    def _reasons(
-        self, offered: Sequence[CapturedCache], times: "_Times", now: datetime
-    ) -> Mapping[object, RetentionReason]:
-        found: dict[object, RetentionReason] = {}
-        current: list[CapturedCache] = []
-        for each in sorted(offered, key=lambda each: (-times[each.key].timestamp(), each.key.name)):
-            same = sum(other.hardware_key == each.hardware_key for other in current)
-            if self._is_expired(times[each.key], now):
-                found[each.key] = RetentionReason.EXPIRED
-            elif same >= self.settings.versions or len(current) >= MAX_PER_NAMESPACE:
-                found[each.key] = RetentionReason.SUPERSEDED
-            else:
-                found[each.key] = RetentionReason.CURRENT
-                current.append(each)
-        return found
+    def _reasons(self, offered: Sequence[CapturedCache], now: datetime) -> Mapping[object, RetentionReason]:
+        expired = {each.key: RetentionReason.EXPIRED for each in offered if self._is_expired(each.time, now)}
+        ends = expired.keys() | with_taken_numbers(offered)
+        groups: dict[tuple[str, str], list[CapturedCache]] = {}
+        for each in sorted(offered, key=lambda each: (-each.generation if each.family else 0, *_newest_first(each))):
+            if each.key not in ends:
+                groups.setdefault(each.group, []).append(each)
+        current: list[tuple[bool, tuple[float, str], object]] = []
+        for group in groups.values():
+            verified = next((each for each in group if each.family and each.verified), None)
+            current += [
+                (each is not verified, _newest_first(each), each.key)
+                for number, each in enumerate(group)
+                if number < self.settings.versions or (each is verified and self.settings.versions)
+            ]
+        current.sort(key=lambda each: each[:2])
+        stays = {key: RetentionReason.CURRENT for _, _, key in current[:MAX_PER_NAMESPACE]}
+        return {each.key: RetentionReason.SUPERSEDED for each in offered} | expired | stays
 
-    def _fits(self, announced: Announcement, current: Sequence[CapturedCache], times: "_Times", now: datetime) -> bool:
-        """Return whether an announced capture would stay if it had an object."""
+    def _fits(
+        self, announced: Announcement, offered: Sequence[CapturedCache], current: Sequence[CapturedCache], now: datetime
+    ) -> bool:
+        """Return whether an announced capture would stay if it had an object, and would serve pods."""
         order = (-announced.time.timestamp(), announced.name)
-        newer = [each for each in current if (-times[each.key].timestamp(), each.key.name) < order]
-        same = sum(each.hardware_key == announced.hardware.key for each in newer)
-        few = same < self.settings.versions and len(newer) < MAX_PER_NAMESPACE
-        return few and not self._is_expired(announced.time, now)
+        newer = [each for each in current if _newest_first(each) < order]
+        # The next generation is newer than all others of its family.
+        same = [] if announced.family else group_of(announced, newer)
+        few = len(same) < self.settings.versions and len(newer) < MAX_PER_NAMESPACE
+        is_next = not announced.family or self._is_next(announced, offered)
+        return few and is_next and not self._is_expired(announced.time, now)
+
+    def _is_next(self, announced: Announcement, offered: Sequence[CapturedCache]) -> bool:
+        """Return whether a capture may be the next generation of its family.
+
+        One that extends no member lacks what the generations have, and may bring back what somebody deleted: it counts
+        where no generation does.
+        """
+        if self.extends_member(announced):
+            return not had_generation(announced, offered)
+        return all(each.refused for each in group_of(announced, offered))
 
     def _is_expired(self, time: datetime, now: datetime) -> bool:
         return (now - time).total_seconds() > self.settings.max_age
 
-    def _verdict(self, cache: CapturedCache, reason: RetentionReason, time: datetime) -> RetentionVerdict:
+    def _verdict(self, cache: CapturedCache, reason: RetentionReason) -> RetentionVerdict:
         versions, age = self.settings.versions, self.settings.max_age
         why = {
             RetentionReason.CURRENT: f"one of the {versions} newest captures of {cache.hardware_key}",
-            RetentionReason.EXPIRED: f"captured more than {age:g} seconds ago, at {timestamp(time)}",
+            RetentionReason.EXPIRED: f"captured more than {age:g} seconds ago, at {timestamp(cache.time)}",
             RetentionReason.SUPERSEDED: f"there are {versions} newer captures of {cache.hardware_key}, or "
-            f"{MAX_PER_NAMESPACE} of its namespace",
+            f"{MAX_PER_NAMESPACE} of its namespace, or another one has its generation",
             RetentionReason.NOT_OFFERED: f"captures of {cache.namespace} are not for the pods that it is for any more",
         }[reason]
         if reason is RetentionReason.CURRENT:
             return RetentionVerdict(cache, reason, why)
+        if cache.pinned:
+            return RetentionVerdict(cache, RetentionReason.PINNED, f"spec.pinned is true; {why}")
         if cache.pods_using:
             return RetentionVerdict(cache, RetentionReason.IN_USE, f"pods mount it; {why}")
         if other := self.named_by(cache):
@@ -127,10 +151,8 @@ class Retention:
         return RetentionVerdict(cache, reason, why)
 
 
-_Times = Mapping[object, datetime]
 ENDS: Final = (RetentionReason.EXPIRED, RetentionReason.SUPERSEDED, RetentionReason.NOT_OFFERED)
 
 
-def _times(registered: Iterable[CapturedCache]) -> _Times:
-    """Return when each registered capture was made, as signers stated it. What nodes announce changes no time."""
-    return {each.key: each.time for each in registered}
+def _newest_first(cache: CapturedCache) -> tuple[float, str]:
+    return -cache.time.timestamp(), cache.key.name

@@ -1,19 +1,21 @@
 """The writes about captures: caches, their end, and Events."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
+from gkm.api.captured_metadata import NAMESPACE
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import API_VERSION
-from gkm.kube.api import Api
+from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
 from gkm.kube.workqueue import Retry
 
 from gkm_operator import metrics
 from gkm_operator.caches.node_reports import NodeObject
 from gkm_operator.caches.throttling import EventBudget
-from gkm_operator.captures.objects import Announcement, CapturedCache, cache_object
+from gkm_operator.captures.objects import Announcement, CapturedCache, Generation, cache_object, captured_cache
 from gkm_operator.captures.retention import RetentionVerdict
 
 FIELD_MANAGER = "gkm-operator"
@@ -26,13 +28,28 @@ _RECENT = timedelta(minutes=2)
 class CaptureWriter:
     """The only writer of captures."""
 
-    def __init__(self, api: Api, recorder: Recorder) -> None:
+    def __init__(self, api: Api, recorder: Recorder, registry: str) -> None:
         self._api = api
+        self._registry = registry
         self._recorder = recorder
         self._event_budget = EventBudget()
 
-    def register(self, announced: Announcement, *, cluster: bool) -> None:
-        """Make the cache object of a proven capture.
+    def registered(self, namespace: str, *, cluster: bool) -> list[CapturedCache]:
+        """Return the cache objects of the captures of a namespace as the API server has them now.
+
+        A watch may not have shown yet what this process, or the leader before it, created.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        selector = ListSelector("" if cluster else namespace, f"{NAMESPACE}={namespace}")
+        resource: Resource[Any] = WATCHED_CLUSTER_CACHES if cluster else WATCHED_CACHES
+        pages = self._api.list_pages(resource, selector)
+        found = (captured_cache(entry.value, self._registry) for page in pages for entry in page.entries)
+        return [each for each in found if each is not None]
+
+    def register(self, announced: Announcement, generation: Generation | None = None, *, cluster: bool) -> None:
+        """Make the cache object of a proven capture; `generation` for one of a family.
 
         Raises:
             GKMError: the API server refuses the object.
@@ -40,7 +57,7 @@ class CaptureWriter:
             ApiError: the API server does not answer.
         """
         try:
-            self._api.create(_resource(cluster=cluster), cache_object(announced, cluster=cluster))
+            self._api.create(_resource(cluster=cluster), cache_object(announced, generation, cluster=cluster))
         except ApiError as error:
             if error.conflict:
                 raise Retry(f"{announced.name} was created meanwhile") from error

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from gkm.api.config import CapturedCaches
+from gkm.api.nodes import CapturedImage
 from gkm.kube.errors import ApiError
 from support.kube.interposed_api import Around, Call, Killed
-from support.operator.captures import NOW, CapturesProcess, CapturesWorld, captured, name_of
+from support.operator.captures import NOW, CapturesProcess, CapturesWorld, captured, of_family
 
 DAY = 86_400.0
 MINE = "registry.test/team/own:1"
@@ -44,15 +45,28 @@ class DisturbedWrites:
         return Killed() if self.kills else ApiError(504, "Timeout", "the answer was lost")
 
 
-def began() -> CapturesWorld:
-    """Three captures of which one is registered already and too old, and a cache of a user with the name of another."""
+@dataclass(frozen=True)
+class Captures:
+    """Four captures: by themselves, or the generations of a family, of which each extends the one before."""
+
+    family: str
+
+    def __getitem__(self, number: int) -> CapturedImage:
+        """Return a capture; the first one is too old, or the third newest generation of its family."""
+        if not self.family:
+            return captured(number, age=DAY / 2 if number == 1 else -DAY + number)
+        return of_family(number, self.family, base=number - 1, age=-1.0 if number == 1 else -DAY - number)
+
+
+def began(captures: Captures) -> CapturesWorld:
+    """Three captures, of which one is registered and will end, and a cache of a user with the name of another."""
     world = CapturesWorld(CapturedCaches(max_age=DAY, versions=2))
-    world.announce("old", captured(1, age=DAY / 2))
+    world.announce("old", captures[1])
     CapturesProcess(world).run()
     world.announce("old")
     world.now = NOW + timedelta(seconds=DAY)
-    world.own(name_of(4), MINE)
-    fresh = [captured(number, age=-DAY + number) for number in (2, 3, 4)]
+    world.own(captures[4].name, MINE)
+    fresh = [captures[number] for number in (2, 3, 4)]
     world.announce("node-1", *fresh)
     world.announce("node-2", *fresh)
     return world
@@ -65,40 +79,47 @@ def run(world: CapturesWorld, around: Around | None = None) -> None:
         process.seconds += 3600.0
 
 
-def check(world: CapturesWorld, *, sent: bool = True) -> None:
+def check(world: CapturesWorld, captures: Captures, *, sent: bool = True) -> None:
     """Check the end; without `sent`, the one request that failed may have been that for an Event."""
-    assert world.names() == sorted([name_of(2), name_of(3), name_of(4)])
-    (other,) = (each for each in world.caches() if each["metadata"]["name"] == name_of(4))
+    assert world.names() == sorted(captures[number].name for number in (2, 3, 4))
+    (other,) = (each for each in world.caches() if each["metadata"]["name"] == captures[4].name)
     assert other["spec"] == {"image": MINE}
     ended = [event for event in world.events() if event[0] == "Ended"]
-    assert ended == [("Ended", name_of(1))] or (not sent and ended == [])
+    assert ended == [("Ended", captures[1].name)] or (not sent and ended == [])
+    if captures.family:
+        assert world.generations(captures.family) == {captures[2].name: 2, captures[3].name: 3}
 
 
-def steps_of() -> int:
+def steps_of(captures: Captures) -> int:
     counter = DisturbedWrites(1 << 30, after=False, kills=False)
-    world = began()
+    world = began(captures)
     run(world, counter.around)
-    check(world)
+    check(world, captures)
     return counter.count
 
 
+CAPTURES = pytest.mark.parametrize("captures", [Captures(""), Captures("llama")], ids=["alone", "family"])
+
+
+@CAPTURES
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kills", [True, False], ids=["killed", "failed"])
-def test_any_write_may_be_the_last_one_of_a_process(*, kills: bool, after: bool) -> None:
-    count = steps_of()
+def test_any_write_may_be_the_last_one_of_a_process(captures: Captures, *, kills: bool, after: bool) -> None:
+    count = steps_of(captures)
     assert count > 4
     for step in range(count):
-        world = began()
+        world = began(captures)
         steps = DisturbedWrites(step, after, kills)
         try:
             run(world, steps.around)
         except Killed:
             run(world)
-        check(world, sent=kills)
+        check(world, captures, sent=kills)
 
 
-def test_two_leaders_at_once_register_once() -> None:
-    world = began()
+@CAPTURES
+def test_two_leaders_at_once_register_once(captures: Captures) -> None:
+    world = began(captures)
     processes = [CapturesProcess(world) for _ in range(2)]
     for process in processes * 4:
         # Neither watch has shown what the other process wrote.
@@ -108,4 +129,4 @@ def test_two_leaders_at_once_register_once() -> None:
             except Exception as error:  # noqa: BLE001 -- the queue would retry
                 assert "meanwhile" in str(error) or "Conflict" in str(error) or "NotFound" in str(error)
     run(world)
-    check(world)
+    check(world, captures)

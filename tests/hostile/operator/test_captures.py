@@ -1,19 +1,32 @@
 """Whatever a stolen node writes as captures ends as a refusal: no exception, no write outside of the namespace."""
 
+import re
 import string
 
-from gkm.api.nodes import MAX_CAPTURED_IMAGES
+from gkm.api.nodes import MAX_CAPTURED_IMAGES, CapturedImage
 from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
 from gkm_operator.caches.node_reports import ReportedCapture, ReportStatus
-from gkm_operator.captures.objects import MAX_ANNOUNCEMENTS, cache_object, merged_announcements
+from gkm_operator.captures.objects import MAX_ANNOUNCEMENTS, Generation, cache_object, merged_announcements
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
-from support.operator.captures import NAMESPACE, NOW, REGISTRY, captured
+from support.operator.captures import NAMESPACE, NOW, REGISTRY, captured, of_family
 
-HONEST = captured()
-FIELDS = ("name", "image", "runtime", "version", "backend", "arch", "driver", "content_digest", "time")
+HONEST, FAMILY = captured(), of_family(2, base=1)
+FIELDS = (
+    "name",
+    "image",
+    "runtime",
+    "version",
+    "backend",
+    "arch",
+    "driver",
+    "content_digest",
+    "family",
+    "base",
+    "time",
+)
 PIECES = st.sampled_from(
     [
         "",
@@ -30,6 +43,9 @@ PIECES = st.sampled_from(
         NAMESPACE,
         "others",
         REGISTRY,
+        "llama",
+        FAMILY.base,
+        FAMILY.name,
         "sha256:",
         "a" * 600,
     ]
@@ -41,22 +57,30 @@ MADE_UP = st.fixed_dictionaries(
 )
 
 
-def reported(**changes: object) -> ReportedCapture:
-    values = {field: getattr(HONEST, field) for field in FIELDS} | {"state": "Announced"} | changes
+def reported(like: CapturedImage = HONEST, **changes: object) -> ReportedCapture:
+    values = {field: getattr(like, field) for field in FIELDS} | {"state": "Announced"} | changes
     return ReportedCapture(**values)
 
 
 @settings(max_examples=examples(200))
-@given(st.lists(MADE_UP, max_size=8))
-def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(changes: list[dict[str, object]]) -> None:
-    found, faults = merged_announcements(NAMESPACE, [("stolen", reported(**each)) for each in changes], REGISTRY, NOW)
+@given(st.lists(MADE_UP, max_size=8), st.sampled_from([HONEST, FAMILY]))
+def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(
+    changes: list[dict[str, object]], like: CapturedImage
+) -> None:
+    found, faults = merged_announcements(
+        NAMESPACE, [("stolen", reported(like, **each)) for each in changes], REGISTRY, NOW
+    )
     assert len(faults) <= 1
     for each in found:
         ref = Reference.parse(each.image)
         assert ref.name == f"{REGISTRY}/{NAMESPACE}/{each.hardware.runtime}"
         assert ref.digest is not None
         assert each.time <= NOW + CLOCK_SKEW
-        made = cache_object(each, cluster=False)
+        made = cache_object(each, Generation(1, ("1" * 12,)) if each.family else None, cluster=False)
+        assert len(each.family) <= 253
+        assert set(each.family) <= set(string.ascii_lowercase + string.digits + "-.")
+        assert not each.base or re.fullmatch("sha256:[0-9a-f]{64}", each.base)
+        assert each.family or not each.base
         assert made["metadata"]["namespace"] == NAMESPACE
         assert made["metadata"]["name"].startswith("captured-")
         allowed = set(string.ascii_letters + string.digits + "-_.")

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gkm.api.config import Capture, CapturedCaches, CaptureSigning, Config
-from gkm.api.errors import GKMError
+from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
 from gkm.api.nodes import CapturedImage
-from gkm.images.captured.content import cache_name
+from gkm.images.captured.content import cache_name, family_cache_name
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
@@ -50,6 +50,13 @@ def captured(number: int = 1, *, namespace: str = NAMESPACE, age: float = 0.0, *
     return structs.replace(honest, **changes)
 
 
+def of_family(number: int, family: str = "llama", *, base: int = 0, **changes: Any) -> CapturedImage:  # noqa: ANN401 -- any field
+    """Return what an agent announces of a capture of a family; `base` is the number of the capture that it extends."""
+    honest = captured(number, **changes)
+    name = family_cache_name(family, honest.runtime, honest.arch, honest.content_digest or "")
+    return structs.replace(honest, family=family, base=digest(base) if base else "", name=name)
+
+
 def name_of(number: int) -> str:
     return captured(number).name
 
@@ -62,12 +69,16 @@ class FakeCapturedImages:
     """By image: why it proves nothing."""
     times: dict[str, datetime] = field(default_factory=dict)
     """By image: the signed time, where it is not the announced one."""
+    claims_refused: set[tuple[str, str, str]] = field(default_factory=set)
+    """Image, family and base of claims that no statement names."""
     proofs: list[tuple[str, bool]] = field(default_factory=list)
 
     def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         self.proofs.append((announced.image, cluster))
         if announced.image in self.errors:
             raise self.errors[announced.image]
+        if (announced.image, announced.family, announced.base) in self.claims_refused:
+            raise GKMError(Reason.SIGNATURE_MISSING, "no trusted statement names this family and this base")
         assert now.tzinfo is not None
         return self.times.get(announced.image, announced.time)
 
@@ -102,14 +113,26 @@ class CapturesWorld:
     def use(self, name: str, pods: int, namespace: str = NAMESPACE) -> None:
         self.api.merge(GKMCACHES, name, {"status": {"podsUsing": pods}}, namespace, subresource="status")
 
-    def own(self, name: str, image: str, namespace: str = NAMESPACE) -> None:
+    def own(self, name: str, image: str, namespace: str = NAMESPACE, **spec: object) -> None:
         """Make a cache as a user does."""
         value = {
             "apiVersion": "gkm.io/v1alpha1",
             "kind": "GKMCache",
             "metadata": {"name": name, "namespace": namespace},
         }
-        self.api.create(GKMCACHES, value | {"spec": {"image": image}})
+        self.api.create(GKMCACHES, value | {"spec": {"image": image, **spec}})
+
+    def verify(self, name: str, status: str = "True", namespace: str = NAMESPACE) -> None:
+        """Write the verdict on the signatures of a cache, as the controller of caches does."""
+        image = self.api.get(GKMCACHES, name, namespace).spec.image
+        verdict = {"type": "Verified", "status": status, "reason": "x", "message": "", "lastTransitionTime": ""}
+        patch = {"status": {"image": image, "resolvedDigest": image.partition("@")[2], "conditions": [verdict]}}
+        self.api.merge(GKMCACHES, name, patch, namespace, subresource="status")
+
+    def generations(self, family: str = "llama", resource: Resource[Any] = GKMCACHES) -> dict[str, int]:
+        """Return the number of each generation of a family by the name of its object."""
+        found = [each for each in self.caches(resource) if each["spec"].get("family") == family]
+        return {each["metadata"]["name"]: each["spec"]["generation"] for each in found}
 
     def caches(self, resource: Resource[Any] = GKMCACHES) -> list[Json]:
         return list(listed(self.api, resource.of(dict)))

@@ -1,0 +1,56 @@
+"""Generations: which number a capture gets in its family, and which contents had one before. Pure.
+
+A node announces a capture for days after its cache has ended. Without a memory it would come back, as the newest
+generation. So each object remembers the contents that had a generation of its family and hardware key before it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from gkm_operator.captures.objects import Announcement, CapturedCache, Generation
+
+MAX_EARLIER: Final = 128
+"""Contents that an object remembers: as many as captures of one namespace have objects."""
+HIGHEST_COUNTED: Final = 1_000_000
+"""A larger number was written by a user and is not counted: the field ends at 2^31 - 1."""
+_SHORT: Final = slice(7, 19)
+
+
+def next_generation(announced: Announcement, registered: Iterable[CapturedCache], others: Iterable[int]) -> Generation:
+    """Return the place of a capture after those that are registered, and after the numbers of users' members."""
+    group = sorted(group_of(announced, registered), key=lambda each: (-each.generation, each.key.name))
+    counted = (number for number in (*others, *(each.generation for each in group)) if number <= HIGHEST_COUNTED)
+    earlier = dict.fromkeys(digest for each in group for digest in (short(each.content_digest), *each.earlier))
+    return Generation(1 + max(counted, default=0), tuple(earlier)[:MAX_EARLIER])
+
+
+def had_generation(announced: Announcement, registered: Iterable[CapturedCache]) -> bool:
+    """Return whether a later generation remembers the content of a capture."""
+    digest = short(announced.content_digest)
+    return any(digest in each.earlier for each in group_of(announced, registered))
+
+
+def group_of(announced: Announcement, registered: Iterable[CapturedCache]) -> list[CapturedCache]:
+    """Return the registered captures of the family and hardware key of a capture."""
+    return [each for each in registered if each.group == announced.group]
+
+
+def with_taken_numbers(registered: Iterable[CapturedCache]) -> set[object]:
+    """Return the keys of the captures whose number an older object of their group has.
+
+    Two leaders made them: the request of the former one arrived after the later one had read the numbers.
+    """
+    taken: set[object] = set()
+    found: set[object] = set()
+    for each in sorted(registered, key=lambda each: (each.created, each.key.name)):
+        if each.family:
+            number = each.group, each.generation
+            if number in taken:
+                found.add(each.key)
+            taken.add(number)
+    return found
+
+
+def short(digest: str) -> str:
+    """Return 12 hexadecimal digits of a digest, as in the names of captures."""
+    return digest[_SHORT]
