@@ -20,7 +20,8 @@ COMMANDS = {
     "cache": LazyCommand(
         "gkm_cli.cache.commands",
         "app",
-        "Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster.",
+        "Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster; "
+        "pin, promote and drop generations.",
     ),
     "login": LazyCommand(
         "gkm_cli.login",

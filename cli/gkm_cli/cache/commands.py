@@ -11,6 +11,11 @@ def _command(name: str, text: str, arguments: str) -> LazyCommand:
     return LazyCommand(f"gkm_cli.cache.{name}", name, text, f"{{program}} cache {name} {arguments}")
 
 
+def _generation(name: str, text: str) -> LazyCommand:
+    example = f"{{program}} cache {name} captured-triton-sm90-91ecb9aa01c7 -n ml-apps"
+    return LazyCommand("gkm_cli.cache.generations", name, text, example)
+
+
 COMMANDS = {
     "build": _command(
         "build",
@@ -57,11 +62,21 @@ COMMANDS = {
         "List the caches of a namespace, or of the cluster: image, nodes that have it, signature, pods that use it.",
         "{program} cache list -A",
     ),
+    "pin": _generation(
+        "pin", "Let nodes take this member of its family, whatever newer ones there are; --unpin takes it back."
+    ),
+    "promote": _generation(
+        "promote", "Take a captured cache over from the controllers: it is yours then, and retention leaves it alone."
+    ),
+    "drop": _generation(
+        "drop", "Delete a generation of a family; refused while pods use it. Its image stays in the registry."
+    ),
 }
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),
-    help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster.",
+    help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster; "
+    "pin, promote and drop generations.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -53,6 +53,9 @@ def _entry(cache: Cache) -> dict[str, Any]:
         "kind": _kind(cache),
         "namespace": cache.metadata.namespace,
         "name": cache.metadata.name,
+        "family": cache.spec.family,
+        "generation": cache.spec.generation,
+        "pinned": cache.spec.pinned,
         "image": cache.spec.image,
         "digest": status.resolved_digest,
         "ok": cause is None,
@@ -85,12 +88,21 @@ def _cause(cache: Cache) -> Condition | None:
     return None
 
 
+def _generation(cache: Cache) -> str:
+    """Return the number of a member of a family, and whether it is pinned."""
+    number = str(cache.spec.generation) if cache.spec.family or cache.spec.generation else ""
+    return " ".join(filter(None, (number, "(pinned)" if cache.spec.pinned else "")))
+
+
 def _print(caches: list[Cache], namespace: str, *, is_complete: bool) -> None:
     if not caches:
         if not is_complete:
             return
         line(f"no caches in the namespace {namespace}; -A lists all" if namespace else "no caches in the cluster")
         return
+    # Only where there are families: a terminal has few columns.
+    has_families = any(map(_generation, caches))
+    columns = ("family", "generation") if has_families else ()
     rows = []
     for cache in sorted(caches, key=lambda one: (one.metadata.namespace, one.metadata.name)):
         verified, cause = cache.status.condition("Verified"), _cause(cache)
@@ -98,6 +110,7 @@ def _print(caches: list[Cache], namespace: str, *, is_complete: bool) -> None:
             (
                 cache.metadata.namespace or "(cluster)",
                 cache.metadata.name,
+                *((cache.spec.family, _generation(cache)) if has_families else ()),
                 cache.status.ready or "",
                 verified.status if verified else "Unknown",
                 cache.status.pods_using,
@@ -105,4 +118,4 @@ def _print(caches: list[Cache], namespace: str, *, is_complete: bool) -> None:
                 cache.spec.image,
             )
         )
-    table(("namespace", "name", "ready", "verified", "in use", "reason", "image"), rows)
+    table(("namespace", "name", *columns, "ready", "verified", "in use", "reason", "image"), rows)
