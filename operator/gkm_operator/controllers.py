@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         namespace=own_namespace(),
         schedule=RecheckSchedule.of(config.verification),
         informers=informers,
-        further=captures.condition,
+        further=captures.conditions,
     )
     domains = DomainsController(
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()

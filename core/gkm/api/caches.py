@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import API_VERSION, Conditions, Count, HasConditions, ObjectMeta, ObservedGeneration, seconds_of
+from gkm.api.meta import API_VERSION, TRUE, Conditions, Count, HasConditions, ObjectMeta, ObservedGeneration, seconds_of
 from gkm.api.rollouts import RolloutPolicy, RolloutStatus
 from gkm.api.signers import MAX_SIGNERS, Signer
 
@@ -14,6 +14,8 @@ NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)
 MAX_FAILED_NODES = 20
 """Node names for each reason in status.failedNodeConditions and incompatibleNodeConditions; a count stands for the
 rest."""
+HELD_BACK = "HeldBack"
+"""The condition of a generation that made pods fail."""
 
 SHORTEST_INTERVAL_SECONDS = 60.0
 LONGEST_INTERVAL_SECONDS = 30 * 86_400.0
@@ -143,7 +145,8 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     conditions: Conditions = field(default_factory=list)
     """Verified: the signatures satisfy the policies. Ready: every node whose GPUs the cache fits has it. Error.
     NoCacheForHardware: pods wait for the cache or started without it on nodes whose GPUs it does not fit.
-    Retained, of a cache that the controllers made of a capture: why it stays, or ends."""
+    Retained, of a cache that the controllers made of a capture: why it stays, or ends. HeldBack, of a generation of a
+    family: it made pods fail more often than the one before it, and nodes take it last."""
 
 
 class GKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):
@@ -178,6 +181,12 @@ CACHE_RULES = (
 def kind_of(cache: Cache) -> str:
     """Return the kind of a cache, whose type may be one for a watch."""
     return str(cache.__struct_config__.tag)
+
+
+def is_held_back(cache: Cache) -> bool:
+    """Return whether a generation made pods fail more often than the one before it: nodes take it last."""
+    condition = cache.status.condition(HELD_BACK)
+    return condition is not None and condition.status == TRUE
 
 
 def verified_digest(cache: Cache) -> str | None:

@@ -6,7 +6,7 @@ At most one worker of each queue handles a key at a time.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from threading import Event
 from typing import Any
@@ -59,7 +59,7 @@ class CachesController(Controller):
         schedule: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value
         now: Callable[[], str] = timestamp,
         informers: Informers | None = None,
-        further: Callable[[Cache], ConditionValue | None] = lambda _cache: None,
+        further: Callable[[Cache], Sequence[ConditionValue]] = lambda _cache: (),
     ) -> None:
         super().__init__("caches")
         self._api = api

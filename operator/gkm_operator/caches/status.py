@@ -4,12 +4,12 @@ Events are derived from the difference between the previous and the new status. 
 leader or a restarted process sees no transition that did not happen.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
-from gkm.api.caches import Cache, CacheStatus, kind_of
+from gkm.api.caches import HELD_BACK, Cache, CacheStatus, kind_of
 from gkm.api.errors import Reason
 from gkm.api.grammar import agree, count_of
 from gkm.api.meta import API_VERSION, FALSE, TRUE, UNKNOWN, Condition, with_condition
@@ -24,6 +24,8 @@ from gkm_operator.caches.totals import CacheSummary
 FAILING = frozenset({"NodesFailed", "NodesIncompatible"})
 """Reasons of Ready that need a person's action."""
 NO_CACHE = "NoCacheForHardware"
+_WARNINGS = (NO_CACHE, HELD_BACK)
+"""Conditions whose beginning is an Event of the same name."""
 _MAX_LABELS, _MAX_TEXT = 3, 320
 
 
@@ -151,12 +153,12 @@ def desired_status(
     now: str,
     *,
     rollout: RolloutStatus | None = None,
-    further: ConditionValue | None = None,
+    further: Sequence[ConditionValue] = (),
 ) -> CacheStatus | None:
     """Return the status that the cache should have; None while nothing is known of its present image.
 
     `summary` and `rollout` are those of `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
-    Without an outcome (the process has just started) the verdict in the status remains. `further` is the condition of
+    Without an outcome (the process has just started) the verdict in the status remains. `further` are the conditions of
     another controller.
     """
     if outcome is not None and outcome.image != cache.spec.image:
@@ -171,10 +173,10 @@ def desired_status(
         "Ready": ready_condition(summary, verified=counts, selector=selector),
         "Error": error_condition(summary),
         NO_CACHE: no_cache_condition(summary),
-        **({further.kind: (further.status, further.reason, further.message)} if further else {}),
+        **{each.kind: (each.status, each.reason, each.message) for each in further},
     }.items():
-        # Few caches ever have it: an absent one is False.
-        if kind == NO_CACHE and value == FALSE and status.condition(kind) is None:
+        # Few caches ever have one of these: an absent one is False.
+        if kind in _WARNINGS and value == FALSE and status.condition(kind) is None:
             continue
         new = Condition(kind, value, reason, escape(message), now, status.observed_generation)
         conditions = with_condition(conditions, new)
@@ -277,8 +279,9 @@ def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
     before, after = old.condition("Verified"), new.condition("Verified")
     if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
         yield _of_verified(after)
-    if _is_true(new.condition(NO_CACHE)) and not _is_true(old.condition(NO_CACHE)):
-        yield from _of_no_cache(new.condition(NO_CACHE))
+    for kind in _WARNINGS:
+        if not _is_true(old.condition(kind)):
+            yield from _of_warning(new.condition(kind))
     before, after = old.condition("Ready"), new.condition("Ready")
     if after is None:
         return
@@ -302,9 +305,9 @@ def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
     verified, ready, error = (cache.status.condition(kind) for kind in ("Verified", "Ready", "Error"))
     if verified is not None and verified.last_transition_time == written:
         yield _of_verified(verified)
-    unserved = cache.status.condition(NO_CACHE)
-    if unserved is not None and unserved.last_transition_time == written:
-        yield from _of_no_cache(unserved)
+    for warning in map(cache.status.condition, _WARNINGS):
+        if warning is not None and warning.last_transition_time == written:
+            yield from _of_warning(warning)
     first = verified is None or verified.last_transition_time == written
     if ready is not None and ready.last_transition_time == written and (ready.status == TRUE or not first):
         yield _of_ready(ready, cache.status, updated=False)
@@ -317,10 +320,10 @@ def _of_verified(condition: Condition) -> EventBody:
     return EventBody("Normal" if good else "Warning", condition.reason, VERIFY, condition.message or condition.reason)
 
 
-def _of_no_cache(condition: Condition | None) -> Iterator[EventBody]:
-    """Yield the Event of nodes with pods that lack the cache; later nodes change the condition only."""
+def _of_warning(condition: Condition | None) -> Iterator[EventBody]:
+    """Yield the Event of a warning that has begun; later nodes or pods change the condition only."""
     if condition is not None and condition.status == TRUE:
-        yield EventBody("Warning", NO_CACHE, SERVE, condition.message)
+        yield EventBody("Warning", condition.type, SERVE, condition.message)
 
 
 def _of_failures(status: CacheStatus) -> Iterator[EventBody]:

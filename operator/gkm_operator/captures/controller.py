@@ -5,7 +5,7 @@ It starts no watch: the controller of caches does, which every replica runs.
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from threading import Lock
 
@@ -29,6 +29,7 @@ from gkm_operator.captures.objects import captured_cache
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.reconciler import BACKOFF, CapturedImages, CapturesReconciler
 from gkm_operator.captures.retention import ENDS, RetentionPlan, RetentionReason
+from gkm_operator.captures.trials import FailedPods, Trials
 from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
 
 Refresh = Callable[[CacheKey], None]
@@ -80,6 +81,7 @@ class CapturesController(Controller):
                 reports.subscribe(self.observed.report_changed)
         recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
         writer = CaptureWriter(api, recorder, self._registry)
+        self._trials = Trials(FailedPods(api), clock, self._judged_anew)
         self.reconciler = CapturesReconciler(
             self.observed,
             images,
@@ -87,6 +89,7 @@ class CapturesController(Controller):
             self._registry,
             config.capture.caches,
             publish=self._publish,
+            trials=self._trials,
             now=now,
             clock=clock,
             backoff=backoff,
@@ -108,16 +111,15 @@ class CapturesController(Controller):
             self.queue.add(namespace)
         self.start_queues()
 
-    def condition(self, cache: Cache) -> ConditionValue | None:
-        """Return the condition Retained of a captured cache that a pass of this process has judged."""
+    def conditions(self, cache: Cache) -> Sequence[ConditionValue]:
+        """Return the conditions Retained and HeldBack of a captured cache that a pass of this process has judged."""
         found = captured_cache(cache, self._registry) if self._registry else None
         if found is None:
-            return None
+            return ()
         with self._lock:
-            judged = self._judged.get(found.namespace, {}).get(found.key)
-        if judged is None or judged[0] != found.uid:
-            return None
-        return judged[1]
+            uid, retained = self._judged.get(found.namespace, {}).get(found.key, ("", None))
+        held_back = self._trials.condition(found)
+        return [each for each in (retained if uid == found.uid else None, held_back) if each is not None]
 
     def _publish(self, namespace: str, plan: RetentionPlan) -> None:
         """Let the conditions of the captured caches of a namespace be written where they have changed."""
@@ -135,6 +137,9 @@ class CapturesController(Controller):
         for key, value in new.items():
             if old.get(key) != value:
                 self.refresh(key)
+
+    def _judged_anew(self, key: CacheKey) -> None:
+        self.refresh(key)
 
     def _enqueue(self, namespace: str) -> None:
         if self._working:

@@ -15,7 +15,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
-from gkm.api.caches import DIGEST_PATTERN, NAME_PATTERN, Cache, ClusterGKMCache, GKMCache, verified_digest
+from gkm.api.caches import DIGEST_PATTERN, NAME_PATTERN, Cache, ClusterGKMCache, GKMCache, is_held_back, verified_digest
 from gkm.api.captured_metadata import (
     ARCH,
     BACKEND,
@@ -215,6 +215,7 @@ class CapturedCache:
     verified: bool = False
     refused: bool = False
     """Whether its signatures do not count."""
+    held_back: bool = False
 
     @property
     def group(self) -> tuple[str, str]:
@@ -287,6 +288,7 @@ def captured_cache(cache: Cache, registry: str) -> CapturedCache | None:
         cache.spec.pinned,
         verified_digest(cache) is not None,
         (verified := cache.status.condition("Verified")) is not None and verified.status == FALSE,
+        is_held_back(cache),
     )
 
 

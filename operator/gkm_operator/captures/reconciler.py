@@ -31,6 +31,7 @@ from gkm_operator.captures.generations import next_generation
 from gkm_operator.captures.objects import Announcement, merged_announcements
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionVerdict
+from gkm_operator.captures.trials import Trials
 from gkm_operator.captures.writer import CaptureWriter
 from gkm_operator.images import CheckedImages
 
@@ -273,6 +274,7 @@ class CapturesReconciler:
         settings: CapturedCaches,
         *,
         publish: Callable[[str, RetentionPlan], None],
+        trials: Trials,
         now: Callable[[], datetime],
         clock: Clock = time.monotonic,
         backoff: Backoff = BACKOFF,
@@ -280,6 +282,7 @@ class CapturesReconciler:
         self._observed = observed
         self._images = images
         self._writer = writer
+        self._trials = trials
         self._registry = registry
         self._settings = settings
         self._publish = publish
@@ -305,6 +308,8 @@ class CapturesReconciler:
         registered = self._observed.registered(namespace)
         plan = self._retention.plan(announced, registered, now, cluster=cluster)
         self._publish(namespace, plan)
+        offered = [each for each in registered if bool(each.key.namespace) is not cluster]
+        next_check = self._trials.check(namespace, offered, now, cluster=cluster)
         for verdict in (*plan.retained, *plan.ended):
             self._writer.emit_registered(verdict.cache, now)
         # Before the proofs, which take minutes: the decision is of now.
@@ -315,7 +320,7 @@ class CapturesReconciler:
             raise Retry(changed)
         if len(due) > done:
             return SOON_SECONDS
-        return min(next_end, self._pause(plan, now)) if announced or registered else None
+        return min(next_end, next_check, self._pause(plan, now)) if announced or registered else None
 
     def _register(self, due: Sequence[tuple[str, Announcement]], *, cluster: bool) -> int:
         """Register announced captures, each on account of a node; return how many of them were tried in the time.

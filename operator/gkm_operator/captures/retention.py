@@ -96,7 +96,7 @@ class Retention:
                 groups.setdefault(each.group, []).append(each)
         current: list[tuple[bool, tuple[float, str], object]] = []
         for group in groups.values():
-            verified = next((each for each in group if each.family and each.verified), None)
+            verified = next((each for each in group if each.family and each.verified and not each.held_back), None)
             current += [
                 (each is not verified, _newest_first(each), each.key)
                 for number, each in enumerate(group)

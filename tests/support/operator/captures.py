@@ -52,9 +52,13 @@ def captured(number: int = 1, *, namespace: str = NAMESPACE, age: float = 0.0, *
 
 def of_family(number: int, family: str = "llama", *, base: int = 0, **changes: Any) -> CapturedImage:  # noqa: ANN401 -- any field
     """Return what an agent announces of a capture of a family; `base` is the number of the capture that it extends."""
-    honest = captured(number, **changes)
-    name = family_cache_name(family, honest.runtime, honest.arch, honest.content_digest or "")
-    return structs.replace(honest, family=family, base=digest(base) if base else "", name=name)
+    return reported_as(captured(number, **changes), family, digest(base) if base else "")
+
+
+def reported_as(capture: CapturedImage, family: str, base: str = "") -> CapturedImage:
+    """Return a capture as one of a family."""
+    name = family_cache_name(family, capture.runtime, capture.arch, capture.content_digest or "")
+    return structs.replace(capture, family=family, base=base, name=name)
 
 
 def name_of(number: int) -> str:
@@ -206,11 +210,11 @@ class CapturesProcess:
                     self.last_error = error
         self.observe()
 
-    def condition(self, name: str, namespace: str | None = NAMESPACE) -> tuple[str, str] | None:
-        """Return status and reason of the condition Retained of a cache."""
+    def condition(self, name: str, namespace: str | None = NAMESPACE, kind: str = "Retained") -> tuple[str, str] | None:
+        """Return status and reason of a condition of a cache."""
         resource: Resource[Any] = GKMCACHES if namespace else CLUSTERGKMCACHES
-        found = self.controller.condition(self._world.api.get(resource, name, namespace))
-        return None if found is None else (found.status, found.reason)
+        found = self.controller.conditions(self._world.api.get(resource, name, namespace))
+        return next(((each.status, each.reason) for each in found if each.kind == kind), None)
 
 
 def lost(_call: Call) -> ApiError:

@@ -20,6 +20,7 @@ from gkm.runtimes.keys import MissReason
 from gkm_agent.fabric.nvlink import Health
 from gkm_csi.status_errors import Code
 from gkm_operator.captures.retention import RetentionReason
+from gkm_operator.captures.trials import HeldBackReason
 from gkm_operator.plans.planning.drift import DriftReason
 from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
 from gkm_operator.plans.write.status import PODS_RAN
@@ -96,6 +97,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
     [
         ("Conditions Ready, Error and NoCacheForHardware of a cache", lambda: of_conditions(CONDITIONS)),
         ("Condition Retained of a captured cache", lambda: set(RetentionReason)),
+        ("Condition HeldBack of a generation", lambda: set(HeldBackReason)),
         ("Condition Ready of a node", lambda: of_conditions(AGENT / "report" / "objects.py")),
         ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "objects.py")),
         ("States of a cache on a node", lambda: set(CacheState)),
@@ -129,6 +131,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Conditions Ready, Error and NoCacheForHardware of a cache",
         "Compiled kernels",
         "Condition Retained of a captured cache",
+        "Condition HeldBack of a generation",
         "Condition Ready of a node",
         "Condition Healthy of a NodeFabric",
         "States of a cache on a node",

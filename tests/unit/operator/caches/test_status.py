@@ -295,14 +295,14 @@ def test_sentences_agree_with_their_numbers(nodes: int, words: tuple[str, str]) 
 
 def test_another_controller_adds_a_condition_which_stays_until_it_says_another_one() -> None:
     current = ConditionValue("Retained", "True", "Current", "one of the newest")
-    with_it = desired_status(cache(settled()), None, NOBODY, THEN, further=current)
+    with_it = desired_status(cache(settled()), None, NOBODY, THEN, further=[current])
     assert with_it is not None
     assert shown(with_it, "Retained") == ("True", "Current")
     without = desired_status(cache(with_it), None, NOBODY, NOW)
     assert without is not None
     assert shown(without, "Retained") == ("True", "Current")
     changed = current._replace(status="False", reason="Expired")
-    ended = desired_status(cache(with_it), None, NOBODY, NOW, further=changed)
+    ended = desired_status(cache(with_it), None, NOBODY, NOW, further=[changed])
     assert ended is not None
     condition = ended.condition("Retained")
     assert condition is not None

@@ -1,0 +1,276 @@
+"""Holds back a generation that makes pods fail more often than the one before it. It never writes.
+
+A generation is on trial from the first pass in which three pods use it, for half an hour. Meanwhile the pods of its
+namespace are listed once a minute. They are not watched: no selector of the API finds pods that use a cache, so that a
+watch would deliver every pod of the cluster for ever. Node objects say which generation a pod mounts; they are read for
+the nodes of failing pods only.
+
+Only pods of the namespace that compiled the kernels count: those of another one could take a cluster-wide generation
+from everybody.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from gkm.api.caches import HELD_BACK
+from gkm.api.meta import FALSE, TRUE, utc_time
+from gkm.hoststate.logs import fields
+from gkm.hoststate.lru import LRUCache
+from gkm.hoststate.pacing import Clock
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, Resource
+from msgspec import Struct, field
+
+from gkm_operator.caches.status import ConditionValue
+from gkm_operator.caches.totals import CacheKey
+from gkm_operator.captures.objects import CapturedCache
+
+_LOG = logging.getLogger(__name__)
+FAILURE_SECONDS: Final = 600.0
+"""A container that ran longer has used its kernels."""
+LEAST_PODS: Final = 3
+CHECK_SECONDS: Final = 60.0
+TRIAL_SECONDS: Final = 1800.0
+NEW_SECONDS: Final = 86_400.0
+"""The newest generation of a family on trial is not older: a process that starts tries no old ones again."""
+UNKNOWN_SHARE: Final = 0.5
+"""The share of failed pods for which a generation was held back by an earlier process."""
+MAX_NODES: Final = 64
+"""Node objects that one check reads; so many nodes have enough pods to judge by."""
+_TRIALS: Final = 16_384
+
+
+class HeldBackReason(StrEnum):
+    """Reasons of the condition HeldBack of a generation (docs/reference/reasons.md)."""
+
+    PODS_FAILED = "PodsFailed"
+    NOT_WORSE = "NotWorse"
+    PINNED = "Pinned"
+
+
+class _Ended(Struct, frozen=True, rename="camel", gc=False):
+    exit_code: int = 0
+    started_at: str = ""
+    finished_at: str = ""
+
+    @property
+    def failed_early(self) -> bool:
+        began, end = utc_time(self.started_at), utc_time(self.finished_at)
+        if not self.exit_code or began is None or end is None:
+            return False
+        return (end - began).total_seconds() <= FAILURE_SECONDS
+
+
+class _State(Struct, frozen=True, gc=False):
+    terminated: _Ended | None = None
+
+
+class _Container(Struct, frozen=True, rename="camel", gc=False):
+    state: _State = _State()
+    last_state: _State = _State()
+
+
+class _Metadata(Struct, frozen=True, rename="camel", gc=False):
+    name: str
+    deletion_timestamp: str | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel", gc=False):
+    node_name: str = ""
+
+
+class _Status(Struct, frozen=True, rename="camel", gc=False):
+    container_statuses: tuple[_Container, ...] = ()
+
+
+class TriedPod(Struct, frozen=True, gc=False):
+    """A pod with the ends of its containers."""
+
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def failed(self) -> bool:
+        """Return whether a container ended with an error soon after its start; who deletes a pod ends them too."""
+        states = (each for found in self.status.container_statuses for each in (found.state, found.last_state))
+        ended = any(each.terminated is not None and each.terminated.failed_early for each in states)
+        return ended and self.metadata.deletion_timestamp is None
+
+
+class _Use(Struct, frozen=True, gc=False):
+    namespace: str = ""
+    name: str = ""
+
+
+class _Mounted(Struct, frozen=True, gc=False):
+    pods: tuple[_Use, ...] = ()
+
+
+class _Mounts(Struct, frozen=True, gc=False):
+    caches: dict[str, _Mounted] = field(default_factory=dict)
+
+
+class NodeMounts(Struct, frozen=True, gc=False):
+    """The pods that mount each cache on a node."""
+
+    status: _Mounts = _Mounts()
+
+
+TRIED_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=TriedPod)
+
+
+class Tally(NamedTuple):
+    """How many pods use a generation, and how many of these failed."""
+
+    failed: int
+    pods: int
+
+    @property
+    def share(self) -> float:
+        """Return the share that failed."""
+        return self.failed / max(self.failed, self.pods, 1)
+
+
+def is_worse(newer: Tally, older: Tally) -> bool:
+    """Return whether a generation makes enough pods fail, in number and share, beside the one before it."""
+    return newer.failed >= LEAST_PODS and newer.failed > older.failed and newer.share > older.share
+
+
+@dataclass(frozen=True)
+class FailedPods:
+    """Reads which pods failed, and what they mount."""
+
+    api: Api
+
+    def by_cache(self, namespace: str, *, cluster: bool) -> Mapping[str, int]:
+        """Return the number of failed pods of a namespace by the name of the cache that they mount.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        nodes: dict[str, set[str]] = defaultdict(set)
+        for page in self.api.list_pages(TRIED_PODS, ListSelector(namespace)):
+            for pod in (entry.value for entry in page.entries):
+                if pod.failed and pod.spec.node_name:
+                    nodes[pod.spec.node_name].add(pod.metadata.name)
+        if sum(map(len, nodes.values())) < LEAST_PODS:
+            return {}
+        found: dict[str, int] = defaultdict(int)
+        for node in sorted(nodes, key=lambda node: (-len(nodes[node]), node))[:MAX_NODES]:
+            for name, mounted in self._mounts(node, "" if cluster else namespace).items():
+                found[name] += len({use.name for use in mounted.pods if use.namespace == namespace} & nodes[node])
+        return found
+
+    def _mounts(self, node: str, namespace: str) -> Mapping[str, _Mounted]:
+        resource: Resource[Any] = (GKMCACHENODES if namespace else CLUSTERGKMCACHENODES).of(NodeMounts)
+        selector = ListSelector(namespace, fields=f"metadata.name={node}")
+        listed = (entry.value for page in self.api.list_pages(resource, selector) for entry in page.entries)
+        return next((each.status.caches for each in listed), {})
+
+
+class Trials:
+    """The generations on trial, and those that are held back. `changed` gets each cache with a new verdict.
+
+    One thread checks; any thread may ask for a condition.
+    """
+
+    def __init__(self, failed: FailedPods, clock: Clock, changed: Callable[[CacheKey], object]) -> None:
+        self._failed = failed
+        self._clock = clock
+        self._changed = changed
+        self._began: LRUCache[str, float] = LRUCache(_TRIALS)
+        self._shares: LRUCache[str, float] = LRUCache(_TRIALS)
+        self._next: LRUCache[str, float] = LRUCache(_TRIALS)
+        """By namespace: before which time its pods are not listed again."""
+        self._verdicts: LRUCache[str, ConditionValue] = LRUCache(_TRIALS)
+        """By uid, of this process: what was found not to be the cause is not held back again."""
+
+    def check(self, namespace: str, offered: Iterable[CapturedCache], now: datetime, *, cluster: bool) -> float:
+        """Judge the generations of a namespace that are on trial; return the seconds until the next check."""
+        families = [family for family in _families(offered) if self._is_on_trial(family, now)]
+        if not families:
+            return float("inf")
+        wait = (self._next.get(namespace) or 0.0) - self._clock()
+        if wait > 0:
+            return wait
+        self._next.put(namespace, self._clock() + CHECK_SECONDS)
+        try:
+            failed = self._failed.by_cache(namespace, cluster=cluster)
+        except ApiError as error:
+            _LOG.warning("pods not read", extra=fields(namespace=namespace, why=str(error)))
+            return CHECK_SECONDS
+        for family in families:
+            tallies = [Tally(failed.get(each.key.name, 0), each.pods_using) for each in family]
+            self._judge(family, tallies)
+        return CHECK_SECONDS
+
+    def condition(self, cache: CapturedCache) -> ConditionValue | None:
+        """Return the condition HeldBack of a cache; None while this process has none to change."""
+        if not cache.pinned:
+            return self._verdicts.get(cache.uid)
+        # Whoever pins a generation knows better, also after it is not pinned any more.
+        self._verdicts.remove(cache.uid)
+        return (
+            ConditionValue(HELD_BACK, FALSE, HeldBackReason.PINNED, "spec.pinned is true") if cache.held_back else None
+        )
+
+    def _is_held(self, cache: CapturedCache) -> bool:
+        verdict = self._verdicts.get(cache.uid)
+        return not cache.pinned and (cache.held_back if verdict is None else verdict.status == TRUE)
+
+    def _is_on_trial(self, family: Sequence[CapturedCache], now: datetime) -> bool:
+        """Return whether the generation that nodes take is new, has enough pods, and had them not long enough."""
+        tried = next((each for each in family if not self._is_held(each)), None)
+        created = utc_time(family[0].created)
+        if tried is None or len(family) == 1 or tried.pods_using < LEAST_PODS:
+            return False
+        if created is None or (now - created).total_seconds() > NEW_SECONDS:
+            return False
+        began = self._began.get_or_create(tried.uid, self._clock)
+        return self._clock() - began <= TRIAL_SECONDS
+
+    def _judge(self, family: Sequence[CapturedCache], tallies: Sequence[Tally]) -> None:
+        for number, (newer, tally) in enumerate(zip(family, tallies, strict=True)):
+            older = next((n for n in range(number + 1, len(family)) if not self._is_held(family[n])), None)
+            if older is None or newer.pinned:
+                continue
+            beside = f"and {_words(tallies[older])} of generation {family[older].generation}"
+            if self._is_held(newer):
+                share = self._shares.get(newer.uid) or UNKNOWN_SHARE
+                if tallies[older].failed >= LEAST_PODS and tallies[older].share >= share:
+                    self._record(
+                        newer,
+                        FALSE,
+                        HeldBackReason.NOT_WORSE,
+                        f"it is not the cause: {_words(tallies[older])} fail too",
+                    )
+            elif is_worse(tally, tallies[older]) and self._verdicts.get(newer.uid) is None:
+                self._shares.put(newer.uid, tally.share)
+                self._record(
+                    newer, TRUE, HeldBackReason.PODS_FAILED, f"{_words(tally)} ended with an error soon, {beside}"
+                )
+
+    def _record(self, cache: CapturedCache, status: str, reason: str, message: str) -> None:
+        self._verdicts.put(cache.uid, ConditionValue(HELD_BACK, status, reason, message))
+        _LOG.warning("generation judged", extra=fields(cache=str(cache.key), reason=reason, why=message))
+        self._changed(cache.key)
+
+
+def _families(offered: Iterable[CapturedCache]) -> list[list[CapturedCache]]:
+    """Return the verified generations of each family and hardware, the newest first."""
+    found: dict[tuple[str, str], list[CapturedCache]] = defaultdict(list)
+    for each in sorted(offered, key=lambda each: -each.generation):
+        if each.family and each.verified:
+            found[each.group].append(each)
+    return list(found.values())
+
+
+def _words(tally: Tally) -> str:
+    return f"{tally.failed} of {max(tally.pods, tally.failed)} pods"
