@@ -90,7 +90,7 @@ class ReportedCapture(Struct, frozen=True, rename="camel", gc=False):
     driver: str = ""
     content_digest: str | None = None
     family: str = ""
-    base: str = ""
+    base: str | None = None
     time: str | None = None
 
 

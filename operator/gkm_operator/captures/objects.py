@@ -31,7 +31,7 @@ from gkm.api.captured_metadata import (
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import API_VERSION, FALSE, timestamp, utc_time
 from gkm.images.cache import Format
-from gkm.images.captured.content import Hardware, cache_name, family_cache_name, repository
+from gkm.images.captured.content import Hardware, cache_name, member_name, repository
 from gkm.images.captured.statement import CLOCK_SKEW
 from gkm.images.reference import Reference
 from gkm.runtimes.placement import names_in
@@ -101,7 +101,8 @@ def check_announcement(namespace: str, node: str, found: ReportedCapture, regist
     if not _is_possible(hardware):
         raise GKMError(Reason.METADATA_INVALID, "its hardware or its runtime is none that GKM captures")
     digest = found.content_digest or ""
-    if not _is_possible_family(found.family, found.base):
+    base = found.base or ""
+    if not _is_possible_family(found.family, base):
         raise GKMError(Reason.METADATA_INVALID, "its family or its base is none that a pod and a node can name")
     if not _DIGEST.search(digest) or found.name != _name(found.family, found.runtime, found.arch, digest):
         raise GKMError(Reason.METADATA_INVALID, "its name is not that of its content")
@@ -113,7 +114,7 @@ def check_announcement(namespace: str, node: str, found: ReportedCapture, regist
         raise GKMError(Reason.METADATA_INVALID, "its time is none")
     if time > now + CLOCK_SKEW:
         raise GKMError(Reason.METADATA_INVALID, "its time is later than now")
-    return Announcement(namespace, found.name, found.image, hardware, digest, time, (node,), found.family, found.base)
+    return Announcement(namespace, found.name, found.image, hardware, digest, time, (node,), found.family, base)
 
 
 def merged_announcements(
@@ -181,11 +182,13 @@ def _is_possible(hardware: Hardware) -> bool:
 def _is_possible_family(family: str, base: str) -> bool:
     if not family:
         return not base
-    return len(family) <= _MAX_FAMILY and bool(_FAMILY.search(family)) and (not base or bool(_DIGEST.search(base)))
+    return (
+        len(family) <= _MAX_FAMILY and bool(_FAMILY.fullmatch(family)) and (not base or bool(_DIGEST.fullmatch(base)))
+    )
 
 
 def _name(family: str, runtime: str, arch: str, digest: str) -> str:
-    return family_cache_name(family, runtime, arch, digest) if family else cache_name(runtime, arch, digest)
+    return member_name(family, arch, digest) if family else cache_name(runtime, arch, digest)
 
 
 _MAX_LABEL: Final = 63

@@ -11,7 +11,7 @@ from gkm_operator.captures.objects import MAX_ANNOUNCEMENTS, Generation, cache_o
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
-from support.operator.captures import NAMESPACE, NOW, REGISTRY, captured, of_family
+from support.operator.captures import NAMESPACE, NOW, REGISTRY, captured, digest, of_family
 
 HONEST, FAMILY = captured(), of_family(2, base=1)
 FIELDS = (
@@ -44,7 +44,7 @@ PIECES = st.sampled_from(
         "others",
         REGISTRY,
         "llama",
-        FAMILY.base,
+        digest(1),
         FAMILY.name,
         "sha256:",
         "a" * 600,
@@ -53,7 +53,10 @@ PIECES = st.sampled_from(
 )
 TEXTS = st.one_of(st.lists(PIECES, max_size=4).map("".join), st.text(max_size=80), st.text(string.printable))
 MADE_UP = st.fixed_dictionaries(
-    {}, optional={field: TEXTS if field not in ("content_digest", "time") else st.none() | TEXTS for field in FIELDS}
+    {},
+    optional={
+        field: TEXTS if field not in ("content_digest", "base", "time") else st.none() | TEXTS for field in FIELDS
+    },
 )
 
 
@@ -82,7 +85,7 @@ def test_made_up_announcements_are_refused_or_name_images_of_the_namespace(
         assert not each.base or re.fullmatch("sha256:[0-9a-f]{64}", each.base)
         assert each.family or not each.base
         assert made["metadata"]["namespace"] == NAMESPACE
-        assert made["metadata"]["name"].startswith("captured-")
+        assert made["metadata"]["name"].startswith(f"{each.family[:200]}-" if each.family else "captured-")
         allowed = set(string.ascii_letters + string.digits + "-_.")
         assert all(value[0].isalnum() and value[-1].isalnum() for value in made["metadata"]["labels"].values())
         assert all(len(value) <= 63 and set(value) <= allowed for value in made["metadata"]["labels"].values())

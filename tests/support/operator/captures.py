@@ -9,7 +9,7 @@ from gkm.api.config import Capture, CapturedCaches, CaptureSigning, Config
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
 from gkm.api.nodes import CapturedImage
-from gkm.images.captured.content import cache_name, family_cache_name
+from gkm.images.captured.content import cache_name, member_name
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
@@ -57,8 +57,8 @@ def of_family(number: int, family: str = "llama", *, base: int = 0, **changes: A
 
 def reported_as(capture: CapturedImage, family: str, base: str = "") -> CapturedImage:
     """Return a capture as one of a family."""
-    name = family_cache_name(family, capture.runtime, capture.arch, capture.content_digest or "")
-    return structs.replace(capture, family=family, base=base, name=name)
+    name = member_name(family, capture.arch, capture.content_digest or "")
+    return structs.replace(capture, family=family, base=base or None, name=name)
 
 
 def name_of(number: int) -> str:

@@ -90,12 +90,12 @@ def test_captures_of_shared_namespaces_have_their_family_in_the_cluster() -> Non
     "changes",
     [
         {"family": "qwen"},
+        {"family": "", "base": None},
         {"family": ""},
         {"family": "../llama"},
         {"family": "Llama"},
         {"family": "llama\n"},
-        {"base": "sha256:1"},
-        {"base": f"{REGISTRY}/ml-apps/triton@{digest(1)}"},
+        {"base": f"{digest(1)}\n"},
     ],
 )
 def test_a_family_or_a_base_that_no_agent_would_name_is_refused_and_never_read(changes: dict[str, Any]) -> None:
