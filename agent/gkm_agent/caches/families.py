@@ -7,7 +7,7 @@ from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent.caches.model import WantedCache
+from gkm_agent.caches.model import Membership, WantedCache
 
 _ON_ITS_WAY: Final = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})
 
@@ -38,12 +38,20 @@ def _choice(ref: CacheRef, members: list[WantedCache], pointers: Mapping[CacheRe
 
 
 def in_order(members: Iterable[WantedCache]) -> list[WantedCache]:
-    """Return members in the order of the decision: pinned, the largest generation, the newest, the first name."""
+    """Return members in the order of the decision: pinned, the largest generation, the newest, the first name.
+
+    One that is held back comes after all others.
+    """
     by_name = sorted(members, key=lambda member: member.ref.name)
     newest = sorted(by_name, key=lambda member: member.membership.created, reverse=True)
-    return sorted(newest, key=lambda member: (not member.membership.pinned, -member.membership.generation))
+    return sorted(newest, key=lambda member: _rank(member.membership))
+
+
+def _rank(place: Membership) -> tuple[bool, bool, int]:
+    return not place.pinned, place.held_back and not place.pinned, -place.generation
 
 
 def _why(member: WantedCache, state: str) -> str:
     place = member.membership
-    return f"{'pinned' if place.pinned else f'generation {place.generation}'}, {state}"
+    held = ", held back" if place.held_back else ""
+    return f"{'pinned' if place.pinned else f'generation {place.generation}'}, {state}{held}"

@@ -22,12 +22,16 @@ class PullHold:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The place of a cache among the members of its family; `created` is the creation time of the object."""
+    """The place of a cache among the members of its family; `created` is the creation time of the object.
+
+    `held_back`: it made pods fail more often than the generation before it.
+    """
 
     family: str = ""
     generation: int = 0
     pinned: bool = False
     created: str = ""
+    held_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +54,13 @@ class WantedCache:
     membership: Membership = Membership()
 
 
-def membership(spec: CacheSpec, created: str | None = None) -> Membership:
+def membership(spec: CacheSpec, created: str | None = None, *, held_back: bool = False) -> Membership:
     """Return the place of a cache in its family. A family whose name is invalid is none."""
     try:
         family = spec.family and names.cache_name(spec.family)
     except InvalidName:
         family = ""
-    return Membership(family, spec.generation, spec.pinned, created or "")
+    return Membership(family, spec.generation, spec.pinned, created or "", held_back)
 
 
 def pull_secrets(cache: Cache) -> tuple[str, ...]:

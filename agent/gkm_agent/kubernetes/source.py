@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-from gkm.api.caches import Cache, verified_digest
+from gkm.api.caches import Cache, is_held_back, verified_digest
 from gkm.api.errors import Reason
 from gkm.api.meta import ObjectMeta, thin_metadata
 from gkm.api.rollouts import is_open
@@ -170,7 +170,7 @@ def wanted_of(cache: Cache, node: str) -> WantedCache | None:
         selected=bool(cache.spec.node_selector),
         pull_secrets=pull_secrets(cache),
         uid=cache.metadata.uid,
-        membership=membership(cache.spec, cache.metadata.creation_timestamp),
+        membership=membership(cache.spec, cache.metadata.creation_timestamp, held_back=is_held_back(cache)),
     )
 
 

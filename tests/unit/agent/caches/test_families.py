@@ -14,11 +14,16 @@ READY, PULLING, UNFIT, FAILED = CacheState.READY, CacheState.DOWNLOADING, CacheS
 
 
 def member(
-    name: str, generation: int = 0, *, pinned: bool = False, created: str = "", family: str = "llama"
+    name: str,
+    generation: int = 0,
+    *,
+    pinned: bool = False,
+    created: str = "",
+    family: str = "llama",
+    held_back: bool = False,
 ) -> WantedCache:
-    return WantedCache(
-        CacheRef(NAMESPACE, name), "registry.example/x:1", membership=Membership(family, generation, pinned, created)
-    )
+    place = Membership(family, generation, pinned, created, held_back)
+    return WantedCache(CacheRef(NAMESPACE, name), "registry.example/x:1", membership=place)
 
 
 def chosen(*members: tuple[WantedCache, CacheState | None]) -> str:
@@ -37,6 +42,11 @@ OWN = member("llama", family="")
         ([(member("a", 1), READY), (member("b", 2), UNFIT)], "a"),
         ([(member("a", 1, pinned=True), READY), (member("b", 2), READY)], "a"),
         ([(member("a", 1, pinned=True), FAILED), (member("b", 2), READY)], "b"),
+        ([(member("a", 1), READY), (member("b", 2, held_back=True), READY)], "a"),
+        ([(OWN, READY), (member("b", 2, held_back=True), READY)], "llama"),
+        ([(member("a", 1, held_back=True), READY), (member("b", 2, held_back=True), READY)], "b"),
+        ([(member("a", 1), PULLING), (member("b", 2, held_back=True), READY)], "b"),
+        ([(member("a", 1), READY), (member("b", 2, pinned=True, held_back=True), READY)], "b"),
         ([(member("a", 1, created=MONDAY), READY), (member("b", 1, created=TUESDAY), READY)], "b"),
         ([(member("b", 1), READY), (member("a", 1), READY)], "a"),
         ([(OWN, READY), (member("a", 1), READY)], "a"),

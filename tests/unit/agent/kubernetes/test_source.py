@@ -87,6 +87,19 @@ def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: Kubernet
     assert changed.is_set()
 
 
+@pytest.mark.parametrize(("status", "held_back"), [("True", True), ("False", False)])
+def test_a_generation_that_the_controllers_hold_back_is_known_as_such(
+    api: FakeApi, source: KubernetesSource, *, status: str, held_back: bool
+) -> None:
+    value = verified(cache(family="llama", generation=2))
+    value["status"]["conditions"].append({**value["status"]["conditions"][0], "type": "HeldBack", "status": status})
+    put(api, value)
+    until(lambda: bool(source.caches()), "it is seen")
+    (wanted,) = source.caches()
+    assert (wanted.membership.family, wanted.membership.generation) == ("llama", 2)
+    assert wanted.membership.held_back is held_back
+
+
 @pytest.mark.parametrize(
     ("value", "hold"),
     [
