@@ -17,9 +17,14 @@ _SHORT: Final = slice(7, 19)
 
 
 def next_generation(announced: Announcement, registered: Iterable[CapturedCache], others: Iterable[int]) -> Generation:
-    """Return the place of a capture after those that are registered, and after the numbers of users' members."""
-    group = sorted(group_of(announced, registered), key=lambda each: (-each.generation, each.key.name))
-    counted = (number for number in (*others, *(each.generation for each in group)) if number <= HIGHEST_COUNTED)
+    """Return the place of a capture after those that are registered, and after the numbers of users' members.
+
+    The number counts in the whole family: a node that fits captures of two hardware keys, as after an update of a
+    driver or a runtime, takes the larger number.
+    """
+    family = [each for each in registered if each.family == announced.family]
+    group = sorted(group_of(announced, family), key=lambda each: (-each.generation, each.key.name))
+    counted = (number for number in (*others, *(each.generation for each in family)) if number <= HIGHEST_COUNTED)
     earlier = dict.fromkeys(digest for each in group for digest in (short(each.content_digest), *each.earlier))
     return Generation(1 + max(counted, default=0), tuple(earlier)[:MAX_EARLIER])
 
