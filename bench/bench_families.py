@@ -69,7 +69,7 @@ def _second_agent(fleet: Fleet, directory: Path) -> Iterator[None]:
     """Run the agent of a second node with the same GPUs; the node has no kubelet, because only its store matters."""
     directory.mkdir()
     gkm = fleet.gkm
-    fleet.cluster.apply(kwok.node(SECOND, gpus=1))
+    fleet.cluster.apply({**kwok.node(SECOND, gpus=1), "spec": {"unschedulable": True}})
     words: list[str | Path] = ["--config", gkm.config, "--kubeconfig", gkm.account("gkm-agent", node=SECOND)]
     where: list[str | Path] = ["--state", directory / "state", "--run", directory / "run", "--node", SECOND]
     command = [sys.executable, "-m", "gkm_agent.main", *words, *where]

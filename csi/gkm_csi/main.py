@@ -36,7 +36,8 @@ from gkm_csi.volumes.locks import VolumeLocks
 from gkm_csi.volumes.mounter import Mounter
 from gkm_csi.volumes.publish import VolumePublisher
 from gkm_csi.volumes.records import VolumeRecords
-from gkm_csi.volumes.request import CAPTURE_MODES, REQUEST
+from gkm_csi.volumes.request import AUTO, CAPTURE_MODES, REQUEST
+from gkm_csi.volumes.settled import SettledLayers
 from gkm_csi.volumes.stats import VolumeStats
 from gkm_csi.volumes.unpublish import VolumeUnpublisher
 
@@ -52,6 +53,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_NODE_ID = 256
 _PERCENT: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
 _MAX_PERCENT: Final = 90
+_SECONDS: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?", re.ASCII)
 """As in the agent's configuration (gkm.api.capture_settings), which this process does not import."""
 
 
@@ -93,6 +95,7 @@ class Options:
     max_volumes: int
     capture_mode: str
     capture_min_free_percent: float
+    capture_settled_seconds: float
     log_level: str
     probe: bool
 
@@ -143,6 +146,10 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     captures = Captures(options.layout, layers, options.capture_min_free_percent)
     captures.sweep()
     kernels = KernelWatch(layers.mounted_layers, counters.kernels_measured)
+    # Without a destination each of these captures would only take disk.
+    settled = SettledLayers(
+        options.capture_settled_seconds if options.capture_mode == AUTO else 0, captures.capture_running
+    )
     reconcile.reconcile(options.layout, volume_records, mounter)
     node = NodeService(
         name=options.node,
@@ -150,7 +157,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
         capture_mode=options.capture_mode,
         kubelet=options.kubelet,
         missing=missing,
-        stats=VolumeStats(volume_records, mounter, kernels.usage_measured),
+        stats=VolumeStats(volume_records, mounter, (kernels.usage_measured, settled.usage_measured)),
         publisher=VolumePublisher(
             options.node,
             options.layout,
@@ -167,6 +174,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
             volume_locks=volume_locks,
             captures=captures,
             kernels=kernels,
+            settled=settled,
             layer_ended=counters.layer_ended,
         ),
     )
@@ -230,6 +238,12 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         variable="GKM_CAPTURE_MIN_FREE_PERCENT",
         default="20",
     )
+    flag(
+        "--capture-settled-seconds",
+        "a private volume that no program wrote to for so long is captured while its pod runs; 0 waits for its end",
+        variable="GKM_CAPTURE_SETTLED_SECONDS",
+        default="120",
+    )
     parser.add_log_level()
     parser.add_argument("--probe", action="store_true", help="probe the driver that runs on this node, and exit")
     parsed = parser.parse_args(arguments)
@@ -242,6 +256,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         parser.error(f"--capture-mode must be one of {', '.join(CAPTURE_MODES)}")
     if not _PERCENT.fullmatch(parsed.capture_min_free_percent) or float(parsed.capture_min_free_percent) > _MAX_PERCENT:
         parser.error(f"--capture-min-free-percent must be a number from 0 to {_MAX_PERCENT}")
+    if not _SECONDS.fullmatch(parsed.capture_settled_seconds):
+        parser.error("--capture-settled-seconds must be a number of seconds")
     kubelet = _absolute(parser, parsed.kubelet)
     endpoint = (
         parsed.endpoint.removeprefix("unix://").removeprefix("unix:") or f"{kubelet}/plugins/{DRIVER_NAME}/csi.sock"
@@ -258,6 +274,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         max_volumes=int(parsed.max_volumes),
         capture_mode=parsed.capture_mode,
         capture_min_free_percent=float(parsed.capture_min_free_percent),
+        capture_settled_seconds=float(parsed.capture_settled_seconds),
         log_level=parsed.log_level,
         probe=parsed.probe,
     )

@@ -71,8 +71,9 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     Without it the credentials of `registries.hosts` count.
 
     The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; 0 of either retains
-    nothing. `min_free_percent` of the disk stays free, of bytes and of inodes. `caches` is about the objects that the
-    controllers make of captures.
+    nothing. `min_free_percent` of the disk stays free, of bytes and of inodes. With the mode `auto` and a destination,
+    a volume to which no program wrote for `settled_seconds` is captured while its pod runs; 0 waits for the end of the
+    pod. `caches` is about the objects that the controllers make of captures.
     """
 
     mode: Literal["auto", "request", "off"] = "auto"
@@ -83,6 +84,7 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
     max_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
     min_free_percent: Annotated[float, Meta(ge=0, le=90)] = 20.0
+    settled_seconds: Annotated[float, Meta(ge=0, le=30 * 86_400.0)] = 120.0
     caches: CapturedCaches = field(default_factory=CapturedCaches)
 
     @property

@@ -20,6 +20,7 @@ VARIABLES: Final = {
     "GKM_CAPTURE_KEYLESS": ("capture", "signing", "keyless"),
     "GKM_CAPTURE_BYTES_PER_SECOND": ("capture", "bytesPerSecond"),
     "GKM_CAPTURE_MIN_FREE_PERCENT": ("capture", "minFreePercent"),
+    "GKM_CAPTURE_SETTLED_SECONDS": ("capture", "settledSeconds"),
 }
 """The variables, each with the path of the key that it replaces."""
 

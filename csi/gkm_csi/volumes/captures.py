@@ -1,13 +1,15 @@
 """Copy the files that a pod added to its volume (attribute `capture`) before the volume is unmounted.
 
 A copy takes seconds and no call waits for it: one thread copies, and unpublish returns ABORTED until the copy is
-complete. A finished capture appears as `captured/<volume>` by one rename; a process killed before it starts the copy
-anew.
+complete. While the pod runs, gkm_csi.volumes.settled asks for captures of the same volume.
+
+A finished capture appears as `captured/<volume>` by one rename; a process killed before it starts the copy anew.
 """
 
 import logging
 import os
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,8 @@ from gkm_csi.volumes.layers import VolumeLayers
 _SHARED_FACTOR: Final = 2
 """A capture may take twice the size of the layer: holes and hard links count more than once in a copy."""
 _TEMPORARY_PREFIX: Final = ".tmp-"
+_MAX_ID: Final = 116
+"""Characters of a volume's id in the name of a capture while its pod runs: with a time it is a valid id."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,13 +64,21 @@ class Captures:
             if task is None:
                 if self._directory(record).exists():
                     return True
-                task = self._running[record.volume_id] = self._pool.submit(self._capture, record)
+                task = self._running[record.volume_id] = self._pool.submit(
+                    self._capture, record, self._directory(record)
+                )
             if not task.done():
                 return False
             del self._running[record.volume_id]
             return True
 
-    def _capture(self, record: VolumeRecord) -> None:
+    def capture_running(self, record: VolumeRecord) -> None:
+        """Capture the volume of a pod that goes on, soon. Each such capture has a name of its own."""
+        self._pool.submit(
+            self._capture, record, self._layout.capture(f"{record.volume_id[:_MAX_ID]}.{int(time.time())}")
+        )
+
+    def _capture(self, record: VolumeRecord, directory: Path) -> None:
         log_fields = fields(
             volume=record.volume_id, cache=str(record.ref), pod=f"{record.pod_namespace}/{record.pod_name}"
         )
@@ -80,8 +92,8 @@ class Captures:
                     mount, lowers, temporary / CAPTURED_CONTENT, min(_max_layer_bytes(mount), spare)
                 )
             if copied.files:
-                (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, copied)))
-                temporary.rename(self._directory(record))
+                (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, directory.name, copied)))
+                temporary.rename(directory)
             _LOG.info(
                 "captured", extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped)
             )
@@ -107,9 +119,9 @@ def _max_layer_bytes(mount: int) -> int:
     return _SHARED_FACTOR * used + (layer.f_files - layer.f_ffree) * BLOCK_BYTES
 
 
-def _description(record: VolumeRecord, copied: CopyResult) -> dict[str, object]:
+def _description(record: VolumeRecord, name: str, copied: CopyResult) -> dict[str, object]:
     return {
-        "volumeId": record.volume_id,
+        "volumeId": name,
         "podName": record.pod_name,
         "podNamespace": record.pod_namespace,
         "cacheNamespace": record.ref.namespace,

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gkm.hoststate.files import UnreadableState
@@ -25,8 +25,8 @@ class VolumeStats:
 
     volume_records: VolumeRecords
     mounter: MountInterface
-    measured: Callable[[VolumeRecord, os.statvfs_result], object] = lambda _record, _usage: None
-    """It gets the usage of every private volume, and returns at once."""
+    measured: Sequence[Callable[[VolumeRecord, os.statvfs_result], object]] = ()
+    """They get the usage of every private volume, and return at once."""
 
     def get(self, volume: VolumeTarget) -> csi.NodeGetVolumeStatsResponse:
         """Return usage and condition of a volume; a damaged volume has an abnormal condition and is no error.
@@ -71,7 +71,8 @@ class VolumeStats:
         if not record.is_private:
             return [_usage_of(csi.VolumeUsage.BYTES, record.volume_size, 0)]
         usage = self.mounter.filesystem_usage(volume.target)
-        self.measured(record, usage)
+        for measured in self.measured:
+            measured(record, usage)
         return [
             _usage_of(csi.VolumeUsage.BYTES, usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize),
             _usage_of(csi.VolumeUsage.INODES, usage.f_files, usage.f_favail),

@@ -21,6 +21,7 @@ from gkm_csi.volumes.locks import VolumeLocks
 from gkm_csi.volumes.mount_interface import MountInterface
 from gkm_csi.volumes.records import VolumeRecords
 from gkm_csi.volumes.request import VolumeTarget
+from gkm_csi.volumes.settled import SettledLayers
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class VolumeUnpublisher:
     volume_locks: VolumeLocks
     captures: Captures
     kernels: KernelWatch
+    settled: SettledLayers
     layer_ended: Callable[[int, RuntimeMisses], None]
     """It gets the bytes and the kernels that a program left in the private layer of a volume with a cache."""
 
@@ -53,6 +55,7 @@ class VolumeUnpublisher:
             if record is None:
                 self._without_record(volume)
                 self.kernels.forget(volume.volume_id)
+                self.settled.forget(volume.volume_id)
                 self.volume_records.remove(volume.volume_id)  # from memory too: /run may have been wiped
             elif record.target_path != str(volume.target):
                 _LOG.warning(
@@ -73,6 +76,7 @@ class VolumeUnpublisher:
         self._unmount(volume)
         if usage is not None:
             self.layer_ended(used_bytes(usage), misses)
+        self.settled.forget(volume.volume_id)
         self.volume_records.remove(volume.volume_id)
         try:
             self.volume_records.write_usage(record.ref)

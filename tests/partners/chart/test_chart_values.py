@@ -212,9 +212,12 @@ def test_the_driver_captures_by_itself_only_where_captures_have_a_destination(
     assert (mode == "auto") == (settings.is_pushed and settings.mode == "auto")
 
 
-@pytest.mark.parametrize("percent", [0, 12.5, 90])
-def test_the_driver_gets_the_free_part_of_the_disk(percent: float) -> None:
-    values = {"config": {"capture": {"minFreePercent": percent}}}
-    (container,) = pod("gkm-csi", values)["spec"]["containers"]
-    found = [each["value"] for each in container["env"] if each["name"] == "GKM_CAPTURE_MIN_FREE_PERCENT"]
-    assert [float(value) for value in found] == [percent]
+@pytest.mark.parametrize(
+    ("key", "variable"),
+    [("minFreePercent", "GKM_CAPTURE_MIN_FREE_PERCENT"), ("settledSeconds", "GKM_CAPTURE_SETTLED_SECONDS")],
+)
+@pytest.mark.parametrize("value", [0, 12.5, 90])
+def test_the_driver_gets_a_number_of_the_configuration(key: str, variable: str, value: float) -> None:
+    (container,) = pod("gkm-csi", {"config": {"capture": {key: value}}})["spec"]["containers"]
+    found = [each["value"] for each in container["env"] if each["name"] == variable]
+    assert [float(each) for each in found] == [value]

@@ -12,6 +12,7 @@ from gkm_csi.volumes.locks import VolumeLocks
 from gkm_csi.volumes.publish import VolumePublisher
 from gkm_csi.volumes.records import VolumeRecords
 from gkm_csi.volumes.request import PublishRequest, parse_publish
+from gkm_csi.volumes.settled import SettledLayers
 from gkm_csi.volumes.unpublish import VolumeUnpublisher
 from support.csi.mounts import MountsInMemory
 from support.csi.nodes import NODE, NodeFiles, publish_message
@@ -58,6 +59,7 @@ class InMemoryNode:
             volume_locks=self.volume_locks,
             captures=captures,
             kernels=KernelWatch(layers.mounted_layers, lambda *_: None),
+            settled=SettledLayers(0, captures.capture_running),
             layer_ended=lambda used, _misses: self.ended_layers.append(used),
         )
         self.ref = self.files.ready()

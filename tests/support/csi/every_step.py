@@ -27,6 +27,7 @@ from gkm_csi.volumes.publish import VolumePublisher
 from gkm_csi.volumes.reconcile import reconcile
 from gkm_csi.volumes.records import VolumeRecords
 from gkm_csi.volumes.request import PublishRequest, VolumeTarget
+from gkm_csi.volumes.settled import SettledLayers
 from gkm_csi.volumes.unpublish import VolumeUnpublisher
 from support.csi.nodes import NAMESPACE, NODE, NodeFiles, publish_message
 from support.csi.steps import Counter, told_of, was_killed
@@ -82,6 +83,7 @@ class Started:
             volume_locks=underway,
             captures=captures,
             kernels=KernelWatch(layers.mounted_layers, lambda *_: None),
+            settled=SettledLayers(0, captures.capture_running),
             layer_ended=lambda *_: None,
         )
 
