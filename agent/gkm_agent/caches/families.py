@@ -1,6 +1,6 @@
 """Which member of a family the pods of this node get (docs/decisions/0046-families.md). Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from gkm.hoststate.families import FamilyChoice
@@ -9,7 +9,12 @@ from gkm.hoststate.pointers import CacheState, Pointer
 
 from gkm_agent.caches.model import Membership, WantedCache
 
-_ON_ITS_WAY: Final = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})
+_TIERS: Final[tuple[tuple[str, Callable[[Pointer], bool]], ...]] = (
+    ("Ready", lambda pointer: pointer.state is CacheState.READY),
+    ("on its way", lambda pointer: pointer.is_on_its_way),
+    ("Pending", lambda pointer: pointer.state is CacheState.PENDING),
+)
+"""A member of an earlier tier comes before all members of a later one."""
 
 
 def choices(wanted: Iterable[WantedCache], pointers: Mapping[CacheRef, Pointer]) -> dict[CacheRef, FamilyChoice]:
@@ -27,10 +32,10 @@ def choices(wanted: Iterable[WantedCache], pointers: Mapping[CacheRef, Pointer])
 
 def _choice(ref: CacheRef, members: list[WantedCache], pointers: Mapping[CacheRef, Pointer]) -> FamilyChoice:
     ordered = in_order(members)
-    for states, why in ((frozenset({CacheState.READY}), "Ready"), (_ON_ITS_WAY, "on its way")):
+    for why, holds in _TIERS:
         for member in ordered:
             pointer = pointers.get(member.ref)
-            if pointer is not None and pointer.state in states:
+            if pointer is not None and holds(pointer):
                 return FamilyChoice(ref, member.ref, _why(member, why))
     # A pod reads the reason of the cache that it names.
     named = next((member for member in ordered if member.ref == ref), ordered[0])

@@ -146,7 +146,7 @@ class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     pods: list[PodUse] = field(default_factory=list)
     """Pods of this node that have the cache mounted; at most 500."""
     pods_without_cache: Annotated[int, Meta(ge=0)] = 0
-    """Volumes of pods that started without the cache (ifUnavailable: empty), while it fits no GPU of this node."""
+    """Volumes of pods that started without the cache (ifUnavailable), while it fits no GPU of this node."""
     pod_waits: bool = False
     """Whether a pod waits for the cache, although it fits no GPU of this node."""
     chosen: bool = False

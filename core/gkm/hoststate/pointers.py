@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gkm.hoststate import files, names
 from gkm.hoststate.layout import Layout, ref_of_scope
 from gkm.hoststate.names import CacheRef, InvalidName
+
+GPU_LOST: Final = "GPULost"
+"""As gkm.api.errors.Reason, which the CSI process does not import."""
 
 
 class CacheState(StrEnum):
@@ -45,6 +48,17 @@ class Pointer:
     driver_version: str = ""
     updated: str = ""
     uid: str = ""
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Return whether the cache becomes Ready if all goes well.
+
+        A cache that is Pending for a reason, such as a registry that does not answer, does not. GPUs that cannot be
+        read are no such reason: a driver is being upgraded.
+        """
+        if self.state is CacheState.PENDING:
+            return self.reason in ("", GPU_LOST)
+        return self.state in (CacheState.DOWNLOADING, CacheState.EXTRACTING)
 
 
 def save(layout: Layout, pointer: Pointer) -> None:

@@ -72,13 +72,14 @@ class VolumePublisher:
 
     def _publish_new(self, request: PublishRequest) -> None:
         """Mount the current cache, or an empty volume where the pod accepts that."""
-        pointer: Pointer | None = None
+        comes = True  # nothing is known of a cache whose state is damaged
         try:
             pointer = self._pointer(request.ref)
+            comes = pointer is not None and (pointer.is_on_its_way or pointer.state is CacheState.READY)
             self._ensure_mounted(_record(request, self._usable(pointer, request)), repeated=False)
         except StatusError as refusal:
             # ABORTED ends with the other call: kubelet's next call gets the cache.
-            if refusal.code is Code.ABORTED or not _starts_empty(request.options, pointer):
+            if refusal.code is Code.ABORTED or not _starts_empty(request.options, refusal, comes=comes):
                 raise
             self._ensure_mounted(_record(request, None, empty_because=refusal.message), repeated=False)
 
@@ -190,16 +191,12 @@ def _is_awaited(pointer: Pointer, refusal: StatusError, request: PublishRequest)
     return unfit or refusal.code is Code.UNAVAILABLE
 
 
-def _starts_empty(options: VolumeOptions, pointer: Pointer | None) -> bool:
-    """Return whether a pod that cannot have its cache now starts without it.
+def _starts_empty(options: VolumeOptions, refusal: StatusError, *, comes: bool) -> bool:
+    """Return whether a pod that cannot have its cache now starts without it; `comes`: the cache is on its way.
 
-    With `ifUnavailable: compile` it waits for a cache that is on its way. One that is Pending for a reason, such as a
-    registry that does not answer, is not.
+    With `ifUnavailable: compile` it also starts where a cache is Ready and can never be mounted as the volume asks.
     """
-    if options.or_empty or not options.or_compile or pointer is None:
-        return options.or_empty or options.or_compile
-    has_no_way = pointer.state is CacheState.PENDING and bool(pointer.reason)
-    return has_no_way or pointer.state in (CacheState.INCOMPATIBLE, CacheState.FAILED, CacheState.DELETING)
+    return options.or_empty or (options.or_compile and (is_final(refusal) or not comes))
 
 
 def _undo(steps: _UndoSteps, record: VolumeRecord) -> None:

@@ -15,6 +15,7 @@ from support.host.waiting import until
 
 pytestmark = pytest.mark.mounts
 EMPTY = {"ifUnavailable": "empty"}
+WAIT = {"ifUnavailable": "wait"}
 
 
 @pytest.fixture
@@ -37,10 +38,13 @@ def unfit(rig: Rig, state: CacheState = CacheState.INCOMPATIBLE) -> CacheRef:
 @pytest.mark.parametrize(
     ("state", "attributes", "waits"),
     [
-        (CacheState.INCOMPATIBLE, {}, True),
+        (CacheState.INCOMPATIBLE, WAIT, True),
         (CacheState.INCOMPATIBLE, EMPTY, False),
+        (CacheState.INCOMPATIBLE, {}, False),
+        (CacheState.FAILED, WAIT, False),
         (CacheState.FAILED, {}, False),
-        (CacheState.PENDING, {}, True),
+        (CacheState.PENDING, WAIT, True),
+        (CacheState.DOWNLOADING, {}, True),
     ],
 )
 def test_the_agent_learns_that_a_pod_waits(
@@ -48,22 +52,23 @@ def test_the_agent_learns_that_a_pod_waits(
 ) -> None:
     ref = unfit(rig, state)
     volume, target = rig.volume()
-    if attributes == EMPTY:
+    if attributes != WAIT and state is not CacheState.DOWNLOADING:
         rig.client.publish(volume, target, {"cacheName": ref.name, **attributes})
     else:
-        refusal = "UNAVAILABLE" if state is CacheState.PENDING else "FAILED_PRECONDITION"
-        code, text = rig.refused(volume, target, {"cacheName": ref.name})
+        final = state in (CacheState.INCOMPATIBLE, CacheState.FAILED)
+        refusal = "FAILED_PRECONDITION" if final else "UNAVAILABLE"
+        code, text = rig.refused(volume, target, {"cacheName": ref.name, **attributes})
         assert (code, f"GKMCache {ref.namespace}/{ref.name} is {state.value}" in text) == (refusal, True), text
     assert waiting_pods.is_pod_waiting(rig.files.layout, ref) is waits
 
 
-@pytest.mark.parametrize(("attributes", "captured"), [({}, True), ({"capture": "false"}, False)])
+@pytest.mark.parametrize(("attributes", "captured"), [(EMPTY, True), (EMPTY | {"capture": "false"}, False), ({}, True)])
 def test_what_a_pod_without_a_cache_compiles_is_captured_in_auto(
     rig: Rig, attributes: dict[str, str], *, captured: bool
 ) -> None:
     ref = unfit(rig)
     volume, target = rig.volume()
-    rig.client.publish(volume, target, {"cacheName": ref.name, **EMPTY, **attributes})
+    rig.client.publish(volume, target, {"cacheName": ref.name, **attributes})
     assert rig.record(volume).digest == ""
     (rig.namespace.inside(target) / "kernel.json").write_text("{}")
 
@@ -79,5 +84,6 @@ def test_what_a_pod_without_a_cache_compiles_is_captured_in_auto(
     place = rig.files.layout.captured / volume
     assert place.exists() is captured
     if captured:
-        assert json.loads((place / "captured.json").read_text())["digest"] == ""
+        described = json.loads((place / "captured.json").read_text())
+        assert (described["digest"], described["family"]) == ("", ref.name)
         assert (place / "content" / "kernel.json").read_text() == "{}"

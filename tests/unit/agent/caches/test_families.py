@@ -1,10 +1,13 @@
 """Which member of a family a node gives to its pods, in the order of decision 46."""
 
+from typing import Any
+
 import pytest
 from gkm.api.caches import CacheSpec
+from gkm.api.errors import Reason
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm_agent.caches.families import choices
+from gkm_agent.caches.families import choices, in_order
 from gkm_agent.caches.model import Membership, WantedCache, membership
 
 NAMESPACE = "ml-apps"
@@ -26,8 +29,13 @@ def member(
     return WantedCache(CacheRef(NAMESPACE, name), "registry.example/x:1", membership=place)
 
 
-def chosen(*members: tuple[WantedCache, CacheState | None]) -> str:
-    pointers = {each.ref: Pointer(each.ref, each.image, state) for each, state in members if state is not None}
+def chosen(*members: tuple[WantedCache, CacheState | None], reason: str = "") -> str:
+    """Return the chosen member; `reason` is that of the pointers that are Pending."""
+    pointers = {
+        each.ref: Pointer(each.ref, each.image, state, reason=reason if state is CacheState.PENDING else "")
+        for each, state in members
+        if state is not None
+    }
     return choices([each for each, _ in members], pointers)[FAMILY].member.name
 
 
@@ -60,6 +68,37 @@ OWN = member("llama", family="")
 def test_pods_get_the_first_member_in_order(members: list[tuple[WantedCache, CacheState | None]], name: str) -> None:
     assert chosen(*members) == name
     assert chosen(*reversed(members)) == name
+
+
+@pytest.mark.parametrize(("reason", "name"), [("", "b"), (Reason.GPU_LOST, "b"), (Reason.REGISTRY_UNAVAILABLE, "a")])
+def test_a_member_that_waits_for_a_registry_comes_after_one_that_is_pulled(reason: str, name: str) -> None:
+    assert chosen((member("a", 1), PULLING), (member("b", 2), CacheState.PENDING), reason=reason) == name
+    assert chosen((OWN, UNFIT), (member("b", 2), CacheState.PENDING), reason=reason) == "b"
+
+
+def test_a_member_that_is_the_family_itself_counts_once() -> None:
+    own = member("llama", 1, family="llama")
+    assert chosen((own, READY), (member("a", 2), UNFIT)) == "llama"
+    assert len(in_order([own])) == 1
+    assert choices([own], {})[FAMILY].member == own.ref
+
+
+class CountedPointers(dict[CacheRef, Pointer]):
+    """Pointers that count how often one is looked up."""
+
+    lookups = 0
+
+    def get(self, *arguments: Any) -> Any:  # noqa: ANN401 -- as in dict
+        self.lookups += 1
+        return super().get(*arguments)
+
+
+@pytest.mark.parametrize("families", [1, 5000])
+def test_the_work_grows_with_the_number_of_members(families: int) -> None:
+    members = [member(f"m{number}", number, family=f"f{number % families}") for number in range(5000)]
+    pointers = CountedPointers({each.ref: Pointer(each.ref, each.image, UNFIT) for each in members})
+    assert len(choices(members, pointers)) == families
+    assert pointers.lookups <= 3 * len(members)
 
 
 def test_a_cache_that_no_other_joins_is_no_family() -> None:
