@@ -152,6 +152,8 @@ class Reconciler:
         self._release_unwanted(desired)
         observation = self._observer.observe(desired.caches, self._pool.pulling, complete=desired.complete)
         actions = decide(desired, observation, self._pool.pulling, self._clock())
+        # Pods get another member before the chosen one goes.
+        self._choose_members(desired, observation.caches)
         observed = self._act(actions, desired, observation.caches)
         self._collect_and_report(desired, observed)
         return self._pool.idle

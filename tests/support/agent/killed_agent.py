@@ -23,7 +23,7 @@ from threading import Event
 
 from gkm.api.config import Config, Store
 from gkm.gpus.values import Inventory
-from gkm.hoststate import pointers, records
+from gkm.hoststate import families, pointers, records
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
@@ -44,6 +44,7 @@ MAX_STEPS = 2000
 class Scenario:
     """What is wanted before and then: {name: digest}; `mounted` are digests that pods use.
 
+    A name that ends with a number is a member of the family of its first part, with the number as its generation.
     `damaged` entries lose their list before the agent is started again.
 
     With a `stride`, every so many steps are tried: threads side by side make many steps, and no two runs are the same.
@@ -62,9 +63,18 @@ SCENARIOS = {
     "change": Scenario({"llama": ONE}, {"llama": TWO}, stride=3),
     "change-under-a-pod": Scenario({"llama": ONE}, {"llama": TWO}, (ONE,)),
     "damage": Scenario({"llama": ONE}, {"llama": ONE, "copy": ONE}, damaged=(ONE,), stride=3),
+    "generation": Scenario({"qwen-1": ONE}, {"qwen-1": ONE, "qwen-2": TWO}, stride=4),
+    "last-generation": Scenario({"qwen-1": ONE, "qwen-2": TWO}, {"qwen-1": ONE}),
+    "end-of-family": Scenario({"qwen-1": ONE, "llama": TWO}, {"llama": TWO}),
     "delete": Scenario({"llama": ONE, "other": TWO}, {"other": TWO}),
     "delete-under-a-pod": Scenario({"llama": ONE}, {}, (ONE,)),
 }
+
+
+def membership_of(name: str) -> dict[str, str | int]:
+    """Return the fields of a member of a family."""
+    family, _, generation = name.partition("-")
+    return {"family": family, "generation": int(generation)} if generation.isdigit() else {}
 
 
 def run(root: Path, wanted: dict[str, str]) -> int:
@@ -76,7 +86,7 @@ def run(root: Path, wanted: dict[str, str]) -> int:
             "apiVersion": "gkm.io/v1alpha1",
             "kind": "GKMCache",
             "metadata": {"name": name, "namespace": "ml-apps"},
-            "spec": {"image": f"{REPOSITORY}@{digest}"},
+            "spec": {"image": f"{REPOSITORY}@{digest}", **membership_of(name)},
         }
         for name, digest in wanted.items()
     ]
@@ -142,8 +152,27 @@ def complain(layout: Layout, scenario: Scenario) -> list[str]:
         assert pointer is not None
         if pointer.state is CacheState.READY and not layout.entry(pointer.digest).is_dir():
             wrong.append(f"pointer {ref} is Ready without its entry")
+    wrong += lost_families(layout, scenario)
     wrong += [f"mounted entry {digest} is gone" for digest in scenario.mounted if not layout.entry(digest).is_dir()]
     return wrong
+
+
+def lost_families(layout: Layout, scenario: Scenario) -> list[str]:
+    """Return the families of which a pod would get nothing, although a member is Ready before and then."""
+    lasting = {name for name in scenario.before if name in scenario.then}
+    wrong = []
+    for family in {str(fields["family"]) for name in lasting if (fields := membership_of(name))}:
+        choice = families.load(layout, CacheRef("ml-apps", family))
+        pointer = pointers.load(layout, choice.member) if choice else None
+        if pointer is None or pointer.state is not CacheState.READY:
+            wrong.append(f"pods of the family {family} get {choice}")
+    return wrong
+
+
+def chosen(layout: Layout) -> dict[str, str]:
+    """Return {family: member}."""
+    found = (families.load(layout, ref) for ref in families.refs(layout))
+    return {choice.ref.name: choice.member.name for choice in found if choice}
 
 
 def is_whole(layout: Layout, digest: str) -> bool:
@@ -160,6 +189,9 @@ def unsettled(layout: Layout, scenario: Scenario) -> list[str]:
     digests = {name: pointer.digest for name, pointer in found.items() if pointer and pointer.state == "Ready"}
     if digests != scenario.then:
         wrong.append(f"Ready are {digests}")
+    newest = {str(of["family"]): name for name in sorted(scenario.then) if (of := membership_of(name))}
+    if chosen(layout) != newest:
+        wrong.append(f"chosen are {chosen(layout)}")
     entries = {f"sha256:{path.name}" for path in layout.store.iterdir()}
     if entries != {*scenario.then.values(), *scenario.mounted}:
         wrong.append(f"the store holds {entries}")

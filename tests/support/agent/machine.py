@@ -57,13 +57,13 @@ class Machine:
     def gpus(self, *gpus: nvml_library.Gpu, **machine: Any) -> None:  # noqa: ANN401 -- as the library takes it
         self.variables = nvml_library.environment(self.root, library=self.nvml, gpus=gpus, **machine)
 
-    def declare(self, name: str, kind: str = "GKMCache", tag: str = "1") -> None:
+    def declare(self, name: str, kind: str = "GKMCache", tag: str = "1", **spec: object) -> None:
         metadata = {"name": name} | ({"namespace": "ml-apps"} if kind == "GKMCache" else {})
         value = {
             "apiVersion": "gkm.io/v1alpha1",
             "kind": kind,
             "metadata": metadata,
-            "spec": {"image": f"{self.registry.host}/{REPOSITORY}:{tag}"},
+            "spec": {"image": f"{self.registry.host}/{REPOSITORY}:{tag}", **spec},
         }
         (self.manifests / f"{kind}-{name}.yaml").write_text(yaml.safe_dump(value))
 
