@@ -20,6 +20,7 @@ from gkm.api.errors import Reason
 from gkm.api.nodes import CapturedImage
 from gkm.gpus.values import Inventory
 from gkm.hoststate import kernel_misses, waiting_pods
+from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.kernel_misses import RuntimeMisses
 from gkm.hoststate.layout import Layout
@@ -278,19 +279,21 @@ class Reconciler:
         records = self._collector.read()
         self._collector.collect(observed, desired.caches, complete=desired.complete)
         findings = self._volume_reports.findings(shown := self._unpersisted.overlay(observed), self._captures())
-        published = statuses(shown, records, desired.inventory, findings, self._choose_members(desired, observed))
+        choices = self._choose_members(desired, observed)
+        chosen = {choice.member for choice in choices}
+        published = statuses(shown, records, desired.inventory, findings, chosen)
         self._publisher.set(published)
         if desired.complete:
-            self._report_ready(ready_digests(observed))
+            self._report_ready(ready_digests(observed, choices))
         store_bytes = sum(info.size_bytes for info in self._store.catalog.entries().values())
         self._metrics.record(published, mounts=records, store_bytes=store_bytes)
 
-    def _choose_members(self, desired: DesiredState, observed: Mapping[CacheRef, Observed]) -> Collection[CacheRef]:
-        """Write down which member of each family pods get; return the chosen ones."""
+    def _choose_members(self, desired: DesiredState, observed: Mapping[CacheRef, Observed]) -> Collection[FamilyChoice]:
+        """Write down which member of each family pods get; return the choices."""
         pointers = {ref: cache.pointer for ref, cache in observed.items() if cache.pointer is not None}
-        chosen = families.choices(desired.caches.values(), pointers)
-        self._families.write(chosen, complete=desired.complete)
-        return {choice.member for choice in chosen.values()}
+        choices = families.choices(desired.caches.values(), pointers)
+        self._families.write(choices, complete=desired.complete)
+        return choices.values()
 
     def _seconds_until_next(self) -> float:
         if self._next_retry is None:

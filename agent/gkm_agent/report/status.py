@@ -14,6 +14,7 @@ from gkm.gpus.groups import groups
 from gkm.gpus.values import Inventory
 from gkm.hoststate import kernel_misses
 from gkm.hoststate.escaping import escape
+from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
@@ -74,10 +75,11 @@ def statuses(
     }
 
 
-def ready_digests(observed: Mapping[CacheRef, Observed]) -> dict[CacheRef, str]:
-    """Return the digests of the caches that pods can mount now."""
+def ready_digests(observed: Mapping[CacheRef, Observed], choices: Iterable[FamilyChoice] = ()) -> dict[CacheRef, str]:
+    """Return what pods can mount now: {cache or family: digest}."""
     pointed = ((ref, cache.pointer) for ref, cache in observed.items())
-    return {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}
+    ready = {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}
+    return ready | {choice.ref: ready[choice.member] for choice in choices if choice.member in ready}
 
 
 def summary(status: NodeStatus) -> str:
