@@ -16,11 +16,16 @@ import yaml
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
 from gkm.api.nodes import CapturedImage
+from gkm.images.captured.content import PREDICATE_TYPE, Hardware, cache_name, member_name
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
+from gkm.images.signing import keys
+from gkm.images.signing.forms import ImageSigner
+from gkm.images.signing.sign import attest
 from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHENODES, NODES, Json
-from support.agent.capturing import CaptureNode
+from gkm_agent.capturing.progress import load_files
+from support.agent.capturing import PASSWORD, CaptureNode, write_key
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.host import pages
 from support.host.processes import Process
@@ -45,6 +50,37 @@ class CapturedScene:
     node: CaptureNode
     namespace: str
     root: Path
+    keys: tuple[Path, ...] = ()
+    """The public keys of the policy; that of cosign without any."""
+
+    def generation(
+        self, volume: str, family: str = "llama", base: CapturedImage | None = None, **what: object
+    ) -> CapturedImage:
+        """Return what the agent announces of a capture of a family, which extends an image if one is given."""
+        content = self.node.capture(volume, namespace=self.namespace, **what)  # type: ignore[arg-type]
+        described = content.parent / "captured.json"
+        described.write_text(json.dumps(json.loads(described.read_text()) | {"family": family}))
+        report = self.node.announced(volume)
+        if base is None:
+            return report
+        digest = Reference.parse(base.image).target
+        self._state(report, volume, base=digest)
+        return msgspec.structs.replace(report, base=digest)
+
+    def _state(self, report: CapturedImage, volume: str, **changes: object) -> None:
+        """Attach another statement to the image, by the key of the node."""
+        stated = {
+            "namespace": self.namespace,
+            "time": report.time,
+            "contentDigest": report.content_digest,
+            "hardware": Hardware(report.backend, report.arch, 0, report.driver, report.runtime, report.version).key,
+            "files": [msgspec.to_builtins(each) for each in load_files(self.node.layout.captured / volume)],
+            "family": report.family,
+            "base": "",
+        }
+        signer = ImageSigner.by_key(keys.read(str(self.node.key_file), self.node.password))
+        registry = Registry(self.node.config.registries)
+        attest(registry, Reference.parse(report.image), PREDICATE_TYPE, stated | changes, signer)
 
     def capture(self, volume: str, **what: object) -> CapturedImage:
         """Let the agent's worker make the signed image of a capture; return what it announces."""
@@ -68,7 +104,8 @@ class CapturedScene:
     def controllers(self, **caches: object) -> Iterator[Process]:
         """Run the controllers with these settings of `capture.caches`, under the rights that ship."""
         host = self.node.registry
-        policy = {"images": [f"{host}/captured/*"], "keys": [str(self.cosign.public_key)], "tlog": "ignored"}
+        public = [str(key) for key in self.keys or (self.cosign.public_key,)]
+        policy = {"images": [f"{host}/captured/*"], "keys": public, "tlog": "ignored"}
         config = {
             "verification": {"policies": [policy]},
             "registries": {"hosts": {host: {"plainHTTP": True}}},
@@ -289,3 +326,73 @@ def test_captures_of_shared_namespaces_are_for_the_cluster(scene: CapturedScene)
         assert scene.cache(report.name) == {}
     with scene.controllers(maxAge=SHORT):
         scene.cluster.until(lambda: not scene.cache(report.name, "clustergkmcache"), "it to end")
+
+
+def numbers(scene: CapturedScene) -> dict[str, int]:
+    found = scene.cluster.objects.every("gkmcaches", scene.namespace)
+    return {each["metadata"]["name"]: each["spec"]["generation"] for each in found}
+
+
+def is_refused(scene: CapturedScene, name: str) -> bool:
+    conditions = scene.cache(name).get("status", {}).get("conditions", [])
+    return any((each["type"], each["status"]) == ("Verified", "False") for each in conditions)
+
+
+def test_without_a_signer_its_generations_count_no_more_and_the_next_one_extends_the_one_before(
+    scene: CapturedScene,
+) -> None:
+    first = scene.generation("csi-1")
+    kept = scene.node.key_file.read_bytes(), scene.node.password
+    revoked, scene.node.password = write_key(scene.node.key_file), PASSWORD
+    second = scene.generation("csi-2", base=first, copies=("A" * 52,), start_time=NEWER)
+    public = scene.root / "revoked.pub"
+    public.write_bytes(revoked.public.pem)
+    scene.keys = (scene.cosign.public_key, public)
+    scene.announce(first)
+    with scene.controllers(maxAge=LONG):
+        scene.until_registered(first.name)
+        scene.announce(first, second)
+        scene.until_registered(second.name)
+        assert numbers(scene) == {first.name: 1, second.name: 2}
+    scene.keys = (scene.cosign.public_key,)
+    scene.node.key_file.write_bytes(kept[0])
+    scene.node.password = kept[1]
+    third = scene.generation("csi-3", base=first, copies=("B" * 52,), start_time=NEWER)
+    with scene.controllers(maxAge=LONG, versions=1):
+        scene.cluster.until(lambda: is_refused(scene, second.name), "the second generation to count no more")
+        # It is one too many, and the newest verified one.
+        scene.until_verified(first.name)
+        scene.announce(first, second, third)
+        scene.until_registered(third.name)
+        assert numbers(scene)[third.name] == 3
+
+
+def test_a_statement_of_a_family_is_of_no_use_to_a_stolen_node_for_another_one(scene: CapturedScene) -> None:
+    honest = scene.generation("csi-1")
+    others = f"{scene.namespace}-others"
+    scene.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": others}})
+    assert honest.content_digest is not None
+    stolen = msgspec.structs.replace(
+        honest, family="qwen", name=member_name("qwen", honest.arch, honest.content_digest)
+    )
+    alone = msgspec.structs.replace(
+        honest, family="", name=cache_name(honest.runtime, honest.arch, honest.content_digest)
+    )
+    extends = msgspec.structs.replace(honest, base=Reference.parse(honest.image).target)
+    scene.announce(stolen, alone, extends)
+    scene.announce(honest, namespace=others)
+    with scene.controllers(maxAge=LONG):
+        for name in (stolen.name, alone.name, extends.name):
+            scene.cluster.until(
+                lambda name=name: any(  # type: ignore[misc]
+                    event["message"].startswith(f"{name}: SignatureMissing") for event in scene.events("NotRegistered")
+                ),
+                f"{name} to be refused",
+            )
+        scene.cluster.until(partial(scene.events, "NotRegistered", others), "a refusal in the other namespace")
+        assert numbers(scene) == {}
+        assert scene.cluster.objects.every("gkmcaches", others) == []
+        scene.announce(honest)
+        scene.until_registered(honest.name)
+        assert numbers(scene) == {honest.name: 1}
+    scene.cluster.kubectl("delete", "gkmcachenodes", "--all", "--namespace", others)
