@@ -41,7 +41,7 @@ def group_of(announced: Announcement, registered: Iterable[CapturedCache]) -> li
 
 
 def with_taken_numbers(registered: Iterable[CapturedCache]) -> set[object]:
-    """Return the keys of the captures whose number an older object of their group has.
+    """Return the keys of the captures whose number an older object of their family has.
 
     Two leaders made them: the request of the former one arrived after the later one had read the numbers.
     """
@@ -49,7 +49,7 @@ def with_taken_numbers(registered: Iterable[CapturedCache]) -> set[object]:
     found: set[object] = set()
     for each in sorted(registered, key=lambda each: (each.created, each.key.name)):
         if each.family:
-            number = each.group, each.generation
+            number = each.family, each.generation
             if number in taken:
                 found.add(each.key)
             taken.add(number)

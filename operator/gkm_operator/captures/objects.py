@@ -213,7 +213,7 @@ class CapturedCache:
     family: str = ""
     generation: int = 0
     earlier: tuple[str, ...] = ()
-    """The contents that had a generation before, as short digests, the latest first."""
+    """The contents that had a generation before, as short digests, the latest first; () in what a watch shows."""
     pinned: bool = False
     verified: bool = False
     refused: bool = False

@@ -28,7 +28,7 @@ from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.totals import CacheKey
 from gkm_operator.captures.generations import next_generation
-from gkm_operator.captures.objects import Announcement, merged_announcements
+from gkm_operator.captures.objects import Announcement, CapturedCache, merged_announcements
 from gkm_operator.captures.observed import ObservedCaptures
 from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionVerdict
 from gkm_operator.captures.trials import Trials
@@ -339,6 +339,10 @@ class CapturesReconciler:
             self._attempts.begin(node)
             try:
                 self._check_name(announced, cluster=cluster)
+                if announced.family and not self._is_needed(announced, cluster=cluster):
+                    # No refusal: it was a generation, or waits for its node to pack it again on top of one.
+                    self._attempts.failed(namespace, key, GKMError(Reason.NOT_REQUIRED, "it is no next generation"))
+                    continue
                 self._register_proven(self._proven(node, announced, cluster=cluster), cluster=cluster)
             except GKMError as error:
                 self._refuse(namespace, key, node, announced.name, error)
@@ -359,11 +363,8 @@ class CapturesReconciler:
 
     def _register_proven(self, proven: Announcement, *, cluster: bool) -> None:
         """Make the cache of a proven capture, if it would stay. Its generation is after those that the server has."""
-        if proven.family:
-            registered = self._writer.registered(proven.namespace, cluster=cluster)
-        else:
-            registered = self._observed.registered(proven.namespace)
-        if not self._retention.plan([proven], registered, self._now(), cluster=cluster).register:
+        registered = self._registered(proven, cluster=cluster)
+        if not self._fits(proven, registered, cluster=cluster):
             message = (
                 f"it is from {timestamp(proven.time)}, as its signers state: too old, or newer captures have caches"
             )
@@ -371,6 +372,17 @@ class CapturesReconciler:
         others = self._observed.numbers_of_users(self._family(proven)) if proven.family else []
         generation = next_generation(proven, registered, others) if proven.family else None
         self._writer.register(proven, generation, cluster=cluster)
+
+    def _is_needed(self, announced: Announcement, *, cluster: bool) -> bool:
+        return self._fits(announced, self._registered(announced, cluster=cluster), cluster=cluster)
+
+    def _registered(self, announced: Announcement, *, cluster: bool) -> Sequence[CapturedCache]:
+        if announced.family:
+            return self._writer.registered(announced.namespace, cluster=cluster)
+        return self._observed.registered(announced.namespace)
+
+    def _fits(self, announced: Announcement, registered: Sequence[CapturedCache], *, cluster: bool) -> bool:
+        return bool(self._retention.plan([announced], registered, self._now(), cluster=cluster).register)
 
     def _extends_member(self, announced: Announcement) -> bool:
         return bool(announced.base) and self._observed.has_member(self._family(announced), announced.base)

@@ -9,7 +9,7 @@ from gkm.api.meta import API_VERSION
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm.kube.workqueue import Retry
 
 from gkm_operator import metrics
@@ -37,13 +37,14 @@ class CaptureWriter:
     def registered(self, namespace: str, *, cluster: bool) -> list[CapturedCache]:
         """Return the cache objects of the captures of a namespace as the API server has them now.
 
-        A watch may not have shown yet what this process, or the leader before it, created.
+        A watch may not have shown yet what this process, or the leader before it, created, and it does not hold which
+        contents had a generation before.
 
         Raises:
             ApiError: the API server does not answer.
         """
         selector = ListSelector("" if cluster else namespace, f"{NAMESPACE}={namespace}")
-        resource: Resource[Any] = WATCHED_CLUSTER_CACHES if cluster else WATCHED_CACHES
+        resource: Resource[Any] = CLUSTERGKMCACHES if cluster else GKMCACHES
         pages = self._api.list_pages(resource, selector)
         found = (captured_cache(entry.value, self._registry) for page in pages for entry in page.entries)
         return [each for each in found if each is not None]

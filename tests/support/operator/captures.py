@@ -13,7 +13,16 @@ from gkm.images.captured.content import cache_name, member_name
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
-from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHENODES, GKMCACHES, Json, Resource
+from gkm.kube.resources import (
+    CLUSTERGKMCACHES,
+    EVENTS,
+    GKMCACHENODES,
+    GKMCACHES,
+    WATCHED_CACHES,
+    WATCHED_CLUSTER_CACHES,
+    Json,
+    Resource,
+)
 from gkm_operator.caches.node_reports import REPORTS
 from gkm_operator.captures.controller import CapturesController
 from gkm_operator.captures.objects import Announcement
@@ -189,8 +198,8 @@ class CapturesProcess:
         api = self._world.api
         for resource, changed in (
             (REPORTS, self.controller.observed.report_changed),
-            (GKMCACHES, self.controller.observed.cache_changed),
-            (CLUSTERGKMCACHES, self.controller.observed.cache_changed),
+            (WATCHED_CACHES, self.controller.observed.cache_changed),
+            (WATCHED_CLUSTER_CACHES, self.controller.observed.cache_changed),
         ):
             found = {(resource.plural, v.metadata.namespace, v.metadata.name): v for v in listed(api, resource)}
             for key in [key for key in self._seen if key[0] == resource.plural and key not in found]:

@@ -1,6 +1,7 @@
 """Captures of a family get numbers, one after the other for each hardware; what had a number never gets another one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import CapturedImage
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES
+from gkm_operator.captures.generations import MAX_EARLIER, next_generation
+from gkm_operator.captures.objects import captured_cache, merged_announcements
 from msgspec import structs
 from support.kube.interposed_api import Call
 from support.operator.captures import (
@@ -19,6 +22,7 @@ from support.operator.captures import (
     CapturesWorld,
     captured,
     digest,
+    listed,
     name_of,
     of_family,
 )
@@ -157,6 +161,25 @@ def test_when_all_objects_are_lost_the_newest_capture_is_the_first_generation() 
     world.announce("node-1", FIRST, SECOND, THIRD)
     CapturesProcess(world).run(10)
     assert numbers(world, FIRST, SECOND, THIRD) == [None, None, 1]
+
+
+def test_what_a_generation_remembers_is_held_by_no_watch() -> None:
+    """With 128 contents, a cache would exceed what a watch holds of an object, and no node would pull it."""
+    world = registered(FIRST, SECOND)
+    (found,) = (each for each in listed(world.api, WATCHED_CACHES) if each.metadata.name == SECOND.name)
+    assert "gkm.io/captured-content" in found.metadata.annotations
+    assert "gkm.io/captured-earlier" not in found.metadata.annotations
+    whole = world.api.get(GKMCACHES, SECOND.name, NAMESPACE)
+    assert whole.metadata.annotations["gkm.io/captured-earlier"] == f"{1:012x}"
+
+
+def test_a_generation_remembers_as_many_as_it_can() -> None:
+    one = captured_cache(registered(FIRST).api.get(GKMCACHES, FIRST.name, NAMESPACE), REGISTRY)
+    assert one is not None
+    full = replace(one, earlier=tuple(f"{number:012x}" for number in range(1000, 1000 + MAX_EARLIER)))
+    (announced,), _ = merged_announcements(NAMESPACE, [("n", SECOND)], REGISTRY, NOW)  # type: ignore[list-item]
+    made = next_generation(announced, [full], [])
+    assert (len(made.earlier), made.earlier[:2]) == (MAX_EARLIER, (f"{1:012x}", f"{1000:012x}"))
 
 
 # What a capture extends.
