@@ -71,7 +71,8 @@ class CaptureWriter:
         """Emit the Event of a new object. A process that was killed after it made the object emits none."""
         if not cache.created or now - datetime.fromisoformat(cache.created) > _RECENT:
             return
-        note = f"captured from pods of {cache.namespace}, for {cache.hardware_key}: {cache.image}"
+        number = f"generation {cache.generation} of {cache.family}, " if cache.family else ""
+        note = f"{number}captured from pods of {cache.namespace}, for {cache.hardware_key}: {cache.image}"
         self._emit(_regarding(cache), EventBody("Normal", REGISTERED, REGISTER, note), cache.created)
 
     def refused(self, announced_by: NodeObject | None, name: str, error: GKMError) -> None:
