@@ -32,7 +32,8 @@ from gkm_cli.clusters.reads import Unreadable, get, listed
 from gkm_cli.output import CommandFailed, NegativeResult, Output, line, show, table
 from gkm_cli.progress import waiting
 from gkm_cli.why.facts import CacheName, EventFacts, Facts, KubeletSummary, NodeDrivers, PodFacts, ReadResult
-from gkm_cli.why.links import LinkResult, State, kubectl, walk
+from gkm_cli.why.links import LinkResult, State, walk
+from gkm_cli.why.outcomes import kubectl
 
 _PREFIXES = ("pod/", "pods/", "po/")
 T = TypeVar("T")

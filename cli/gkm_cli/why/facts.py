@@ -19,6 +19,8 @@ from gkm_cli.inputs.pods import ContainerFacts, PodSpecFacts, VolumeFacts, Volum
 T_co = TypeVar("T_co", covariant=True)
 
 READ_ONLY_ERROR = "Read-only file system"
+FULL_ERROR = "No space left on device"
+_PATH = re.compile(r"(?:^|[\s'\"`(:=])/[^\s'\":]")
 
 
 class Terminated(Struct, frozen=True, rename="camel"):
@@ -173,10 +175,27 @@ class ReadResult(Generic[T_co]):
         return self.found
 
 
-def _is_refused_write(message: str, directory: str) -> bool:
-    """Return whether a message of a program names the error and a path in this directory."""
-    below = re.compile(rf"{re.escape(directory.rstrip('/'))}(?![\w.-])")
-    return READ_ONLY_ERROR in message and below.search(message) is not None
+@dataclass(frozen=True, slots=True)
+class ContainerEnd:
+    """The last end of a container that has the volume; `is_previous` if it has been started again, or waits for it."""
+
+    container: str
+    exit_code: int
+    message: str
+    paths: tuple[str, ...]
+    """The places of the volume in the container."""
+    is_previous: bool
+
+    def is_in_volume(self, error: str) -> bool:
+        """Return whether the message names this error and a path in the volume."""
+        paths = "|".join(re.escape(path.rstrip("/")) for path in self.paths)
+        return error in self.message and re.search(rf"(?<![\w.-])(?:{paths})(?![\w.-])", self.message) is not None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the message names an error of a file system, and only paths outside of the volume."""
+        errors = [error for error in (READ_ONLY_ERROR, FULL_ERROR) if error in self.message]
+        return bool(errors) and _PATH.search(self.message) is not None and not self.is_in_volume(errors[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,18 +227,35 @@ class Facts:
         return self.attributes.get("readOnly") == "false"
 
     @property
+    def ends(self) -> tuple[ContainerEnd, ...]:
+        """Return the last end of each container with the volume that has failed."""
+        places: dict[str, tuple[str, ...]] = {}
+        for container, mount in self.pod.mounts(self.volume.name):
+            places[container.name] = (*places.get(container.name, ()), mount.mount_path)
+        ends = ((each, each.state.terminated or each.last_state.terminated) for each in self.pod.statuses)
+        return tuple(
+            ContainerEnd(each.name, end.exit_code, end.message, places[each.name], each.state.terminated is None)
+            for each, end in ends
+            if end and each.name in places and end.exit_code
+        )
+
+    @property
     def missed(self) -> tuple[str, ...]:
         """Return the containers that ended because they could not add a kernel to the volume."""
-        if self.is_private:
-            return ()
-        paths = {container.name: mount.mount_path for container, mount in self.pod.mounts(self.volume.name)}
-        ends = [
-            (status.name, state.terminated.message)
-            for status in self.pod.statuses
-            for state in (status.state, status.last_state)
-            if state.terminated
-        ]
-        return tuple(name for name, message in ends if name in paths and _is_refused_write(message, paths[name]))
+        ends = () if self.is_private else self.ends
+        return tuple(end.container for end in ends if end.is_in_volume(READ_ONLY_ERROR))
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """Return the containers that ended because the private layer is full."""
+        ends = self.ends if self.is_private else ()
+        return tuple(end.container for end in ends if end.is_in_volume(FULL_ERROR))
+
+    @property
+    def unexplained(self) -> tuple[ContainerEnd, ...]:
+        """Return the ends for which no message of the file system says whether the volume is the cause."""
+        known = {*self.missed, *self.filled}
+        return tuple(end for end in self.ends if end.container not in known and not end.is_elsewhere)
 
     @property
     def existing_cache(self) -> Cache:

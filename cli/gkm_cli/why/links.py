@@ -1,56 +1,45 @@
-"""The links between a pod and the kernels of its cache, walked up to the first one that is broken. Pure.
+"""The links between a pod and the kernels of its cache, from the pod to its kernels. Pure.
 
-Each link is one function without I/O. It may assume that all links before it hold, and raises Unreadable if the cluster
-does not show what it needs. Nothing reports hits one by one (docs/decisions/0021-hits-and-misses.md).
+Each link is one function without I/O. It may assume that the links that it needs are not broken, and raises Unreadable
+if the cluster does not show whether it holds. `programs` decides about the containers.
 """
 
-import hashlib
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gkm.api.errors import Reason
 from gkm.api.features import INSTALL
-from gkm.api.grammar import count_of
 from gkm.api.installation import DRIVER
-from gkm.api.nodes import IncompatibleGPUs, KernelMisses, NodeCacheStatus
-from gkm.runtimes import BY_NAME, VARIABLES
-from gkm.runtimes.keys import MissReason
-from gkm.runtimes.placement import environment, names_in
+from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.inputs.pods import VariableFacts
 from gkm_cli.why.facts import ContainerState, Facts, PodFacts
+from gkm_cli.why.outcomes import Broken, Holds, Outcome, kubectl
+from gkm_cli.why.programs import decide_hits, decide_mount_path
 
 PROVEN_BY = {"driver": "mount"}
 """A link that another one proves: nothing but the driver mounts the volume."""
-_SAME_DIRECTORY = {MissReason.NO_SUCH_KERNEL, MissReason.UNKNOWN}
-"""A runtime with one key for a directory may have chosen the mounted one."""
+NEEDS: dict[str, tuple[str, ...]] = {
+    "driver": ("node",),
+    "object": ("volume",),
+    "digest": ("object",),
+    "signature": ("digest",),
+    "report": ("node", "signature"),
+    "preflight": ("report",),
+    "store": ("preflight",),
+    "mount": ("driver", "store"),
+    "mount-path": ("volume",),
+    "hits": ("mount", "mount-path"),
+}
+"""The links without which a link cannot hold; all others are decided whatever the state of these."""
 _WORKING = {"Downloading", "Extracting"}
 _ENDED = ("Succeeded", "Failed")
 _REBUILD = "build the cache for these GPUs, or choose other nodes with spec.nodeSelector"
 _SPELLING = "correct spec.image, or push the image"
 _SUSPICIOUS = "check registry, mirrors and proxies; build and push the image again"
+_LATER = "run the command again in a minute"
 _OTHER = "docs/reference/reasons.md explains this reason"
-
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """The link holds; `detail` is the evidence."""
-
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The link is broken: the fact, and the next step."""
-
-    detail: str
-    hint: str
-
-
-Outcome = Holds | Broken
 
 
 def decide_volume(facts: Facts) -> Outcome:
@@ -160,8 +149,10 @@ def decide_preflight(facts: Facts) -> Outcome:
         first = found.incompatible_gpus[0].reason if found.incompatible_gpus else found.reason
         return Broken(f"no GPU of the node can use it: {others or found.message}", remedy(found.reason or first))
     fitting = [index for group in found.compatible_gpus for index in group.ids]
+    if not fitting and found.state == "Ready":
+        return Holds("the agent of the node accepts it")
     if not fitting:
-        return Holds("not checked yet")
+        raise Unreadable("the agent of the node has not checked its GPUs yet", _LATER)
     return Holds(f"it fits GPU {_ids(fitting)}" + (f"; not {others}" if others else ""))
 
 
@@ -202,85 +193,8 @@ def decide_mount(facts: Facts) -> Outcome:
     if facts.attributes.get("ifUnavailable") == "empty":
         return Broken("the pod started with an empty volume, because the cache was not ready then", restart)
     if pod.status.phase in _ENDED:
-        return Holds("the pod has ended; its volume was mounted")
-    return Holds("the pod runs; the agent has not reported its volume yet")
-
-
-def decide_mount_path(facts: Facts) -> Outcome:
-    """Decide about the paths."""
-    stated = facts.attributes.get("mountPath", "")
-    mounts = list(facts.pod.mounts(facts.volume.name))
-    paths = sorted({mount.mount_path for _, mount in mounts})
-    path = paths[0] if paths else ""
-    if not stated and facts.missed:
-        return Broken(
-            f"{facts.missed[0]} missed a kernel, and without the attribute mountPath kernels hit only where "
-            "the cache was built",
-            f"add mountPath: {path} to volumeAttributes",
-        )
-    if not stated:
-        return Holds(f"no attribute mountPath: kernels hit only if the cache was built at {path}; else add it")
-    for container, mount in mounts:
-        if mount.sub_path or mount.sub_path_expr:
-            return Broken(
-                f"the container {container.name} mounts a subPath of the volume, and paths are those of the whole",
-                "remove subPath from its volumeMounts",
-            )
-        if mount.mount_path.rstrip("/") != stated:
-            return Broken(
-                f"the attribute mountPath is {stated}, and the container {container.name} mounts at {mount.mount_path}",
-                "write the same path in both",
-            )
-        faults = (_fault(facts, container.name, each, stated) for each in container.env or () if each.value)
-        if fault := next(filter(None, faults), None):
-            return fault
-    variables = _variables(facts)
-    named = sorted({one.name for container, _ in mounts for one in container.env or () if one.name in variables})
-    set_here = ", ".join(named) if named else f"no {' or '.join(variables)} in the pod: the image must set one"
-    return Holds(f"{stated}; {set_here}")
-
-
-def _variables(facts: Facts) -> Sequence[str]:
-    """Return the variables of the runtimes of the cache: others of the pod may have their caches elsewhere."""
-    return tuple(environment(_runtimes(facts), "")) or VARIABLES
-
-
-def _runtimes(facts: Facts) -> tuple[str, ...]:
-    """Return the runtimes of the cache, as far as they are known."""
-    return names_in(facts.cache.found.status.runtime) if facts.cache.found else ()
-
-
-def _fault(facts: Facts, container: str, variable: VariableFacts, stated: str) -> Broken | None:
-    """Return how the variable of a runtime misses its cache."""
-    if variable.name not in _variables(facts):
-        return None
-    wanted = _directories(facts, stated).get(variable.name, "")
-    found = f"{variable.name} of the container {container} is {variable.value}"
-    if not _within(variable.value, stated):
-        return Broken(f"{found}, which is not in {stated}", f"set it to {wanted or stated}")
-    if wanted and variable.value.rstrip("/") != wanted:
-        return Broken(f"{found}, and of the several caches in the image its own is at {wanted}", f"set it to {wanted}")
-    return None
-
-
-def _directories(facts: Facts, stated: str) -> dict[str, str]:
-    """Return the directory of each variable in an image of several caches; nothing for one cache."""
-    names = _runtimes(facts)
-    return environment(names, stated) if len(names) > 1 else {}
-
-
-def decide_hits(facts: Facts) -> Outcome:
-    """Decide about hits."""
-    if facts.missed:
-        return Broken(
-            f"{facts.missed[0]} ended, because a kernel is not in the cache and the volume is read-only",
-            'set readOnly: "false" in volumeAttributes, or build an image with all kernels (gkm cache build)',
-        )
-    if facts.is_private:
-        misses = _misses(facts)
-        broken = _other_directory(misses) if misses else None
-        return broken or Holds(f"no failure; {_described(misses) if misses else _layer(facts)}")
-    return Holds("no failure; a missing kernel would end the program, because the volume is read-only")
+        return Holds("the pod has ended; its volume was mounted, and no report says of which digest")
+    raise Unreadable("the pod runs; the agent has not reported its volume yet", _LATER)
 
 
 LINKS: dict[str, Callable[[Facts], Outcome]] = {
@@ -308,7 +222,7 @@ class State(StrEnum):
     NOT_CHECKED = "not checked"
     """The cluster does not show what the link needs."""
     SKIPPED = "skipped"
-    """An earlier link is broken, so this one cannot hold."""
+    """A link that it needs is broken, so this one cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,28 +237,26 @@ class LinkResult:
 
 
 def walk(facts: Facts) -> list[LinkResult]:
-    """Return the step of every link; those behind the first broken one are skipped."""
-    steps = {step.link: step for step in _steps(facts)}
+    """Return the result of every link; those that need a broken one are skipped."""
+    steps: dict[str, LinkResult] = {}
+    for link in LINKS:
+        needed = {steps[each].state for each in NEEDS.get(link, ())}
+        is_skipped = bool(needed & {State.BROKEN, State.SKIPPED})
+        steps[link] = LinkResult(facts.volume.name, link, State.SKIPPED) if is_skipped else _decided(facts, link)
     for link, proof in PROVEN_BY.items():
         if steps[link].state is State.NOT_CHECKED and steps[proof].state is State.OK:
             steps[link] = LinkResult(facts.volume.name, link, State.OK, f"not read, but {steps[proof].detail}")
     return list(steps.values())
 
 
-def _steps(facts: Facts) -> Iterator[LinkResult]:
-    is_broken = False
-    for name, decide in LINKS.items():
-        if is_broken:
-            yield LinkResult(facts.volume.name, name, State.SKIPPED)
-            continue
-        try:
-            outcome = decide(facts)
-        except Unreadable as failure:
-            yield LinkResult(facts.volume.name, name, State.NOT_CHECKED, failure.why, failure.hint)
-            continue
-        is_broken = isinstance(outcome, Broken)
-        hint = outcome.hint if isinstance(outcome, Broken) else ""
-        yield LinkResult(facts.volume.name, name, State.BROKEN if is_broken else State.OK, outcome.detail, hint)
+def _decided(facts: Facts, link: str) -> LinkResult:
+    try:
+        outcome = LINKS[link](facts)
+    except Unreadable as failure:
+        return LinkResult(facts.volume.name, link, State.NOT_CHECKED, failure.why, failure.hint)
+    if isinstance(outcome, Broken):
+        return LinkResult(facts.volume.name, link, State.BROKEN, outcome.detail, outcome.hint)
+    return LinkResult(facts.volume.name, link, State.OK, outcome.detail)
 
 
 def _others(groups: Iterable[IncompatibleGPUs]) -> str:
@@ -362,61 +274,6 @@ def _has_started(pod: PodFacts) -> bool:
 
 def _started(state: ContainerState) -> bool:
     return state.running is not None or state.terminated is not None
-
-
-def _within(path: str, root: str) -> bool:
-    return f"{path.rstrip('/')}/".startswith(f"{root.rstrip('/')}/")
-
-
-def _misses(facts: Facts) -> KernelMisses | None:
-    """Return what the program compiled, as the agent of the node reports; None without a report."""
-    uses = facts.on_node.pods if facts.on_node else ()
-    pod, volumes = facts.pod.metadata, [use for use in uses if use.misses and use.misses.kernels]
-    # Kubelet makes the id of a volume from the uid of the pod and the name of the volume (csi_plugin.go,
-    # makeVolumeHandle).
-    name = hashlib.sha256(f"{pod.uid}{facts.volume.name}".encode()).hexdigest()
-    return next((use.misses for use in volumes if use.volume_id == f"csi-{name}"), None)
-
-
-def _other_directory(misses: KernelMisses) -> Broken | None:
-    """Say which factor made a runtime choose another directory than the mounted one, where none of its entries hits."""
-    for name, found in misses.runtimes.items():
-        runtime = BY_NAME.get(name)
-        shared = runtime is not None and runtime.entries.is_shared
-        if runtime and shared and found.mounted and not found.reasons.keys() <= _SAME_DIRECTORY:
-            count = count_of(found.compiled, "graph")
-            factor = found.difference or ", ".join(sorted(found.reasons))
-            return Broken(
-                f"{runtime.title} has chosen another directory than the mounted one, and compiled {count}: {factor}",
-                'give the pod the value that the cache has; or build the cache from this pod: capture: "true"',
-            )
-    return None
-
-
-def _described(misses: KernelMisses) -> str:
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(misses.reasons.items()))
-    differences = [f"; {name}: {each.difference}" for name, each in misses.runtimes.items() if each.difference]
-    compiled = f"{count_of(misses.kernels, 'kernel')} that the cache lacks ({reasons}{''.join(differences)})"
-    if misses.at_least:
-        return f"the program has compiled at least {compiled}"
-    at_most = 100 * misses.mounted_kernels // (misses.mounted_kernels + misses.kernels)
-    return f"the program has compiled {compiled}; the cache has {misses.mounted_kernels}, so at most {at_most} % hit"
-
-
-def _layer(facts: Facts) -> str:
-    """Describe the private layer: an optional reading, for which most users lack the right."""
-    used = facts.layer_bytes
-    if used.found is None:
-        why = f" ({used.unreadable.why})" if used.unreadable else ""
-        return f"a missing kernel is compiled into the private layer, whose size is not known{why}"
-    if used.found == 0:
-        return "the program has compiled nothing into the volume: each kernel hit, or it has not looked there"
-    return f'the program has written {used.found} bytes that the cache lacks: capture: "true" stores them'
-
-
-def kubectl(*words: str) -> str:
-    """Return a command line for a shell. Names from the cluster are quoted: none of them can add a word."""
-    return shlex.join(("kubectl", *words))
 
 
 _REMEDIES = {

@@ -1,12 +1,12 @@
-"""`gkm why` and `gkm cache list` on a real API server: every link is broken once, and named first."""
+"""`gkm why` and `gkm cache list` on a real API server: every link is broken once, and named."""
 
 import json
 from collections.abc import Iterator
 
 import pytest
-from gkm_cli.why.links import LINKS
+from gkm_cli.why.links import LINKS, NEEDS
 from support.cli.command import gkm
-from support.cli.why_faults import FAULTS, attributes, failed_mount, on_node, unverified
+from support.cli.why_faults import FAULTS, UNKNOWN, attributes, failed_mount, on_node, unverified
 from support.cli.why_site import DIGEST, NAMESPACE, Json, WhySite, why_site
 from support.cluster.rights import until_rights_hold
 from support.peers import require
@@ -35,7 +35,7 @@ def test_on_a_healthy_pod_every_link_holds(place: WhySite) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_first_broken_link_is_named_with_what_to_do(place: WhySite, name: str) -> None:
+def test_the_broken_link_is_named_with_what_to_do(place: WhySite, name: str) -> None:
     link, plant, hint = FAULTS[name]
     with place.made(plant):
         code, steps = place.steps()
@@ -43,12 +43,27 @@ def test_the_first_broken_link_is_named_with_what_to_do(place: WhySite, name: st
     (broken,) = [step for step in steps if step["state"] == "broken"]
     assert (code, broken["check"]) == (3, link)
     assert hint in broken["hint"]
-    at = [step["check"] for step in steps].index(link)
-    assert all(step["ok"] for step in steps[:at])
-    assert {step["state"] for step in steps[at + 1 :]} <= {"skipped"}
+    behind: set[str] = set()
+    for step in steps:
+        if {link, *behind} & {*NEEDS.get(step["check"], ())}:
+            behind.add(step["check"])
+    assert {step["check"] for step in steps if not step["ok"]} == {link, *behind}
+    assert {step["state"] for step in steps if step["check"] in behind} <= {"skipped"}
     assert people.returncode == 3
     assert f"broken: {link}: " in people.stdout
     assert f"  next: {broken['hint']}" in people.stdout
+
+
+def test_an_end_that_no_message_explains_is_no_success(place: WhySite) -> None:
+    _, plant, hint = UNKNOWN["an end without a message"]
+    with place.made(plant):
+        people = place.why()
+    assert (people.returncode, people.stderr) == (
+        1,
+        "error: not every link could be checked: hits; see their next steps\n",
+    )
+    assert f"  next: read why: {hint}" in people.stdout
+    assert "every link holds" not in people.stdout
 
 
 def test_the_message_of_kubelet_is_the_cause_of_a_mount_that_fails(place: WhySite) -> None:

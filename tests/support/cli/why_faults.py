@@ -19,7 +19,12 @@ def container(made: dict[str, Json]) -> Json:
 
 def on_node(made: dict[str, Json], **values: Any) -> None:  # noqa: ANN401 -- JSON
     """Replace the report about the cache."""
-    made["report"]["status"]["caches"]["llama"] = {"state": "Ready", "digest": DIGEST, **values}
+    made["report"]["status"]["caches"]["llama"] = {
+        "state": "Ready",
+        "digest": DIGEST,
+        "compatibleGPUs": [{"ids": [0]}],
+        **values,
+    }
 
 
 def not_started(made: dict[str, Json]) -> None:
@@ -41,9 +46,33 @@ def failed_mount(made: dict[str, Json]) -> None:
     not_started(made)
 
 
-def restarted(made: dict[str, Json]) -> None:
-    ended = {"exitCode": 1, "reason": "Error", "message": "OSError: [Errno 30] Read-only file system: '/cache/X'"}
+def restarted(made: dict[str, Json], message: str = "OSError: [Errno 30] Read-only file system: '/cache/X'") -> None:
+    ended = {"exitCode": 1, "reason": "Error", "message": message}
     made["pod"]["status"]["containerStatuses"][0]["lastState"] = {"terminated": ended}
+
+
+def all_of(*changes: Callable[[dict[str, Json]], object]) -> Callable[[dict[str, Json]], object]:
+    """Return a change that is several."""
+    return lambda made: [change(made) for change in changes]
+
+
+def variable(made: dict[str, Json], name: str, value: str) -> None:
+    """Make this the only variable of the container."""
+    container(made)["env"] = [{"name": name, "value": value}]
+
+
+def private(made: dict[str, Json], message: str) -> None:
+    """Give the pod a private layer, and an end with this message."""
+    attributes(made).update(readOnly="false")
+    restarted(made, message)
+
+
+def without_path(made: dict[str, Json]) -> None:
+    del attributes(made)["mountPath"]
+
+
+def sub_path(made: dict[str, Json]) -> None:
+    container(made)["volumeMounts"][0].update(subPath="a")
 
 
 def no_mount_path(made: dict[str, Json]) -> None:
@@ -146,6 +175,36 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
         no_mount_path,
         "add mountPath: /cache",
     ),
+    "a variable elsewhere without a mount path": (
+        "mount-path",
+        all_of(without_path, lambda made: variable(made, "TRITON_CACHE_DIR", "/tmp/triton")),
+        "set it to /cache",
+    ),
+    "a sub path without a mount path": (
+        "mount-path",
+        all_of(without_path, sub_path),
+        "remove subPath",
+    ),
+    "a sub path and a variable elsewhere": (
+        "mount-path",
+        all_of(sub_path, lambda made: variable(made, "TRITON_CACHE_DIR", "/tmp/triton")),
+        "set it to /cache",
+    ),
+    "the variable of another runtime": (
+        "mount-path",
+        lambda made: variable(made, "VLLM_CACHE_ROOT", "/cache"),
+        "set TRITON_CACHE_DIR to /cache",
+    ),
+    "a directory below the only cache": (
+        "mount-path",
+        lambda made: variable(made, "TRITON_CACHE_DIR", "/cache/triton"),
+        "set it to /cache",
+    ),
+    "a way out of the volume": (
+        "mount-path",
+        lambda made: variable(made, "TRITON_CACHE_DIR", "/cache/../tmp"),
+        "set it to /cache",
+    ),
     "another mount path": ("mount-path", lambda made: attributes(made).update(mountPath="/kernels"), "the same path"),
     "a sub path": ("mount-path", lambda made: container(made)["volumeMounts"][0].update(subPath="a"), "remove subPath"),
     "another variable": (
@@ -154,4 +213,71 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
         "set it to /cache",
     ),
     "a miss on a read-only volume": ("hits", restarted, 'readOnly: "false"'),
+    "a full private layer": (
+        "hits",
+        lambda made: private(made, "OSError: [Errno 28] No space left on device: '/cache/X'"),
+        "raise sizeLimit in volumeAttributes",
+    ),
 }
+
+LOGS = "kubectl logs server -n ml-apps -c server --previous"
+PRINTENV = "kubectl exec server -n ml-apps -c server -- printenv TRITON_CACHE_DIR"
+UNKNOWN: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
+    "no mount path, and nothing failed": ("mount-path", without_path, "add mountPath: /cache to volumeAttributes"),
+    "no variable": ("mount-path", lambda made: container(made).pop("env"), PRINTENV),
+    "a variable of a ConfigMap": (
+        "mount-path",
+        lambda made: container(made).update(
+            env=[{"name": "TRITON_CACHE_DIR", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}]
+        ),
+        PRINTENV,
+    ),
+    "a variable that refers to another": (
+        "mount-path",
+        lambda made: variable(made, "TRITON_CACHE_DIR", "$(CACHE)"),
+        PRINTENV,
+    ),
+    "variables of an unknown runtime in two places": (
+        "mount-path",
+        lambda made: (
+            made["cache"]["status"].pop("runtime"),
+            container(made)["env"].append({"name": "FLASHINFER_WORKSPACE_BASE", "value": "/other"}),
+        ),
+        "kubectl get gkmcaches llama -n ml-apps",
+    ),
+    "an end without a message": ("hits", lambda made: restarted(made, ""), LOGS),
+    "an end by an unknown error": ("hits", lambda made: restarted(made, "RuntimeError: boom"), LOGS),
+    "a refused write at a path that is not told": ("hits", lambda made: restarted(made, "Read-only file system"), LOGS),
+    "a full disk at a path that is not told": (
+        "hits",
+        lambda made: private(made, "No space left on device (os error 28)"),
+        LOGS,
+    ),
+    "a private layer that refuses a write": (
+        "hits",
+        lambda made: private(made, "OSError: [Errno 30] Read-only file system: '/cache/X'"),
+        LOGS,
+    ),
+    "a volume that the agent has not reported": (
+        "mount",
+        lambda made: made["report"]["status"]["caches"]["llama"].pop("pods"),
+        "run the command again in a minute",
+    ),
+}
+"""States in which the cluster does not show whether the link holds, and the command that shows it."""
+
+SEVERAL: dict[str, tuple[set[str], Callable[[dict[str, Json]], object]]] = {
+    "no node and no object": (
+        {"node", "object"},
+        lambda made: (made["pod"]["spec"].pop("nodeName"), made.pop("cache")),
+    ),
+    "no CSIDriver and a sub path": (
+        {"driver", "mount-path"},
+        all_of(lambda made: made.pop("driver"), sub_path),
+    ),
+    "not mounted and a variable elsewhere": (
+        {"mount", "mount-path"},
+        all_of(not_started, lambda made: variable(made, "TRITON_CACHE_DIR", "/tmp/triton")),
+    ),
+}
+"""Faults that have nothing to do with one another, and the links that each breaks."""

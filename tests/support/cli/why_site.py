@@ -66,6 +66,7 @@ def objects() -> dict[str, Json]:
             "status": {
                 "image": "registry.example/team/llama:1",
                 "resolvedDigest": DIGEST,
+                "runtime": "triton",
                 "ready": "1/1",
                 "readyNodes": 1,
                 "totalNodes": 1,

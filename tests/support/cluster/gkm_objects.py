@@ -31,6 +31,7 @@ def pod(name: str, namespace: str, attributes: Mapping[str, str], script: str) -
         "image": BUSYBOX,
         "imagePullPolicy": "Never",
         "command": ["/bin/sh", "-c", f"exec 2>&1; {script}"],
+        "env": [{"name": "TRITON_CACHE_DIR", "value": MOUNT}],
         "volumeMounts": [{"name": "kernels", "mountPath": MOUNT}],
     }
     return {

@@ -1,0 +1,27 @@
+"""The outcome of a link, and command lines in next steps. Pure."""
+
+import shlex
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The link holds; `detail` is the evidence."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The link is broken: the fact, and the next step."""
+
+    detail: str
+    hint: str
+
+
+Outcome = Holds | Broken
+
+
+def kubectl(*words: str) -> str:
+    """Return a command line for a shell. Names from the cluster are quoted: none of them can add a word."""
+    return shlex.join(("kubectl", *words))
