@@ -125,7 +125,7 @@ def work(options: Options, config: Config, outside: Dependencies, stop: Event, w
     steps = CaptureSteps(
         options.layout, config.capture, outside.destination(secrets), lambda: gpus.inventory, stop=Event()
     )
-    captures = CaptureWorker(steps, captures_in_use, wake.set)
+    captures = CaptureWorker(steps, captures_in_use, wake.set, node=options.node)
     agent = Reconciler(
         store=PointerStore(options.layout),
         source=source,

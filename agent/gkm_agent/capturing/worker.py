@@ -23,7 +23,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.images.captured.content import Hardware, cache_name, member_name
 
-from gkm_agent.capturing import progress
+from gkm_agent.capturing import progress, upload_share
 from gkm_agent.capturing.destination import CaptureStopped
 from gkm_agent.capturing.family_base import family_of
 from gkm_agent.capturing.progress import CaptureOrigin, CaptureState, Progress
@@ -64,9 +64,11 @@ class CaptureWorker:
         in_use: CapturesInUse,
         changed: Callable[[], object],
         *,
+        node: str = "",
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff = BACKOFF,
     ) -> None:
+        self._node = node
         self._layout = steps.layout
         self._settings = steps.settings
         self._steps = steps
@@ -77,6 +79,8 @@ class CaptureWorker:
         self._stop = steps.stop
         self._failures: dict[str, _Failure] = {}
         self._ended: set[str] = set()
+        self._due: dict[str, float] = {}
+        """When the share of this node in the pushes of a content begins, by capture."""
         self._lock = Lock()
         self._reports: Mapping[str, tuple[CapturedImage, ...]] = {}
         self._thread = Thread(target=self._run, name="captures", daemon=True)
@@ -104,6 +108,7 @@ class CaptureWorker:
         volumes = self._volumes()
         self._failures = {name: self._failures[name] for name in volumes if name in self._failures}
         self._ended &= volumes.keys()
+        self._due = {name: self._due[name] for name in volumes if name in self._due}
         self._begin_again()
         for volume_id in [name for name in volumes if name not in self._ended]:
             failure = self._failures.get(volume_id)
@@ -119,6 +124,7 @@ class CaptureWorker:
             with suppress(UnreadableState, OSError):  # it stays as it is, and the next round looks again
                 if self._steps.begin_again(self._layout.capture(volume_id)):
                     self._ended.discard(volume_id)
+                    self._due.pop(volume_id, None)
                     _LOG.info("capture begins again on top of another generation", extra=fields(volume=volume_id))
 
     def _run(self) -> None:
@@ -133,8 +139,8 @@ class CaptureWorker:
             self._wait(before)
 
     def _wait(self, before: int) -> None:
-        """Wait for a pause, or until there are other captures than `before`."""
-        end = self._clock() + PAUSE_SECONDS
+        """Wait for a pause, or until a push is due or there are other captures than `before`."""
+        end = min([self._clock() + PAUSE_SECONDS, *(due for due in self._due.values() if due > self._clock())])
         while self._clock() < end and self._changed_ns() == before:
             if self._stop.wait(LOOK_SECONDS):
                 return
@@ -163,6 +169,8 @@ class CaptureWorker:
         try:
             before = progress.load(directory)
             while not before.state.is_final:
+                if before.state is CaptureState.PACKED and not self._may_push(volume_id, before):
+                    return
                 before = self._steps.advance(directory, others)
                 self._failures.pop(volume_id, None)
                 self._log_state(volume_id, before)
@@ -179,6 +187,11 @@ class CaptureWorker:
         except Exception as error:  # noqa: BLE001 -- a defect costs one attempt
             _LOG.exception("capture failed", extra=fields(volume=volume_id))
             self._record_failure(volume_id, Reason.NODE_ERROR, type(error).__name__)
+
+    def _may_push(self, volume_id: str, packed: Progress) -> bool:
+        """Return whether this node has waited for its share: other nodes may have the same content at this moment."""
+        share = upload_share.seconds(packed.content_digest, self._node) if self._node else 0.0
+        return self._clock() >= self._due.setdefault(volume_id, self._clock() + share)
 
     def _log_state(self, volume_id: str, reached: Progress) -> None:
         state = reached.state

@@ -33,7 +33,9 @@ def signatures(repository: Repository) -> int:
 
 
 @pytest.mark.timeout(420)
-def test_killed_anywhere_it_ends_with_one_image_signed_and_announced_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("generations", [0, 1], ids=["alone", "on a generation"])
+def test_killed_anywhere_it_ends_with_one_image_signed_and_announced_once(tmp_path: Path, generations: int) -> None:
+    """`generations` are those that the family has before: the image of each is signed once, too."""
     write_key(tmp_path / "cosign.key")
     with Registry.start() as registry:
         done = subprocess.run(
@@ -44,6 +46,7 @@ def test_killed_anywhere_it_ends_with_one_image_signed_and_announced_once(tmp_pa
                 str(tmp_path),
                 registry.host,
                 str(STRIDE),
+                *["family"] * generations,
             ],
             env=os.environ | {"PYTHONPATH": str(TESTS)},
             capture_output=True,
@@ -56,9 +59,9 @@ def test_killed_anywhere_it_ends_with_one_image_signed_and_announced_once(tmp_pa
         print(outcome)  # noqa: T201 -- pytest shows it when the test fails
         repositories = registry.store.repositories.values()
         for repository in repositories:
-            assert len([tag for tag in repository.tags if not tag.startswith("sha256-")]) == 1
-            assert signatures(repository) == 1
-            assert predicates(repository) == sorted([PREDICATE_TYPE, SIGN_PREDICATE])
+            assert len([tag for tag in repository.tags if not tag.startswith("sha256-")]) == 1 + generations
+            assert signatures(repository) == 1 + generations
+            assert predicates(repository) == sorted([PREDICATE_TYPE, SIGN_PREDICATE] * (1 + generations))
     assert outcome["kills"] > 60 // STRIDE
     assert outcome["announced"] == len(repositories)
     assert len(outcome["images"]) == 1

@@ -18,9 +18,10 @@ FAMILY = CacheRef("ml-apps", "llama")
 
 @dataclass(frozen=True)
 class FamilyNode:
-    """Captures of pods that named FAMILY."""
+    """Captures of pods that named a family."""
 
     node: CaptureNode
+    family: CacheRef = FAMILY
 
     @property
     def client(self) -> Registry:
@@ -33,9 +34,9 @@ class FamilyNode:
         if pulled:
             described = cache.describe(self.client, image)
             pull.fetch(self.client, described, layout, max_bytes=1 << 30)
-        member = CacheRef(FAMILY.namespace, report.name)
+        member = CacheRef(self.family.namespace, report.name)
         pointers.save(layout, Pointer(member, report.image, CacheState.READY, image.target))
-        families.save(layout, FamilyChoice(FAMILY, member))
+        families.save(layout, FamilyChoice(self.family, member))
         return image.target
 
     def layers(self, report: CapturedImage) -> list[str]:
@@ -48,5 +49,5 @@ class FamilyNode:
         worker = self.node.worker()
         worker.make_images()
         worker.make_images()  # the second time it looks at what ended
-        (found,) = (each for each in worker.reports()["ml-apps"] if each.volume == volume)
+        (found,) = (each for each in worker.reports()[self.family.namespace or ""] if each.volume == volume)
         return found

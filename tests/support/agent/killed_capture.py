@@ -1,10 +1,11 @@
 """Runs the agent's capture worker again and again, each time killed one step later, over a registry of another process.
 
-    python killed_capture.py DIRECTORY HOST STRIDE
+    python killed_capture.py DIRECTORY HOST STRIDE [family]
 
 A step is what the interpreter audits on the disk (open, rename, remove, mkdir, rmdir below DIRECTORY) and on the
 network (each connection). SIGKILL comes before it. After each kill one more worker is killed at a random step, then one
-runs to its end. The output says how many kills there were, and in how many runs each state was the one on the disk.
+runs to its end. With `family` the node has a generation already, which the capture extends. The output says how many
+kills there were, and in how many runs each state was the one on the disk.
 """
 
 import collections
@@ -15,7 +16,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from gkm.hoststate import trees
+from gkm.hoststate.names import CacheRef
 from support.agent.capturing import CaptureNode
+from support.agent.generations import FamilyNode
 from support.agent.killed_agent import in_child
 
 MAX_STEPS = 3000
@@ -59,7 +63,19 @@ def killed_run(node: CaptureNode, kill_at: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def main(directory: Path, host: str, stride: int) -> None:
+def leave_capture(node: CaptureNode, namespace: str, *, family: bool) -> None:
+    """Leave a capture in a node, beside a generation of its family that the node has."""
+    if not family:
+        node.capture(namespace=namespace)
+        return
+    generations = FamilyNode(node, CacheRef(namespace, "llama"))
+    node.capture("csi-0", namespace=namespace, family="llama")
+    generations.choose(generations.report("csi-0"))
+    trees.remove(node.layout.captured / "csi-0")
+    node.capture(namespace=namespace, family="llama", copies=("A" * 52,))
+
+
+def main(directory: Path, host: str, stride: int, *, family: bool = False) -> None:
     generator = random.Random(20)
     states: collections.Counter[str] = collections.Counter()
     kills, images, announced = 0, set(), 0
@@ -70,7 +86,7 @@ def main(directory: Path, host: str, stride: int) -> None:
         node = CaptureNode(directory / namespace, host)
         node.root.mkdir()
         shutil.copy(key, node.key_file)
-        node.capture(namespace=namespace)
+        leave_capture(node, namespace, family=family)
         killed = killed_run(node, step)
         states[node.progress().state] += killed
         if killed:
@@ -94,4 +110,4 @@ def main(directory: Path, host: str, stride: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), family="family" in sys.argv[4:])

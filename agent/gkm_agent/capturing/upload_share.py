@@ -1,0 +1,22 @@
+"""When a node pushes what it compiled: many nodes of a new kind of GPU compile the same at the same moment. Pure.
+
+Each node waits for a time that hash(content, node) decides: no lease, and no node knows of another. Most wait long and
+a few are early, as receivers of a multicast delay their answers (Nonnenmacher and Biersack, "Optimal Multicast
+Feedback", 1998): the number of early ones hardly depends on the number of nodes. Who comes later finds the blobs in the
+registry and sends nothing.
+"""
+
+import hashlib
+import math
+from typing import Final
+
+LONGEST_SECONDS: Final = 8.0
+STEEPNESS: Final = 7.0
+"""Larger: fewer nodes are early, and a single node waits longer, (1 - 1 / STEEPNESS) of the longest time."""
+
+
+def seconds(content_digest: str, node: str) -> float:
+    """Return the seconds that a node waits before it pushes a content."""
+    digest = hashlib.sha256(f"{content_digest}\n{node}".encode()).digest()
+    drawn = int.from_bytes(digest[:8], "big") / 2**64
+    return LONGEST_SECONDS * math.log1p(drawn * math.expm1(STEEPNESS)) / STEEPNESS
