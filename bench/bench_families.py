@@ -3,7 +3,8 @@
 A first pod compiles kernels. The time runs from its end until the cache of them is Ready on a second node, whose agent
 runs beside the first one. A second pod of the same manifest must find every kernel; a third one compiles more, and the
 bytes that the registry received for the next generation are compared with the layer of the new kernels. Signatures and
-statements are a part of those bytes. Needs root, and the partners of the tests on a real node.
+statements are a part of those bytes. Needs root, and the partners of the tests on a real node. Then many nodes that
+compiled the same at the same moment push it (families_storm).
 """
 
 import sys
@@ -14,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import families_storm
 from figures import Result
 from support.cluster import kwok
 from support.cluster.cluster import Cluster
@@ -31,15 +33,16 @@ KERNELS = [f"{2**power}:{2**warps}" for power in range(5, 17) for warps in range
 
 @dataclass(frozen=True)
 class FamiliesSize:
-    """How many runs there are, and how many kernels the first pod and the third one compile."""
+    """How many runs there are, how many kernels the first pod and the third one compile, and the nodes of the storm."""
 
     runs: int
     first: int
     more: int
+    nodes: int
 
 
-FULL = FamiliesSize(runs=7, first=4, more=4)
-SMALLEST = FamiliesSize(runs=1, first=1, more=1)
+FULL = FamiliesSize(runs=7, first=4, more=4, nodes=50)
+SMALLEST = FamiliesSize(runs=1, first=1, more=1, nodes=2)
 
 
 def run(size: FamiliesSize) -> Result:
@@ -49,7 +52,9 @@ def run(size: FamiliesSize) -> Result:
         fleet = stack.enter_context(_fleet(directory))
         stack.enter_context(capturing(fleet, "auto"))
         stack.enter_context(_second_agent(fleet, directory / "second"))
-        return Result.of([_once(size, fleet, directory / "registry", number) for number in range(size.runs)])
+        result = Result.of([_once(size, fleet, directory / "registry", number) for number in range(size.runs)])
+    storms = Result.of([families_storm.storm(size.nodes) for _ in range(size.runs)])
+    return Result({**result.figures, **storms.figures}, [*result.rows, *storms.rows])
 
 
 @contextmanager
@@ -98,15 +103,16 @@ def _once(size: FamiliesSize, fleet: Fleet, registry: Path, number: int) -> dict
     member = family.ready(2, SECOND)
     ready_again = time.monotonic() - ended
     pushed = _stored_bytes(registry) - before
-    family.ready(2, fleet.cluster.node_name)
+    here = fleet.cluster.node_name
+    before_kernels, kernels = (family.on_node(family.ready(each, here), here)["sizeBytes"] for each in (1, 2))
     _expect(family.compiled(*all_of_them), hits=len(all_of_them))
-    added = family.layers(member)[-1][1]
     row = {
         "ready_elsewhere_s": ready,
         "second_generation_ready_elsewhere_s": ready_again,
-        "layer_of_new_kernels_bytes": float(added),
+        "new_kernels_bytes": float(kernels - before_kernels),
+        "layer_of_new_kernels_bytes": float(family.layers(member)[-1][1]),
         "pushed_bytes": float(pushed),
-        "pushed_ratio": pushed / added,
+        "pushed_ratio": pushed / (kernels - before_kernels),
     }
     sys.stderr.write(f"families: run {number + 1} of {size.runs}: {row}\n")
     return row

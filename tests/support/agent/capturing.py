@@ -119,9 +119,14 @@ class CaptureNode:
         return content
 
     def worker(
-        self, in_use: CapturesInUse | None = None, changed: Callable[[], object] = lambda: None
+        self,
+        in_use: CapturesInUse | None = None,
+        changed: Callable[[], object] = lambda: None,
+        *,
+        name: str = "",
+        clock: Callable[[], float] | None = None,
     ) -> CaptureWorker:
-        """Return a worker as a starting agent has it; its clock is `now`."""
+        """Return a worker as a starting agent has it; its clock is `now`. One with a `name` waits before it pushes."""
         config = self.config
         secrets = PullSecrets(NoSecrets(), config.registries, "gkm-system")
         destination = RegistryDestination(config, secrets, {"COSIGN_PASSWORD": self.password.decode()})
@@ -129,7 +134,12 @@ class CaptureNode:
             self.layout, config.capture, destination, lambda: Inventory(self.gpus), Event(), lambda *_: self.spare_bytes
         )
         return CaptureWorker(
-            steps, in_use or CapturesInUse(), changed, clock=lambda: self.now, backoff=Backoff(1.0, 10.0)
+            steps,
+            in_use or CapturesInUse(),
+            changed,
+            node=name,
+            clock=clock or (lambda: self.now),
+            backoff=Backoff(1.0, 10.0),
         )
 
     def announced(self, volume: str) -> CapturedImage:
