@@ -89,7 +89,7 @@ def test_a_repeat_for_another_name_of_the_same_member_is_another_volume(memory_n
     member = choose(memory_node, "qwen-2")
     memory_node.files.ready(member.name)
     published(memory_node)
-    with pytest.raises(StatusError) as caught:
+    with pytest.raises(StatusError, match="already published for another pod, another cache") as caught:
         published(memory_node, cacheName=member.name)
     assert caught.value.code is Code.ALREADY_EXISTS
 
