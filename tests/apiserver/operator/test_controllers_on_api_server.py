@@ -1,5 +1,6 @@
 """`gkm-operator controllers` as a process, with the account and the roles that ship, on a real kube-apiserver."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -56,7 +57,10 @@ class Controlled:
         """What `kubectl get` shows of a cache."""
         where = ("gkmc", name, "-n", namespace) if namespace else ("cgkmc", name)
         head, row = self.cluster.kubectl("get", *where).splitlines()
-        return dict(zip(head.split(), row.split(), strict=True))
+        # Some columns are empty, as Family is.
+        starts = [found.start() for found in re.finditer(r"\S+", head)]
+        ends = [*starts[1:], None]
+        return {head[start:end].strip(): row[start:end].strip() for start, end in zip(starts, ends, strict=True)}
 
 
 def condition(status: Json, kind: str) -> tuple[str, str]:
@@ -226,7 +230,7 @@ def test_people_see_it_in_columns_and_events(running: Controlled) -> None:
     running.create("seen", image)
     running.until("seen", lambda status: bool(status.get("conditions")))
     shown = running.columns("seen")
-    assert list(shown) == ["NAME", "READY", "FAILED", "STATUS", "VERIFIED", "IN-USE", "AGE"]
+    assert list(shown) == ["NAME", "READY", "FAILED", "STATUS", "VERIFIED", "IN-USE", "FAMILY", "GENERATION", "AGE"]
     assert list(shown.values())[:6] == ["seen", "0/0", "0", "NoMatchingNodes", "CosignSuccess", "0"]
     told = running.cluster.until(
         lambda: running.cluster.kubectl("events", "--for=gkmcache/seen", "--namespace", NAMESPACE, "--no-headers"),
