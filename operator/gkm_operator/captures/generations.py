@@ -12,7 +12,7 @@ from gkm_operator.captures.objects import Announcement, CapturedCache, Generatio
 MAX_EARLIER: Final = 128
 """Contents that an object remembers: as many as captures of one namespace have objects."""
 HIGHEST_COUNTED: Final = 1_000_000
-"""A larger number was written by a user and is not counted: the field ends at 2^31 - 1."""
+"""A larger number of a user is not counted: the field ends at 2^31 - 1."""
 _SHORT: Final = slice(7, 19)
 
 
@@ -24,7 +24,7 @@ def next_generation(announced: Announcement, registered: Iterable[CapturedCache]
     """
     family = [each for each in registered if each.family == announced.family]
     group = sorted(group_of(announced, family), key=lambda each: (-each.generation, each.key.name))
-    counted = (number for number in (*others, *(each.generation for each in family)) if number <= HIGHEST_COUNTED)
+    counted = [*(number for number in others if number <= HIGHEST_COUNTED), *(each.generation for each in family)]
     earlier = dict.fromkeys(digest for each in group for digest in (short(each.content_digest), *each.earlier))
     return Generation(1 + max(counted, default=0), tuple(earlier)[:MAX_EARLIER])
 

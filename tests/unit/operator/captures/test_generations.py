@@ -259,9 +259,8 @@ def test_a_leader_whose_request_arrives_late_leaves_one_object_of_each_number() 
 def test_a_number_that_a_user_wrote_counts_unless_it_leaves_no_place_above(number: int, following: int) -> None:
     world = CapturesWorld()
     world.own("mine", "registry.test/team/own:1", family="llama", generation=number)
-    world.announce("node-1", FIRST)
-    CapturesProcess(world).run()
-    assert numbers(world, FIRST) == [following]
+    registered(FIRST, SECOND, world=world)
+    assert numbers(world, FIRST, SECOND) == [following, following + 1]
 
 
 def test_a_cache_of_a_user_that_has_the_name_is_neither_replaced_nor_numbered() -> None:
