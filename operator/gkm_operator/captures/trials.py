@@ -237,25 +237,27 @@ class Trials:
         return self._clock() - began <= TRIAL_SECONDS
 
     def _judge(self, family: Sequence[CapturedCache], tallies: Sequence[Tally]) -> None:
-        for number, (newer, tally) in enumerate(zip(family, tallies, strict=True)):
+        # The oldest first: one on top of a bad one is compared with what is before both.
+        for number in range(len(family) - 2, -1, -1):
             older = next((n for n in range(number + 1, len(family)) if not self._is_held(family[n])), None)
-            if older is None or newer.pinned:
+            if older is None or family[number].pinned:
                 continue
-            beside = f"and {_words(tallies[older])} of generation {family[older].generation}"
-            if self._is_held(newer):
-                share = self._shares.get(newer.uid) or UNKNOWN_SHARE
-                if tallies[older].failed >= LEAST_PODS and tallies[older].share >= share:
-                    self._record(
-                        newer,
-                        FALSE,
-                        HeldBackReason.NOT_WORSE,
-                        f"it is not the cause: {_words(tallies[older])} fail too",
-                    )
-            elif is_worse(tally, tallies[older]) and self._verdicts.get(newer.uid) is None:
-                self._shares.put(newer.uid, tally.share)
-                self._record(
-                    newer, TRUE, HeldBackReason.PODS_FAILED, f"{_words(tally)} ended with an error soon, {beside}"
-                )
+            if self._is_held(family[number]):
+                self._free(family[number], tallies[older])
+            elif self._verdicts.get(family[number].uid) is None:
+                self._hold(family[number], tallies[number], family[older], tallies[older])
+
+    def _hold(self, newer: CapturedCache, tally: Tally, older: CapturedCache, before: Tally) -> None:
+        if is_worse(tally, before):
+            self._shares.put(newer.uid, tally.share)
+            beside = f"and {_words(before)} of generation {older.generation}"
+            why = f"{_words(tally)} ended with an error soon, {beside}"
+            self._record(newer, TRUE, HeldBackReason.PODS_FAILED, why)
+
+    def _free(self, newer: CapturedCache, before: Tally) -> None:
+        if before.failed >= LEAST_PODS and before.share >= (self._shares.get(newer.uid) or UNKNOWN_SHARE):
+            why = f"it is not the cause: {_words(before)} with the generation before it fail too"
+            self._record(newer, FALSE, HeldBackReason.NOT_WORSE, why)
 
     def _record(self, cache: CapturedCache, status: str, reason: str, message: str) -> None:
         self._verdicts.put(cache.uid, ConditionValue(HELD_BACK, status, reason, message))

@@ -7,12 +7,13 @@ import pytest
 from gkm.api.caches import HELD_BACK
 from gkm.api.config import CapturedCaches
 from gkm.api.meta import timestamp
+from gkm.api.nodes import CapturedImage
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Json, Resource
 from gkm_operator.captures.trials import CHECK_SECONDS, LEAST_PODS, TRIAL_SECONDS, Tally, is_worse
 from support.operator.captures import NAMESPACE, NOW, CapturesProcess, CapturesWorld, of_family
 
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
-FIRST, SECOND = of_family(1, age=30), of_family(2, base=1, age=20)
+FIRST, SECOND, THIRD = of_family(1, age=30), of_family(2, base=1, age=20), of_family(3, base=2, age=10)
 
 
 @pytest.mark.parametrize(
@@ -35,18 +36,19 @@ def test_enough_pods_and_a_larger_share_than_before(
 
 
 class Trial:
-    """Two generations, and pods that use them; a process checks them."""
+    """Generations, two by default, and pods that use them; a process checks them."""
 
-    def __init__(self, *, cluster: bool = False) -> None:
+    def __init__(self, *captures: CapturedImage, cluster: bool = False) -> None:
+        captures = captures or (FIRST, SECOND)
         settings = CapturedCaches(cluster_namespaces=[NAMESPACE] if cluster else [])
         self.world = CapturesWorld(settings)
         self.cluster = cluster
         self.resource: Resource[Any] = CLUSTERGKMCACHES if cluster else GKMCACHES
         self.where = None if cluster else NAMESPACE
-        for captures in ([FIRST], [FIRST, SECOND]):
-            self.world.announce("node-1", *captures)
+        for number in range(1, len(captures) + 1):
+            self.world.announce("node-1", *captures[:number])
             CapturesProcess(self.world).run(2)
-        for each in (FIRST, SECOND):
+        for each in captures:
             image = each.image
             verdict = {"type": "Verified", "status": "True", "reason": "x", "message": "", "lastTransitionTime": ""}
             status = {"image": image, "resolvedDigest": image.partition("@")[2], "conditions": [verdict]}
@@ -108,11 +110,11 @@ class Trial:
     def condition(self) -> tuple[str, str] | None:
         return self.process.condition(SECOND.name, self.where, HELD_BACK)
 
-    def hold(self) -> None:
+    def hold(self, name: str = SECOND.name) -> None:
         """Write what the controller of caches writes of a verdict."""
         held = {"type": HELD_BACK, "status": "True", "reason": "PodsFailed", "message": "", "lastTransitionTime": ""}
-        known = self.world.api.get(self.resource.of(dict), SECOND.name, self.where)["status"]["conditions"]
-        self.status(SECOND.name, {"conditions": [*known, held]})
+        known = self.world.api.get(self.resource.of(dict), name, self.where)["status"]["conditions"]
+        self.status(name, {"conditions": [*known, held]})
 
 
 @pytest.mark.parametrize("cluster", [False, True], ids=["GKMCache", "ClusterGKMCache"])
@@ -191,6 +193,19 @@ def test_it_is_free_again_when_the_one_before_it_fails_too_and_stays_so() -> Non
     assert trial.check() == ("False", "NotWorse")
     trial.use(FIRST.name, 0)
     assert trial.check() == ("False", "NotWorse")
+
+
+def test_a_generation_on_top_of_a_bad_one_is_not_free_because_that_fails_too() -> None:
+    trial = Trial(FIRST, SECOND, THIRD)
+    trial.use(THIRD.name, 4)
+    trial.fail(THIRD.name, 4)
+    trial.check()
+    assert trial.process.condition(THIRD.name, kind=HELD_BACK) == ("True", "PodsFailed")
+    trial.hold(THIRD.name)
+    trial.use(SECOND.name, 4)
+    trial.fail(SECOND.name, 4, node="node-b")
+    assert trial.check() == ("True", "PodsFailed")
+    assert trial.process.condition(THIRD.name, kind=HELD_BACK) == ("True", "PodsFailed")
 
 
 def test_a_process_that_starts_frees_it_only_for_a_reason() -> None:
