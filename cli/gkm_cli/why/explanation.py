@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from gkm.api.caches import Cache
 from gkm.api.features import Feature, install
 from gkm.api.installation import DRIVER
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED, WEBHOOK
@@ -31,7 +32,16 @@ from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.clusters.reads import Unreadable, get, listed
 from gkm_cli.output import CommandFailed, NegativeResult, Output, line, show, table
 from gkm_cli.progress import waiting
-from gkm_cli.why.facts import CacheName, EventFacts, Facts, KubeletSummary, NodeDrivers, PodFacts, ReadResult
+from gkm_cli.why.facts import (
+    CacheName,
+    EventFacts,
+    Facts,
+    KubeletSummary,
+    NodeDrivers,
+    PodFacts,
+    ReadResult,
+    member_of,
+)
 from gkm_cli.why.links import LinkResult, State, walk
 from gkm_cli.why.outcomes import kubectl
 
@@ -129,7 +139,8 @@ def observe(api: Api, name: str, namespace: str) -> tuple[PodFacts, list[Facts]]
     summary: ReadResult[KubeletSummary] = ReadResult()
     if pod.status.phase == "Running" and any(each.is_private for each in facts):
         summary = _observed(lambda: _summary(api, pod.spec.node_name))
-    return pod, [_with_cache(api, replace(each, layer_bytes=_layer_bytes(summary, each))) for each in facts]
+    read = (_with_cache(api, replace(each, layer_bytes=_layer_bytes(summary, each))) for each in facts)
+    return pod, [_with_member(api, each) for each in read]
 
 
 def _summary(api: Api, node: str) -> KubeletSummary:
@@ -164,6 +175,27 @@ def _with_cache(api: Api, facts: Facts) -> Facts:
         cache=_observed(lambda: get(api, GKMCACHES, name.name, name.namespace)),
         node=_observed(lambda: get(api, GKMCACHENODES, node, name.namespace) if node else None),
     )
+
+
+def _with_member(api: Api, facts: Facts) -> Facts:
+    """Return the facts about the member of the family that the volume names. Caches of no family are not listed."""
+    name, report = facts.cache_name, facts.node.found
+    on_node = report.status.caches if report else {}
+    missing = facts.cache.found is None and facts.cache.unreadable is None
+    if name is None or not (missing or any(each.chosen for each in on_node.values())):
+        return facts
+    caches: ReadResult[list[Cache]] = _observed(lambda: _caches(api, name.namespace))
+    member = member_of(name.name, caches.found or (), on_node, facts.pod.metadata)
+    if member is None or member.metadata.name == name.name:
+        return facts
+    chosen = CacheName(name.namespace, member.metadata.name)
+    return replace(facts, cache_name=chosen, family=name.name, cache=ReadResult(member))
+
+
+def _caches(api: Api, namespace: str | None) -> list[Cache]:
+    if namespace is None:
+        return [*listed(api, CLUSTERGKMCACHES, ListSelector())[0]]
+    return [*listed(api, GKMCACHES, ListSelector(namespace=namespace))[0]]
 
 
 def cache_name(attributes: dict[str, str], namespace: str) -> CacheName | None:

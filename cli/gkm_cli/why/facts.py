@@ -4,7 +4,7 @@ Texts come from the cluster: whoever prints them must escape them.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
@@ -208,7 +208,9 @@ class Facts:
     """The CSIDriver object."""
     csi_node: ReadResult[NodeDrivers] = ReadResult()
     cache_name: CacheName | None = None
-    """None if the attributes name no cache, or several."""
+    """The member of the family that the volume names; None if the attributes name no cache, or several."""
+    family: str = ""
+    """The name in the volume, if it is not that of the member."""
     cache: ReadResult[Cache] = ReadResult()
     node: ReadResult[CacheNode] = ReadResult()
     layer_bytes: ReadResult[int] = ReadResult()
@@ -282,3 +284,23 @@ class Facts:
         """
         node = self.node.value
         return node.status.caches.get(self.cache_name.name) if node and self.cache_name else None
+
+
+def member_of(
+    family: str, caches: Iterable[Cache], on_node: Mapping[str, NodeCacheStatus], pod: ObjectMeta
+) -> Cache | None:
+    """Return the member of a family that a pod has mounted, else the one that its node chose.
+
+    Without both, the cache of the family's name or the member that is pinned or has the largest generation; None for a
+    family without a member.
+    """
+
+    def rank(cache: Cache) -> tuple[bool, bool, bool, bool, int]:
+        name, spec = cache.metadata.name, cache.spec
+        status = on_node.get(name, NodeCacheStatus(state=""))
+        mounted = any((use.namespace, use.name) == (pod.namespace, pod.name) for use in status.pods)
+        return mounted, status.chosen, name == family, spec.pinned, spec.generation
+
+    return max(
+        (cache for cache in caches if family in (cache.metadata.name, cache.spec.family)), key=rank, default=None
+    )

@@ -53,7 +53,8 @@ def decide_volume(facts: Facts) -> Outcome:
     mounts = [f"{container.name} at {mount.mount_path}" for container, mount in facts.pod.mounts(volume)]
     if not mounts:
         return Broken(f"no container mounts the volume {volume}", "add it to the volumeMounts of the container")
-    return Holds(f"{facts.named}, mounted by {', '.join(mounts)}")
+    family = f", a member of the family {facts.family}" if facts.family else ""
+    return Holds(f"{facts.named}{family}, mounted by {', '.join(mounts)}")
 
 
 def decide_node(facts: Facts) -> Outcome:
