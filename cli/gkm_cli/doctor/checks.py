@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.doctor.domains import cluster, compute_domains
 from gkm_cli.doctor.domains.listed import ListCheck, ReadingCheck
-from gkm_cli.doctor.findings import Finding, Severity, named, text_at
+from gkm_cli.doctor.findings import Finding, Severity, named, nothing, text_at
 from gkm_cli.doctor.installation import caches, captures, configuration, controllers, daemons, kinds, nodes, webhook
 from gkm_cli.doctor.installation.configuration import MOUNT
 from gkm_cli.doctor.installation.objects import InstalledPod
@@ -43,6 +43,9 @@ class SignaturesCheck:
     def run(self, reader: ClusterReader) -> Iterator[Finding]:
         """Read pods, configuration and signatures, and yield the findings."""
         observed = observe(reader, ("config_map", "pods"))
+        if observed.config_map is None:
+            yield nothing("there is no configuration")
+            return
         if isinstance(observed.config, ConfigInvalid):
             hint = "gkm-operator --check-config --config FILE lists all mistakes in it"
             yield _unknown(_CONFIG, str(observed.config), hint)
@@ -51,6 +54,8 @@ class SignaturesCheck:
         with TemporaryDirectory(prefix="gkm-doctor-") as directory:
             files = _written(config, lambda name: text_at(observed.config_map, "data", name), Path(directory))
             yield from decide(names, config.verification, lambda ref, wanted: _verdict(config, files, ref, wanted))
+        if not _looked_at(names, config.verification):
+            yield nothing("no policy is about the images of GKM that run")
 
 
 CHECKS: tuple[Check, ...] = (
@@ -155,6 +160,8 @@ CHECKS: tuple[Check, ...] = (
         "every node label names a ComputeDomain",
         compute_domains.node_labels,
         ("nodes", "domains"),
+        subject=lambda listed: listed.nodes,
+        absent="no node has the label of a ComputeDomain",
         cluster_wide=True,
     ),
     ListCheck(
@@ -172,6 +179,8 @@ CHECKS: tuple[Check, ...] = (
         "every claim template has its ComputeDomain",
         compute_domains.templates,
         ("domains", "templates"),
+        subject=compute_domains.has_templates,
+        absent="no ResourceClaimTemplate is of a ComputeDomain",
     ),
     ListCheck(
         "domains/template-names",
@@ -184,12 +193,16 @@ CHECKS: tuple[Check, ...] = (
         "every allocated claim has its pod and its ComputeDomain",
         compute_domains.claims,
         ("pods", "domains", "claims"),
+        subject=compute_domains.has_claims,
+        absent="no ResourceClaim is of a ComputeDomain",
     ),
     ListCheck(
         "domains/pods",
         "no pod waits for the claim template of a domain",
         compute_domains.waiting_pods,
         ("pods", "domains", "templates"),
+        subject=lambda listed: any(pod.spec.resource_claims for pod in listed.pods),
+        absent="no pod has a claim",
     ),
     ReadingCheck("domains/version", "the kind ComputeDomain has what GKM needs, or is not in use", cluster.version),
     ReadingCheck("domains/imex", "ComputeDomains are not installed", cluster.imex),
@@ -230,6 +243,17 @@ def decide(
                 yield from _judged(image, verify(ref, replace(wanted, policies=policies)))
         except GKMError as error:
             yield _unknown(image, error.message, error.hint or _REFUSED)
+
+
+def _looked_at(references: Iterable[str], wanted: Verification) -> bool:
+    """Return whether a policy is about one of the images; True for a name that cannot be parsed, which is a finding."""
+    if wanted.mode == "off":
+        return False
+    try:
+        refs = [Reference.parse(name) for name in references]
+    except GKMError:
+        return True
+    return any(_is_about(policy, ref) for policy in wanted.policies for ref in refs)
 
 
 def _judged(image: str, verdict: Verdict) -> Iterator[Finding]:

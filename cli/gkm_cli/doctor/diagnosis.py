@@ -23,7 +23,9 @@ from gkm_cli.progress import waiting
 
 MAX_ROWS = 100
 _GOOD = (Severity.OK, Severity.WARNING)
-_WORST_FIRST = (Severity.PROBLEM, Severity.NOT_CHECKED, Severity.WARNING, Severity.OK)
+_WORST_FIRST = (Severity.PROBLEM, Severity.NOT_CHECKED, Severity.WARNING, Severity.OK, Severity.SKIPPED)
+_SILENT = (Severity.OK, Severity.SKIPPED)
+"""Without a cause and a next step."""
 
 
 def diagnose(cluster: ClusterOptions, options: DoctorOptions) -> None:
@@ -68,11 +70,11 @@ def _conclude(results: Sequence[Result]) -> None:
 
 
 def as_list(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return the results for programs. `ok` is false for a problem, and where nothing is known."""
+    """Return the results for programs. `ok` is false for a problem, and where nothing is known; None if skipped."""
     return [
         {
             "check": result.check,
-            "ok": result.finding.severity in _GOOD,
+            "ok": None if result.finding.severity is Severity.SKIPPED else result.finding.severity in _GOOD,
             "severity": result.finding.severity.value,
             "object": result.finding.object,
             "detail": result.finding.detail,
@@ -95,7 +97,7 @@ def print_results(results: Sequence[Result], left_out: Sequence[str]) -> None:
     if len(ordered) > MAX_ROWS:
         line(f"... and {len(ordered) - MAX_ROWS} more; -o json has all")
     for check, found in shown:
-        if found.severity is not Severity.OK:
+        if found.severity not in _SILENT:
             _print_cause(check, found)
     line("")
     line(_summary(results))
@@ -117,5 +119,5 @@ def _summary(results: Sequence[Result]) -> str:
     problems = count_of(counts[Severity.PROBLEM], "problem")
     return (
         f"{checks}: {problems}, {count_of(counts[Severity.WARNING], 'warning')}, "
-        f"{counts[Severity.NOT_CHECKED]} not checked"
+        f"{counts[Severity.NOT_CHECKED]} not checked, {counts[Severity.SKIPPED]} skipped"
     )

@@ -22,6 +22,8 @@ class Severity(StrEnum):
     """It harms workloads, or will never end by itself."""
     NOT_CHECKED = "not checked"
     """The check could not read what it needs, so nothing is known."""
+    SKIPPED = "skipped"
+    """The cluster has no object that the check is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class Finding:
     detail: str
     why: str = ""
     hint: str = ""
+
+
+def nothing(absent: str) -> Finding:
+    """Return the result of a check that has nothing to look at; `absent` says what is not there."""
+    return Finding(Severity.SKIPPED, "", f"nothing to look at: {absent}")
 
 
 def named(kind: str, namespace: str, name: str) -> str:

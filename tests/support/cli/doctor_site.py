@@ -68,8 +68,8 @@ class Site:
 
 
 def problems(found: Sequence[Json]) -> list[tuple[str, str, str]]:
-    """Return severity, check and object of every finding that is not ok."""
-    return sorted((one["severity"], one["check"], one["object"]) for one in found if one["severity"] != "ok")
+    """Return severity, check and object of every finding that is neither ok nor skipped."""
+    return sorted((one["severity"], one["check"], one["object"]) for one in found if one["severity"] not in ("ok", "skipped"))
 
 
 def shipped_role() -> Json:

@@ -80,7 +80,11 @@ class InstalledSite:
         """Return the exit code, and severity, check and detail of every finding that is not ok."""
         done = self.doctor("-o", "json", *arguments)
         found = json.loads(done.stdout)
-        bad = sorted((one["severity"], one["check"], one["why"]) for one in found if one["severity"] != "ok")
+        bad = sorted(
+            (one["severity"], one["check"], one["why"])
+            for one in found
+            if one["ok"] is False or one["severity"] == "warning"
+        )
         return done.returncode, bad
 
     @contextmanager

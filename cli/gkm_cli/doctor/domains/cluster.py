@@ -12,7 +12,7 @@ from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS, DEVICE_CLA
 
 from gkm_cli.clusters.reads import NotServed, Unreadable
 from gkm_cli.doctor.domains.listed import COLLECTIONS
-from gkm_cli.doctor.findings import Finding, Severity, at, items_at, named
+from gkm_cli.doctor.findings import Finding, Severity, at, items_at, named, nothing
 from gkm_cli.doctor.runner import ClusterReader, Collection
 
 _MODES = {
@@ -35,6 +35,8 @@ def version(reader: ClusterReader) -> Iterator[Finding]:
         if _network(reader).auto_mnnvl_enabled:
             why = "network.autoMNNVLEnabled is on in gkm-config, and GKM's controllers do not start without it"
             yield _problem("it is not installed", why)
+        else:
+            yield nothing("ComputeDomains are not installed, and no feature needs them")
         return
     yield from definition_findings(definition)
     try:
@@ -76,15 +78,19 @@ def definition_findings(definition: object) -> Iterator[Finding]:
 def imex(reader: ClusterReader) -> Iterator[Finding]:
     """Say who runs the IMEX daemons; warn while NVIDIA's driver changes from one mode to the other."""
     if reader.get(DEFINITIONS, DEFINITION) is None:
+        yield nothing("ComputeDomains are not installed")
         return
     has_class = reader.get(DEVICE_CLASSES, DAEMON_CLASS) is not None
     try:
         types = {each for one in reader.list(Collection(RESOURCE_SLICES)) for each in one.types}
     except NotServed:
-        return  # a finding of domains/version
+        yield nothing("the API server serves no ResourceSlices (domains/version)")
+        return
     found = mode(has_daemon_class=has_class, types=types)
     if CHANNEL in types and has_class != (DAEMON in types):
         yield _half_changed(has_class=has_class)
+    elif found is IMEXMode.UNKNOWN:
+        yield nothing(_MODES[found])
     else:
         yield Finding(Severity.OK, "", _MODES[found])
 
@@ -104,7 +110,10 @@ def _half_changed(*, has_class: bool) -> Finding:
 def switch(reader: ClusterReader) -> Iterator[Finding]:
     """Check that not both GKM and the installed Grove operator make ComputeDomains for PodCliqueSets."""
     network = _network(reader)
-    role = reader.get(CLUSTERROLES, network.grove_cluster_role) if network.auto_mnnvl_enabled else None
+    if not network.auto_mnnvl_enabled:
+        yield nothing("network.autoMNNVLEnabled is off, so GKM makes no ComputeDomain for a PodCliqueSet")
+        return
+    role = reader.get(CLUSTERROLES, network.grove_cluster_role)
     if role is not None and role.allows("create", GROUP, "computedomains"):
         yield Finding(
             Severity.PROBLEM,

@@ -209,6 +209,11 @@ def templates(listed: Listed) -> Iterator[Finding]:
             )
 
 
+def has_templates(listed: Listed) -> bool:
+    """Return whether a template is of NVIDIA's controller."""
+    return any(template.metadata.label(NODE_LABEL) for template in listed.templates)
+
+
 def template_names(listed: Listed) -> Iterator[Finding]:
     """Yield the templates that have the name of a ComputeDomain's template, and are a user's or another domain's.
 
@@ -259,6 +264,11 @@ def claims(listed: Listed) -> Iterator[Finding]:
                 "the ComputeDomain was deleted while its pods ran: they have no NVLink to other nodes",
                 "delete these pods; the new ones get a claim of the new ComputeDomain",
             )
+
+
+def has_claims(listed: Listed) -> bool:
+    """Return whether a claim is of a ComputeDomain."""
+    return any(_domain(claim)[0] for claim in listed.claims)
 
 
 def waiting_pods(listed: Listed) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from gkm.kube.api import Key
 from gkm.kube.resources import Resource
 from msgspec import Struct
 
-from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.findings import Finding, Severity, named, nothing
 from gkm_cli.doctor.runner import ClusterReader, Collection
 
 CHECK_CONTROLLERS = "check that gkm-controllers run and that one leads"
@@ -101,13 +101,20 @@ class ListCheck:
     passed: str
     decide: Callable[[Listed], Iterator[Finding]]
     fields: tuple[str, ...]
+    subject: Callable[[Listed], object] = lambda listed: listed.domains
+    """Returns a true value if there is an object that the check is about."""
+    absent: str = "there is no ComputeDomain"
     cluster_wide: bool = False
 
     def run(self, reader: ClusterReader) -> Iterator[Finding]:
         """Read the lists and yield the findings; raise Unreadable if one cannot be read."""
         reader.ensure(*(COLLECTIONS[field] for field in self.fields))
         lists = {field: reader.list(COLLECTIONS[field]) for field in self.fields}
-        yield from self.decide(Listed(cutoff=reader.cutoff, namespace=reader.namespace, **lists))
+        listed = Listed(cutoff=reader.cutoff, namespace=reader.namespace, **lists)
+        findings = list(self.decide(listed))
+        yield from findings
+        if not findings and not self.subject(listed):
+            yield nothing(self.absent)
 
 
 def key(metadata: MnnvlMetadata) -> Key:

@@ -30,7 +30,7 @@ from gkm.kube.resources import (
 )
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.doctor.findings import Finding, at
+from gkm_cli.doctor.findings import Finding, at, nothing
 from gkm_cli.doctor.installation import configuration, kinds, webhook
 from gkm_cli.doctor.installation.objects import (
     GroupObject,
@@ -42,6 +42,7 @@ from gkm_cli.doctor.installation.objects import (
     named_classes,
 )
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects
+from gkm_cli.doctor.installation.subjects import SUBJECTS
 from gkm_cli.doctor.runner import ClusterReader, Collection
 
 
@@ -80,7 +81,12 @@ class InstallationCheck:
 
     def run(self, reader: ClusterReader) -> Iterator[Finding]:
         """Read the fields and yield the findings; raise Unreadable if one cannot be read."""
-        yield from self.decide(observe(reader, self.fields))
+        observed = observe(reader, self.fields)
+        findings = list(self.decide(observed))
+        yield from findings
+        subject = SUBJECTS.get(self.name)
+        if not findings and subject and not subject.find(observed):
+            yield nothing(subject.absent)
 
 
 def observe(reader: ClusterReader, fields: tuple[str, ...]) -> InstallationFacts:

@@ -94,6 +94,7 @@ def test_programs_get_a_list_whose_entries_say_whether_all_is_well(capsys: pytes
         ("warning", True),
         ("problem", False),
         ("not checked", False),
+        ("skipped", None),
     ]
     assert printed[2] == {
         "check": "domains/problem",
@@ -110,14 +111,14 @@ def test_people_see_the_worst_first_and_a_summary(capsys: pytest.CaptureFixture[
     print_results(EACH, ["domains/switch"])
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0].split() == ["RESULT", "CHECK", "ABOUT"]
-    assert [line.split()[0] for line in lines[1:5]] == ["problem", "not", "warning", "ok"]
-    causes = [line for line in lines[5:] if line]
+    assert [line.split()[0] for line in lines[1:6]] == ["problem", "not", "warning", "ok", "skipped"]
+    causes = [line for line in lines[6:] if line]
     assert causes[:3] == ["problem: o: d", "  why: w", "  next: h"]
     assert [line for line in causes if not line.startswith("  ")] == [
         "problem: o: d",
         "not checked: o: d",
         "warning: o: d",
-        "4 checks: 1 problem, 1 warning, 1 not checked",
+        "5 checks: 1 problem, 1 warning, 1 not checked, 1 skipped",
         "left out, because they need the whole cluster: domains/switch",
     ]
 

@@ -102,13 +102,15 @@ def test_findings_and_their_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert found[3].detail == "there are more than 3 findings"
 
 
-def test_every_check_of_domains_passes_on_a_healthy_cluster() -> None:
+def test_no_check_of_domains_has_a_finding_in_a_cluster_without_domains() -> None:
     api = FakeApi()
     for kind in ALL:
         api.create(Resource("apiextensions.k8s.io/v1", "X", "customresourcedefinitions", False, dict), kind)  # noqa: FBT003
     checks = [check for check in CHECKS if check.name.startswith("domains/")]
     found = list(run_checks(checks, ClusterReader(api, cutoff=CUTOFF), working))
-    assert {one.finding.severity for one in found} == {Severity.OK}
+    looked_at = {one.check for one in found if one.finding.severity is Severity.OK}
+    assert looked_at == {"domains/version"}
+    assert {one.finding.severity for one in found} == {Severity.OK, Severity.SKIPPED}
     assert len({one.check for one in found}) == len(found) == len(checks)
 
 
@@ -126,8 +128,7 @@ def test_one_unreadable_list_leaves_all_checks_unknown_that_need_it() -> None:
     found = {one.check: one.finding.severity for one in run_checks(CHECKS, _reader(api), working)}
     unknown = {check for check, severity in found.items() if severity is Severity.NOT_CHECKED}
     need_it = {check.name for check in CHECKS if check.name.startswith("domains/")}
-    # There is no configuration, either, so no policy about images.
-    assert unknown == need_it - {"domains/version", "domains/imex", "domains/switch"} | {"images/signatures"}
+    assert unknown == need_it - {"domains/version", "domains/imex", "domains/switch"}
 
 
 def _reader(api: FakeApi) -> ClusterReader:

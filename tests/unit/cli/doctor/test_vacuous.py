@@ -1,0 +1,68 @@
+"""A check with nothing to look at says so, and never that all is well."""
+
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from gkm_cli.doctor.checks import CHECKS
+from gkm_cli.doctor.findings import Finding, Severity
+from gkm_cli.doctor.installation.subjects import SUBJECTS
+from gkm_cli.doctor.runner import ClusterReader, run_checks
+from support.cli.observations import cache, node, observed, pod, report
+from support.kube.fake_api import FakeApi
+
+NEVER_EMPTY = {
+    *("kinds/missing", "config/invalid", "rights/bindings", "webhook/missing", "csi/driver-missing", "csi/missing"),
+    *("agent/missing", "controllers/missing"),
+}
+"""Checks that look at one object, whose absence is the fault."""
+
+
+def results(api: FakeApi, namespace: str = "") -> dict[str, list[Finding]]:
+    reader = ClusterReader(api, namespace=namespace, cutoff="2026-11-23T11:59:00Z", now=lambda: datetime.now(UTC))
+    found: dict[str, list[Finding]] = {}
+    for one in run_checks(CHECKS, reader, lambda _: nullcontext()):
+        found.setdefault(one.check, []).append(one.finding)
+    return found
+
+
+@pytest.mark.parametrize("namespace", ["", "ml-apps"])
+def test_in_an_empty_cluster_no_check_says_ok(namespace: str) -> None:
+    found = results(FakeApi(), namespace)
+    assert {name for name, each in found.items() if any(one.severity is Severity.OK for one in each)} == set()
+    assert {name for name, each in found.items() if any(one.severity is Severity.NOT_CHECKED for one in each)} == set()
+    skipped = {name: one.detail for name, each in found.items() for one in each if one.severity is Severity.SKIPPED}
+    assert all(text.startswith("nothing to look at: ") for text in skipped.values())
+    assert {name for name, each in found.items() if each[0].severity is Severity.PROBLEM} == NEVER_EMPTY
+
+
+def test_every_check_of_the_installation_has_a_subject() -> None:
+    ours = {check.name for check in CHECKS if check.name.partition("/")[0] not in ("domains", "images")}
+    assert ours - set(SUBJECTS) == NEVER_EMPTY
+    assert set(SUBJECTS) <= ours
+
+
+CONFIG = {"data": {"config.yaml": "{}"}}
+WITH_GROUPS = {"data": {"config.yaml": "taskGroups: {enabled: true}"}}
+DAEMON_SET = {"metadata": {"creationTimestamp": "2026-11-20T00:00:00Z"}, "status": {"desiredNumberScheduled": 0}}
+
+
+@pytest.mark.parametrize(
+    ("name", "without", "with_it"),
+    [
+        (
+            "agent/not-ready",
+            {"daemon_sets": {"gkm-agent": DAEMON_SET}},
+            {"pods": [pod("gkm-agent")]},
+        ),
+        ("csi/not-registered", {"pods": [pod("gkm-agent")]}, {"pods": [pod("gkm-csi")]}),
+        ("nodes/kubelet", {"nodes": [node()]}, {"nodes": [node()], "pods": [pod("gkm-agent")]}),
+        ("caches/no-policy", {"config_map": CONFIG}, {"config_map": CONFIG, "caches": [cache()]}),
+        ("caches/failed", {"caches": [cache()]}, {"reports": [report("n", state="Ready")]}),
+        ("config/rights", {"config_map": CONFIG}, {"config_map": WITH_GROUPS}),
+    ],
+)
+def test_a_subject_is_what_the_check_compares(name: str, without: dict[str, Any], with_it: dict[str, Any]) -> None:
+    assert not SUBJECTS[name].find(observed(**without))
+    assert SUBJECTS[name].find(observed(**with_it))
