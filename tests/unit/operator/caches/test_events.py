@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from gkm.api.caches import CacheStatus
 from gkm.api.meta import Condition
-from gkm_operator.caches.status import events_of, missed_events, regarding
+from gkm_operator.caches.status import ConditionValue, desired_status, events_of, missed_events, regarding
 from gkm_operator.caches.totals import CacheSummary
 from msgspec import structs
-from support.operator.statuses import FULL, THEN, UNFIT, cache, settled
+from support.operator.statuses import FULL, NOBODY, THEN, UNFIT, cache, settled
 
 
 def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes them
@@ -57,6 +57,23 @@ def test_pods_without_the_cache_are_reported_once() -> None:
     written = structs.replace(of_nodes(**one), last_updated=THEN)
     moment = datetime.fromisoformat(THEN)
     assert "NoCacheForHardware" in [each.reason for each in missed_events(cache(written), moment)]
+
+
+def test_a_generation_that_is_held_back_is_reported_once() -> None:
+    def judged(status: str, message: str = "4 of 4 pods") -> CacheStatus:
+        found = desired_status(cache(settled()), None, NOBODY, THEN, further=[verdict(status, message)])
+        return found or settled()
+
+    def verdict(status: str, message: str) -> ConditionValue:
+        return ConditionValue("HeldBack", status, "PodsFailed", message)
+
+    # The object of a generation that never was held back says nothing about it.
+    assert judged("False").condition("HeldBack") is None
+    found = list(events_of(settled(), judged("True")))
+    assert [(each.kind, each.reason, each.note) for each in found] == [("Warning", "HeldBack", "4 of 4 pods")]
+    assert not list(events_of(judged("True"), judged("True", "5 of 5 pods")))
+    written = structs.replace(judged("True"), last_updated=THEN)
+    assert "HeldBack" in [each.reason for each in missed_events(cache(written), datetime.fromisoformat(THEN))]
 
 
 def shows(status: str, reason: str, message: str = "message") -> CacheStatus:
