@@ -54,7 +54,7 @@ def test_what_one_pod_compiles_the_next_one_mounts(on_request: Fleet, namespace:
 
     cache = fleet.cluster.until(registered, "the capture to become a cache", SECONDS)
     name, image = cache["metadata"]["name"], cache["spec"]["image"]
-    assert name.startswith("captured-triton-sm90-")
+    assert name.startswith("nothing-yet-sm90-")
     assert image.startswith(f"{fleet.olareg.host}/captured/{namespace}/triton@sha256:")
     assert fleet.cosign.verify(image)
     fleet.cluster.until(lambda: fleet.on_node(name, namespace).get("state") == "Ready", f"{name} on the node", SECONDS)
