@@ -69,7 +69,9 @@ class Site:
 
 def problems(found: Sequence[Json]) -> list[tuple[str, str, str]]:
     """Return severity, check and object of every finding that is neither ok nor skipped."""
-    return sorted((one["severity"], one["check"], one["object"]) for one in found if one["severity"] not in ("ok", "skipped"))
+    return sorted(
+        (one["severity"], one["check"], one["object"]) for one in found if one["severity"] not in ("ok", "skipped")
+    )
 
 
 def shipped_role() -> Json:
