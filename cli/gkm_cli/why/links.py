@@ -191,7 +191,7 @@ def decide_mount(facts: Facts) -> Outcome:
         events = facts.events.value or ()
         cause = events[0].message if events else "kubelet has reported no failure yet"
         return Broken(f"the volume is not mounted: {cause}", "kubelet retries; read the message, and wait a minute")
-    if facts.attributes.get("ifUnavailable") == "empty":
+    if facts.attributes.get("ifUnavailable") in ("empty", "compile"):
         return Broken("the pod started with an empty volume, because the cache was not ready then", restart)
     if pod.status.phase in _ENDED:
         return Holds("the pod has ended; its volume was mounted, and no report says of which digest")

@@ -1,12 +1,16 @@
 """`gkm why` follows the name in a volume to the member of the family that the pod has, or would get."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
+from gkm_cli.inputs.pods import CSIVolume, VolumeFacts
 from gkm_cli.why import links
 from gkm_cli.why.explanation import PODS, observe
-from gkm_cli.why.facts import CacheName, Facts
+from gkm_cli.why.facts import CacheName, ContainerState, ContainerStatus, Facts, PodStatusFacts
+from gkm_cli.why.outcomes import Broken
+from msgspec import structs
 from support.kube.fake_api import FakeApi
 
 VERSION = "gkm.io/v1alpha1"
@@ -76,3 +80,18 @@ def test_a_family_without_a_member_is_a_cache_that_does_not_exist() -> None:
     facts = facts_of({"c": OTHER}, {})
     assert facts.cache_name == CacheName("team", "llama")
     assert "there is no GKMCache team/llama" in links.decide_cache_object(facts).detail
+
+
+@pytest.mark.parametrize("value", ["empty", "compile"])
+def test_a_pod_that_may_start_without_a_cache_and_mounts_none_has_an_empty_volume(value: str) -> None:
+    facts = facts_of({"llama": {}}, {"llama": ready()}, lists=0)
+    running = PodStatusFacts("Running", container_statuses=(ContainerStatus("server", ContainerState(running={})),))
+    attributes = {"cacheName": "llama", "ifUnavailable": value}
+    facts = replace(
+        facts,
+        pod=structs.replace(facts.pod, status=running),
+        volume=VolumeFacts("kernels", CSIVolume("csi.gkm.io", attributes)),
+    )
+    outcome = links.decide_mount(facts)
+    assert isinstance(outcome, Broken)
+    assert outcome.detail == "the pod started with an empty volume, because the cache was not ready then"
