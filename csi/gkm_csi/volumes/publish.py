@@ -90,12 +90,22 @@ class VolumePublisher:
             StatusError: it is damaged.
         """
         try:
-            choice = families.load(self.layout, ref)
-            member = pointers.load(self.layout, choice.member) if choice is not None else None
-            return member or pointers.load(self.layout, ref)
+            return self._chosen_pointer(ref) or pointers.load(self.layout, ref)
         except UnreadableState as error:
             _LOG.exception("pointer unreadable", extra=fields(cache=str(ref)))
             raise publish_errors.pointer_unreadable(ref, self.node) from error
+
+    def _chosen_pointer(self, ref: CacheRef) -> Pointer | None:
+        """Return the pointer of the chosen member; None without a choice, or where the member has gone.
+
+        The agent writes the next choice before it removes a pointer: the choice is read again where none is found.
+        """
+        before = None
+        while (choice := families.load(self.layout, ref)) not in (None, before):
+            if (member := pointers.load(self.layout, choice.member)) is not None:
+                return member
+            before = choice
+        return None
 
     def _usable(self, pointer: Pointer | None, request: PublishRequest) -> Pointer:
         ref = pointer.ref if pointer is not None else request.ref

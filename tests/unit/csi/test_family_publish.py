@@ -1,10 +1,11 @@
 """A volume that names a family gets the member that the node chose, and says so in its record."""
 
 import pytest
-from gkm.hoststate import families, records, waiting_pods
+from gkm.hoststate import families, pointers, records, waiting_pods
 from gkm.hoststate.families import FamilyChoice
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
-from gkm.hoststate.pointers import CacheState
+from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.relocation.tree_writer import Unrelocatable
 from gkm_csi.status_errors import Code, StatusError
@@ -150,3 +151,21 @@ def test_a_pod_that_may_compile_starts_where_a_ready_cache_can_never_be_mounted(
     assert refused(memory_node, cacheName=FAMILY.name, readOnly="false").code is Code.FAILED_PRECONDITION
     record = published(memory_node, **COMPILE)
     assert (record.digest, "a link" in record.empty_because) == ("", True)
+
+
+def test_a_member_that_goes_while_a_pod_is_published_leaves_it_the_next_choice(
+    memory_node: InMemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, load = memory_node.files.layout, pointers.load
+    gone = memory_node.files.ready(choose(memory_node, "qwen-2").name)
+    memory_node.files.ready("qwen-1")
+
+    def load_late(at: Layout, ref: CacheRef) -> Pointer | None:
+        if ref == gone and at.pointer(gone).exists():  # the agent writes the next choice, and then removes the pointer
+            choose(memory_node, "qwen-1")
+            pointers.remove(layout, gone)
+        return load(at, ref)
+
+    monkeypatch.setattr(pointers, "load", load_late)
+    record = published(memory_node, **COMPILE)
+    assert (record.ref.name, record.empty_because) == ("qwen-1", "")
