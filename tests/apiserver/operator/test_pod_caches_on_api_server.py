@@ -165,7 +165,7 @@ def test_the_samples_get_their_caches(site: Site) -> None:
     vllm = site.cluster.until(of_deployment, "the pod of the Deployment")
     (server,) = vllm["spec"]["containers"]
     assert {"name": "VLLM_CACHE_ROOT", "value": "/var/cache/gkm/qwen"} in server["env"]
-    assert "ifUnavailable" not in volume(vllm)
+    assert volume(vllm)["ifUnavailable"] == "wait"
     terms = vllm["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     expression = {"key": "cache.gkm.io/default.qwen", "operator": "Exists"}
     assert terms == {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}

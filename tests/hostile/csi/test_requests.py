@@ -77,7 +77,7 @@ valid = st.fixed_dictionaries(
         "readOnly": st.sampled_from(["true", "false"]),
         "mountPath": st.sampled_from(["/cache", "/root/.triton/cache", "/" + "x" * 1000]),
         "sizeLimit": st.sampled_from(["1Mi", "1Ti", "3000k"]),
-        "ifUnavailable": st.sampled_from(["wait", "empty"]),
+        "ifUnavailable": st.sampled_from(["wait", "empty", "compile"]),
         "capture": st.sampled_from(["true", "false"]),
     },
 )

@@ -285,9 +285,13 @@ class _Decision:
         return {name: value for name, value in beside(names, path).items() if name not in own}
 
     def _volume(self, name: str, ref: CacheRef, path: str, *, private: bool) -> dict[str, object]:
-        attributes = {"cacheName" if ref.namespace is not None else "clusterCacheName": ref.name, "mountPath": path}
-        attributes |= {"readOnly": "false"} if private else {}
-        attributes |= {"ifUnavailable": "empty"} if self._wish.if_unavailable == "empty" else {}
+        # Each wish is stated: the defaults of the driver differ by its mode of capture.
+        attributes = {
+            "cacheName" if ref.namespace is not None else "clusterCacheName": ref.name,
+            "mountPath": path,
+            "readOnly": "false" if private else "true",
+            "ifUnavailable": self._wish.if_unavailable,
+        }
         return {"name": name, "csi": {"driver": DRIVER, "volumeAttributes": attributes}}
 
     def _prefer(self, ref: CacheRef) -> str:

@@ -1,10 +1,12 @@
 """Pods that name a cache by a label: which containers get it, on which nodes, and what of the user stays as it is."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 from gkm.api.config import Config
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED
+from gkm_csi.volumes.request import CAPTURE_MODES, volume_options
 from gkm_operator.admission.pods.decisions import MAX_ANNOTATION_BYTES
 from support.grove.objects import NAMESPACE, Json
 from support.operator.pod_caches import GPU, PodCaches, a_pod, container, pod_caches, report
@@ -169,10 +171,13 @@ def test_a_second_call_changes_nothing(change: str) -> None:
     ("wishes", "expected"),
     [
         ({}, {"readOnly": "false", "ifUnavailable": "empty"}),
-        ({"gkm.io/cache-mode": "read-only"}, {}),
-        ({"gkm.io/cache-mode": "read-only", "gkm.io/cache-if-unavailable": "empty"}, {"ifUnavailable": "empty"}),
-        ({"gkm.io/cache-nodes": "required"}, {"readOnly": "false"}),
-        ({"gkm.io/cache-if-unavailable": "wait"}, {"readOnly": "false"}),
+        ({"gkm.io/cache-mode": "read-only"}, {"readOnly": "true", "ifUnavailable": "wait"}),
+        (
+            {"gkm.io/cache-mode": "read-only", "gkm.io/cache-if-unavailable": "empty"},
+            {"readOnly": "true", "ifUnavailable": "empty"},
+        ),
+        ({"gkm.io/cache-nodes": "required"}, {"readOnly": "false", "ifUnavailable": "wait"}),
+        ({"gkm.io/cache-if-unavailable": "wait"}, {"readOnly": "false", "ifUnavailable": "wait"}),
         (
             {"gkm.io/cache-nodes": "required", "gkm.io/cache-if-unavailable": "empty"},
             {"readOnly": "false", "ifUnavailable": "empty"},
@@ -181,16 +186,26 @@ def test_a_second_call_changes_nothing(change: str) -> None:
 )
 def test_annotations_choose_the_layer_and_whether_the_pod_waits(wishes: Json, expected: Json) -> None:
     found = pod_caches("llama").review(a_pod(annotations=wishes))
-    assert attributes(found.object) == {"cacheName": "llama", "mountPath": PATH} | expected
+    given = attributes(found.object)
+    assert given == {"cacheName": "llama", "mountPath": PATH} | expected
+    # The driver's mode of capture has other defaults; the wishes of a pod are the same in each.
+    options = {replace(volume_options(given, mode), capture=False) for mode in CAPTURE_MODES}
+    assert len(options) == 1
 
 
 def test_a_runtime_that_writes_at_each_hit_gets_its_private_layer_also_against_the_annotation() -> None:
     asked = a_pod(annotations={"gkm.io/cache-mode": "read-only"})
     found = pod_caches("llama", runtime="flashinfer").review(asked)
-    assert attributes(found.object) == {"cacheName": "llama", "mountPath": PATH, "readOnly": "false"}
+    assert attributes(found.object) == {
+        "cacheName": "llama",
+        "mountPath": PATH,
+        "readOnly": "false",
+        "ifUnavailable": "wait",
+    }
     assert "FlashInfer writes beside its kernels" in found.warnings
     found = pod_caches("llama", runtime="cutedsl").review(asked)
-    assert (attributes(found.object), found.warnings) == ({"cacheName": "llama", "mountPath": PATH}, "")
+    expected = {"cacheName": "llama", "mountPath": PATH, "readOnly": "true", "ifUnavailable": "wait"}
+    assert (attributes(found.object), found.warnings) == (expected, "")
 
 
 def test_the_path_of_the_annotation_is_in_all_three_places() -> None:
