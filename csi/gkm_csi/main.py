@@ -228,7 +228,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     flag("--max-volumes", "maximum number of volumes on this node", variable="GKM_CSI_MAX_VOLUMES", default="1024")
     flag(
         "--capture-mode",
-        "private volumes whose new files are captured: auto, request (by attribute) or off",
+        "private volumes whose new files are captured: auto (and just in time), request (by attribute) or off",
         variable="GKM_CAPTURE_MODE",
         default=REQUEST,
     )

@@ -7,6 +7,8 @@ from typing import Any
 
 import grpc
 import pytest
+from gkm.hoststate import families
+from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
 from support.csi.rig import Rig
 from support.host.waiting import until
@@ -130,3 +132,17 @@ def test_the_files_of_an_empty_volume_are_captured(rig: Rig) -> None:
     what, files = captured(rig, volume)
     assert files == {"compiled": b"all of it"}
     assert what["digest"] == ""
+
+
+def test_the_capture_of_a_member_names_the_family_and_the_member(rig: Rig) -> None:
+    member = rig.ready(CONTENT)
+    family = CacheRef("ml-apps", "llama")
+    families.save(rig.files.layout, FamilyChoice(family, member, "generation 1, Ready"))
+    volume, target = published(rig, family)
+    assert rig.files.layout.usage_file(member).exists()
+    (rig.namespace.inside(target) / "new").write_text("compiled")
+    unpublished(rig, volume, target)
+    what, files = captured(rig, volume)
+    assert (what["family"], what["cacheName"], what["cacheNamespace"]) == ("llama", member.name, "ml-apps")
+    assert files == {"new": b"compiled"}
+    assert not rig.files.layout.usage_file(member).exists()
