@@ -25,6 +25,7 @@ from gkm.images.pulling.extract import MAX_FILES
 from gkm.images.reference import Reference
 
 from gkm_agent.capturing.progress import CaptureOrigin
+from gkm_agent.store import integrity
 
 WORK: Final = ".union-"
 
@@ -76,11 +77,16 @@ def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
 
 
 @contextmanager
-def union(layout: Layout, directory: Path, base: FamilyBase | None) -> Iterator[Path]:
+def union(
+    layout: Layout, directory: Path, base: FamilyBase | None, throttle: integrity.Throttle = lambda _cost: None
+) -> Iterator[Path]:
     """Yield the files of a capture together with those of its base; without a base, the files of the capture.
 
+    The base is compared with its list, byte by byte: the registry has its genuine layers, and a signed statement about
+    damaged files would be a false one. `throttle` is called with the cost of each piece.
+
     Raises:
-        GKMError: NODE_ERROR, the store has lost the entry, or garbage collection holds it.
+        GKMError: NODE_ERROR, the store has lost the entry, it is damaged, or garbage collection holds it.
         OSError: the disk refused.
     """
     captured = directory / CAPTURED_CONTENT
@@ -91,6 +97,7 @@ def union(layout: Layout, directory: Path, base: FamilyBase | None) -> Iterator[
     work.mkdir(0o700)
     try:
         with locks.shared(layout.entry_lock(base.digest)):
+            _check(layout, base, throttle)
             _link(layout.entry(base.digest) / entry.CONTENT, work)
         _link(captured, work)
         yield work
@@ -98,6 +105,16 @@ def union(layout: Layout, directory: Path, base: FamilyBase | None) -> Iterator[
         raise _lost(base) from error
     finally:
         trees.remove(work)
+
+
+def _check(layout: Layout, base: FamilyBase, throttle: integrity.Throttle) -> None:
+    damage = integrity.check(layout, base.digest, throttle)
+    if damage is not None:
+        raise GKMError(
+            Reason.NODE_ERROR,
+            f"{damage.path} of the entry {base.digest}, which the capture extends, is damaged: {damage.cause}",
+            f"touch {layout.check_request} on the node: the agent checks its store, and pulls the entry again",
+        )
 
 
 def _link(source: Path, target: Path) -> None:

@@ -125,7 +125,7 @@ class CaptureSteps:
     def _inspect(self, directory: Path, origin: CaptureOrigin, before: Progress, others: Iterable[Path]) -> Progress:
         base = self._base(origin)
         try:
-            with union(self.layout, directory, base) as content:
+            with union(self.layout, directory, base, self._end_if_stopped) as content:
                 found = inspect(content, self.inventory(), self.settings.max_bytes)
             self._check_new(directory, origin, found, base, others)
         except GKMError as error:
@@ -175,7 +175,7 @@ class CaptureSteps:
         layers = self._base_layers(base, ref) if base else None
         try:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
-            with union(self.layout, directory, base) as content:
+            with union(self.layout, directory, base, self._end_if_stopped) as content:
                 image = pack(
                     scan_captured(content, stated),
                     hardware.runtime,
@@ -267,7 +267,7 @@ class CaptureSteps:
                 progress.save(directory, msgspec.structs.replace(before, state=CaptureState.PACKED, repository=""))
             raise
 
-    def _end_if_stopped(self, _done: int, _total: int) -> None:
+    def _end_if_stopped(self, *_progress: int) -> None:
         if self.stop.is_set():
             raise CaptureStopped
 

@@ -15,6 +15,7 @@ from gkm_agent.capturing.progress import CaptureOrigin, CaptureState
 from gkm_agent.capturing.steps import MAX_ATTEMPTS
 from support.agent.capturing import H100_KERNEL, CaptureNode, write_key
 from support.agent.generations import FAMILY, FamilyNode
+from support.images.directories import RANK, component
 from support.registry.server import Registry
 
 OTHER, THIRD = "A" * 52, "B" * 52
@@ -150,6 +151,28 @@ def test_a_capture_waits_while_the_store_lacks_the_generation(node: FamilyNode) 
     assert node.report("csi-2").state == "Announced"
 
 
+@pytest.mark.parametrize("damage", ["changed", "gone", "added", "list"])
+def test_a_capture_waits_while_the_generation_is_damaged(node: FamilyNode, damage: str) -> None:
+    """The registry has the genuine layers: a statement of damaged files would be a false one."""
+    first_generation(node)
+    entry = node.node.layout.entry(Reference.parse(node.report("csi-1").image).target)
+    kernel = entry / "cache" / H100_KERNEL / "add_kernel.cubin"
+    whole = kernel.read_bytes()
+    match damage:
+        case "changed":
+            kernel.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        case "gone":
+            kernel.unlink()
+        case "added":
+            (kernel.parent / "another.cubin").write_bytes(whole)
+        case _:
+            (entry / "files.json").write_text("{")
+    with_second_kernel(node, "csi-2")
+    waiting = node.report("csi-2")
+    assert (waiting.state, waiting.reason) == ("Waiting", Reason.NODE_ERROR.value)
+    assert entry.name.rpartition("-")[2] in waiting.message
+
+
 def test_layers_do_not_grow_without_a_bound(node: FamilyNode) -> None:
     first_generation(node)
     counts = []
@@ -221,3 +244,18 @@ def test_a_capture_of_an_earlier_version_joins_nothing(node: FamilyNode) -> None
     assert (report.state, report.family, report.base) == ("Announced", "", None)
     assert report.name.startswith("captured-triton-sm90-")
     assert node.node.progress("csi-2").state is CaptureState.ANNOUNCED
+
+
+def test_a_generation_of_another_runtime_keeps_its_files_where_they_are(node: FamilyNode) -> None:
+    """Pods of both runtimes find theirs in the next generation; its repository is another one, so it is sent whole."""
+    base = first_generation(node)
+    genuine = fetched(node, node.report("csi-1").image)
+    component(node.node.capture("csi-2", kernels=(), family="llama"))
+    report = node.report("csi-2")
+    assert (report.state, report.runtime, report.base) == ("Announced", "vllm", base), report.message
+    assert len(node.layers(report)) == 1
+    shutil.rmtree(node.node.root / "elsewhere")
+    found = fetched(node, report.image)
+    assert {path: found.get(path) for path in genuine} == genuine
+    assert all(path.startswith(f"{RANK}/") for path in found.keys() - genuine.keys())
+    assert f"{RANK}/backbone/cache_key_factors.json" in found
