@@ -203,11 +203,10 @@ class _Decision:
         if not mounted:
             return None
         self._report_unknown(ref, names)
-        added = [each for index in mounted for each in self._set_variables(index, names, path)]
-        writing = [BY_NAME[each].title for each in names if BY_NAME[each].needs_private_layer]
-        if writing and not self._wish.private:
-            self._skip(pod_caches.MODE, f"{writing[0]} writes beside its kernels: {ref} has a private layer")
-        self.additions.volumes.append(self._volume(name, ref, path, private=self._wish.private or bool(writing)))
+        private = self._is_private(ref, names)
+        variables = environment(names, path), self._beside(names, path) if private else {}
+        added = [each for index in mounted for each in self._set_variables(index, *variables)]
+        self.additions.volumes.append(self._volume(name, ref, path, private=private))
         return Injected(
             str(ref),
             name,
@@ -216,6 +215,13 @@ class _Decision:
             tuple(dict.fromkeys(added)),
             self._prefer(ref),
         )
+
+    def _is_private(self, ref: CacheRef, names: Sequence[str]) -> bool:
+        """Return whether the pod gets a private layer: it wants one, or a runtime needs one."""
+        writing = [BY_NAME[each].title for each in names if BY_NAME[each].needs_private_layer]
+        if writing and not self._wish.private:
+            self._skip(pod_caches.MODE, f"{writing[0]} writes beside its kernels: {ref} has a private layer")
+        return self._wish.private or bool(writing)
 
     def _runtimes(self, ref: CacheRef) -> tuple[str, ...]:
         """Return the runtimes of a cache. While they are unknown: of the variable that a container states, else vLLM's.
@@ -261,13 +267,12 @@ class _Decision:
         self.additions.mounts.setdefault(index, []).append({"name": volume, "mountPath": path})
         return True
 
-    def _set_variables(self, index: int, names: Sequence[str], path: str) -> list[str]:
+    def _set_variables(self, index: int, needed: Mapping[str, str], further: Mapping[str, str]) -> list[str]:
         """Add the variables that a container lacks; return their names."""
         container = self._pod.containers[index]
         values = {each.name: each.value for each in container.env or ()}
         values |= {each["name"]: each["value"] for each in self.additions.environment.get(index, ())}
-        needed = environment(names, path)
-        added = {name: value for name, value in (needed | self._beside(names, path)).items() if name not in values}
+        added = {name: value for name, value in {**needed, **further}.items() if name not in values}
         entries = [{"name": name, "value": value} for name, value in added.items()]
         if entries:
             self.additions.environment.setdefault(index, []).extend(entries)
@@ -279,8 +284,6 @@ class _Decision:
 
     def _beside(self, names: Sequence[str], path: str) -> dict[str, str]:
         """Return the variables of further runtimes, except those for which the pod names a cache."""
-        if not self._wish.private:
-            return {}
         own = {name for ref in self._wish.caches for name in environment(self._runtimes(ref), "")}
         return {name: value for name, value in beside(names, path).items() if name not in own}
 

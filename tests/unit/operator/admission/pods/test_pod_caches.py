@@ -111,6 +111,14 @@ def test_a_read_only_volume_gets_no_variable_of_a_runtime_without_a_cache(runtim
     assert environment(pod_caches("llama", runtime=runtime).review(pod)).keys() == names
 
 
+def test_a_private_layer_that_a_runtime_needs_also_serves_runtimes_without_a_cache() -> None:
+    """The volume can be written to, so vLLM's own Triton kernels stay in it."""
+    pod = a_pod(annotations={"gkm.io/cache-mode": "read-only"})
+    found = pod_caches("llama", runtime="vllm-flashinfer").review(pod)
+    assert attributes(found.object)["readOnly"] == "false"
+    assert environment(found)["TRITON_CACHE_DIR"] == f"{PATH}/triton"
+
+
 def test_the_variable_of_the_user_tells_the_runtime_while_it_is_unknown() -> None:
     own = [{"name": "TRITON_CACHE_DIR", "value": "/opt/triton"}]
     found = pod_caches("llama", runtime="").review(a_pod(container(resources=GPU, env=own)))
