@@ -63,6 +63,11 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             {"{{state}} {{reason}}": f"sum by (state, reason) (gkm_cache_not_ready{{{NODE}}}) > 0"},
         ),
         Panel(
+            "Caches by the condition Ready",
+            "Each cache once, by the reason of its condition: NodesIncompatible and NoMatchingNodes fit no node.",
+            {"{{ready}}": "max by (ready) (gkm_caches)"},
+        ),
+        Panel(
             "Preflight: caches that fit no GPU",
             "New results of the comparison of images with GPUs, by reason; each counts once.",
             {"{{reason}}": f"sum by (reason) (increase(gkm_incompatible_total{{{NODE}}}[{RATE}]))"},

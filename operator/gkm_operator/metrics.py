@@ -122,6 +122,9 @@ TOPOLOGY_GUARD_TRIPS: Final = Counter(
 TOPOLOGY_CONFLICTS: Final = Gauge(
     "gkm_topology_conflicts", "Conflicts with HyperNodes of other sources.", registry=REGISTRY
 )
+CACHES: Final = Gauge(
+    "gkm_caches", "Caches by the reason of their condition Ready; none: not written yet.", ["ready"], registry=REGISTRY
+)
 COMPUTEDOMAINS: Final = Gauge(
     "gkm_computedomains",
     "ComputeDomains: ready, notReady, waiting (for pods, or pods for nodes), terminating (still used), lost; missing: "

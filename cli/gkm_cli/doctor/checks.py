@@ -21,7 +21,17 @@ from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.doctor.domains import cluster, compute_domains
 from gkm_cli.doctor.domains.listed import ListCheck, ReadingCheck
 from gkm_cli.doctor.findings import Finding, Severity, named, nothing, text_at
-from gkm_cli.doctor.installation import caches, captures, configuration, controllers, daemons, kinds, nodes, webhook
+from gkm_cli.doctor.installation import (
+    caches,
+    captures,
+    configuration,
+    controllers,
+    daemons,
+    kinds,
+    nodes,
+    waiting,
+    webhook,
+)
 from gkm_cli.doctor.installation.configuration import MOUNT
 from gkm_cli.doctor.installation.objects import InstalledPod
 from gkm_cli.doctor.installation.observation import InstallationCheck, observe
@@ -136,6 +146,16 @@ CHECKS: tuple[Check, ...] = (
         "no node has been fetching for too long",
         caches.stuck,
         ("caches", "reports"),
+        cluster_wide=False,
+    ),
+    InstallationCheck(
+        "caches/no-node", "every cache fits a node", caches.without_node, ("caches",), cluster_wide=False
+    ),
+    InstallationCheck(
+        "caches/waiting-pods",
+        "no pod waits for a volume",
+        waiting.pods,
+        ("waiting_pods",),
         cluster_wide=False,
     ),
     InstallationCheck(

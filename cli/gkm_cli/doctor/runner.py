@@ -31,13 +31,14 @@ class Collection(Generic[T]):
     """Objects to list.
 
     `definition` names the CustomResourceDefinition without which there can be none: only then does a resource that the
-    API server does not serve count as an empty list. `labels` is a selector. A `namespace` is that of GKM or Kubernetes
-    itself; without one, the objects are those of the command's namespace, or of all.
+    API server does not serve count as an empty list. `labels` and `fields` are selectors. A `namespace` is that of
+    GKM or Kubernetes itself; without one, the objects are those of the command's namespace, or of all.
     """
 
     resource: Resource[T]
     definition: str = ""
     labels: str = ""
+    fields: str = ""
     namespace: str = ""
 
 
@@ -115,7 +116,9 @@ class ClusterReader:
         resource = collection.resource
         namespace = collection.namespace or (self.namespace if resource.namespaced else "")
         try:
-            found, damaged = reads.listed(self._api, resource, ListSelector(namespace, labels=collection.labels))
+            found, damaged = reads.listed(
+                self._api, resource, ListSelector(namespace, labels=collection.labels, fields=collection.fields)
+            )
         except NotServed:
             if collection.definition and self.get(DEFINITIONS, collection.definition) is None:
                 return ()

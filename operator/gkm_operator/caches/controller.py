@@ -218,6 +218,7 @@ class CachesController(Controller):
         cache = new or old
         assert cache is not None  # noqa: S101 -- a reflector passes at least one of them
         key = key_of(cache)
+        _count(old, new)
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self.verification.remove(key, old)
             self.status.forget(key)
@@ -232,6 +233,14 @@ class CachesController(Controller):
     def _changed(self, key: CacheKey) -> None:
         if self._leads:
             self.status.add(key, self._status_interval.after(key))
+
+
+def _count(old: Cache | None, new: Cache | None) -> None:
+    """Count a cache by the reason of its condition Ready."""
+    for cache, change in ((old, -1), (new, 1)):
+        if cache is not None:
+            ready = cache.status.condition("Ready")
+            metrics.CACHES.labels(ready.reason if ready else "none").inc(change)
 
 
 def _resource(key: CacheKey) -> Resource[Any]:

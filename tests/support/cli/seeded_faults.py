@@ -104,6 +104,22 @@ def labeled_pod(site: InstalledSite) -> AbstractContextManager[None]:
     return site.created(site_of.PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
+def waiting_pod(site: InstalledSite) -> AbstractContextManager[None]:
+    """A pod with a volume of the cache, which kubelet has not started."""
+    csi = {"driver": "csi.gkm.io", "volumeAttributes": {"cacheName": "llama"}}
+    containers = [{"name": "main", "image": "registry.example/app:1"}]
+    spec = {"nodeName": NODE, "containers": containers, "volumes": [{"name": "kernels", "csi": csi}]}
+    metadata = {"name": "waits", "namespace": TEAM}
+    return site.created(site_of.PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def without_node(site: InstalledSite) -> AbstractContextManager[None]:
+    """The controllers have found no node that the cache fits."""
+    ready = condition("Ready", "False", "NodesIncompatible", "the cache fits no GPU of the 1 node that reports it")
+    conditions = [condition("Verified", "True", "CosignSuccess", ""), ready]
+    return changed(site_of.CACHES, "llama", TEAM, {"status": {"conditions": conditions}}, status=True)(site)
+
+
 def group_without_feature(site: InstalledSite) -> AbstractContextManager[None]:
     """A TaskGroup, where group templates are not installed."""
     metadata = {"name": "train", "namespace": TEAM}
@@ -283,6 +299,8 @@ FAULTS: Mapping[str, Plant] = {
     "caches/stuck": reported(
         state="Downloading", progress=3, last_updated=timestamp(datetime.now(UTC) - timedelta(hours=2))
     ),
+    "caches/no-node": without_node,
+    "caches/waiting-pods": waiting_pod,
     "caches/by-label": labeled_pod,
     "groups/inactive": group_without_feature,
     "captures/destination": configured(lambda made: made.update(capture={"registry": "registry.example/captured"})),

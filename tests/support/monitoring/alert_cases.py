@@ -112,6 +112,13 @@ CASES = (
         '{reason="SignatureMissing"}',
         ({state("RegistryUnavailable", "Pending"): held(1)},),
     ),
+    Case(
+        "GKMCacheWithoutNode",
+        {'gkm_caches{ready="NodesIncompatible"}': held(1)},
+        '{ready="NodesIncompatible"}',
+        ({'gkm_caches{ready="NodesPending"}': held(1)}, {'gkm_caches{ready="NoMatchingNodes"}': held(0)}),
+        ({'gkm_caches{ready="NodesIncompatible"}': held(1), 'gkm_caches{ready="AllNodesReady"}': held(4)},),
+    ),
     Case("GKMStoreFull", {state("DiskFull"): held(1)}, '{node="a"}', ({state("NodeError"): held(1)},)),
     Case(
         "GKMPullStuck",

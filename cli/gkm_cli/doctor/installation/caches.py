@@ -19,6 +19,8 @@ SIGNATURES = frozenset(
 )
 ELSEWHERE = SIGNATURES | {Reason.UNAUTHORIZED, Reason.DISK_FULL}
 """Reasons of a node that other checks name."""
+WITHOUT_NODE = frozenset({"NodesIncompatible", "NoMatchingNodes"})
+"""Reasons of the condition Ready (gkm_operator.caches.status)."""
 STUCK = timedelta(minutes=30)
 """A pull of 64 GiB at 100 MB/s takes 11 minutes."""
 _IN_PROGRESS = frozenset({"Pending", "Downloading", "Extracting"})
@@ -83,6 +85,20 @@ def failed(observed: InstallationFacts) -> Iterator[Finding]:
                 detail = f"{reason} on {some(nodes)}: {message}"
                 hint = "docs/reference/reasons.md explains this reason; the agent tries again by itself"
                 yield Finding(Severity.PROBLEM, cache, detail, "these nodes do not serve it to pods", hint)
+
+
+def without_node(observed: InstallationFacts) -> Iterator[Finding]:
+    """Yield the caches that no node can use: no node reports them, or their GPUs do not fit."""
+    for cache in observed.caches:
+        ready = cache.status.condition("Ready")
+        if ready and ready.reason in WITHOUT_NODE and ready.last_transition_time <= observed.cutoff:
+            yield Finding(
+                Severity.PROBLEM,
+                cache_name(cache),
+                f"{ready.reason}: {ready.message}",
+                "no pod can mount it, and a pod that waits for it waits forever",
+                "build it for the GPUs of the cluster, correct spec.nodeSelector, or delete it",
+            )
 
 
 def stuck(observed: InstallationFacts) -> Iterator[Finding]:

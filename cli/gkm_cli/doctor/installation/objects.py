@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from gkm_cli.doctor.findings import at, items_at, text_at
+from gkm_cli.inputs.pods import VolumeFacts
 
 NAME_LABEL = "app.kubernetes.io/name"
 OUR_LABEL = "gkm.io/gpu"
@@ -64,6 +65,8 @@ class LabeledPod(Struct, frozen=True):
 class _Condition(Struct, frozen=True, rename="camel"):
     type: str
     status: str
+    reason: str = ""
+    message: str = ""
     last_transition_time: str | None = None
 
 
@@ -121,6 +124,19 @@ class _PodStatus(Struct, frozen=True, rename="camel"):
     phase: str = ""
     conditions: tuple[_Condition, ...] = ()
     container_statuses: tuple[_ContainerStatus, ...] | None = ()
+
+
+class _VolumesSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    volumes: tuple[VolumeFacts, ...] | None = None
+
+
+class WaitingPod(Struct, frozen=True):
+    """A pod of a user that is Pending, with its volumes."""
+
+    metadata: InstalledMetadata
+    spec: _VolumesSpec = _VolumesSpec()
+    status: _PodStatus = _PodStatus()
 
 
 class InstalledPod(Struct, frozen=True):

@@ -39,6 +39,7 @@ from gkm_cli.doctor.installation.objects import (
     LabeledPod,
     NodeLease,
     RegisteredDrivers,
+    WaitingPod,
     named_classes,
 )
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects
@@ -60,6 +61,9 @@ PODS = Collection(Resource("v1", "Pod", "pods", namespaced=True, type=InstalledP
 LABELED_PODS = tuple(
     Collection(Resource("v1", "Pod", "pods", namespaced=True, type=LabeledPod), labels=labels)
     for labels in (CACHE, f"{CLUSTER_CACHE},!{CACHE}")
+)
+WAITING_PODS = Collection(
+    Resource("v1", "Pod", "pods", namespaced=True, type=WaitingPod), fields="status.phase=Pending"
 )
 SLICES = Collection(
     _json("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", namespaced=True),
@@ -198,6 +202,7 @@ SOURCES: Mapping[str, Callable[[ClusterReader], Any]] = {
     "caches": _caches,
     "reports": _reports,
     "group_objects": _group_objects,
+    "waiting_pods": lambda reader: reader.list(WAITING_PODS),
     "labeled_pods": lambda reader: [pod for each in LABELED_PODS for pod in reader.list(each)],
 }
 """How each field of `InstallationFacts` is read."""

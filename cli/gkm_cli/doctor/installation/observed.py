@@ -19,6 +19,7 @@ from gkm_cli.doctor.installation.objects import (
     LabeledPod,
     NodeLease,
     RegisteredDrivers,
+    WaitingPod,
 )
 
 Objects = Mapping[str, Json | None]
@@ -53,6 +54,8 @@ class InstallationFacts:
     nodes: Sequence[InstalledNode] = ()
     caches: Sequence[Cache] = ()
     reports: Sequence[CacheNode] = ()
+    waiting_pods: Sequence[WaitingPod] = ()
+    """The pods that are Pending."""
     labeled_pods: Sequence[LabeledPod] = ()
     """The pods that name a cache by a label."""
     group_objects: Sequence[tuple[str, GroupObject]] = ()

@@ -13,6 +13,7 @@ from gkm.api.installation import AGENT, CSI
 from gkm_cli.doctor.findings import at, items_at
 from gkm_cli.doctor.installation.configuration import needed
 from gkm_cli.doctor.installation.observed import InstallationFacts
+from gkm_cli.doctor.installation.waiting import with_volume
 
 Find = Callable[[InstallationFacts], object]
 
@@ -109,6 +110,8 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "caches/refused": _CACHES,
     "caches/failed": _REPORTED,
     "caches/stuck": _REPORTED,
+    "caches/no-node": _CACHES,
+    "caches/waiting-pods": Subject("no pod with a volume of GKM is Pending", with_volume),
     "caches/by-label": Subject("no pod has the label of a cache", lambda observed: observed.labeled_pods),
     "groups/inactive": Subject(
         "there is no group template, pool or group, or no configuration",

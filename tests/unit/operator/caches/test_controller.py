@@ -13,6 +13,7 @@ from gkm.kube.resources import (
     GKMCACHES,
     Resource,
 )
+from gkm_operator import metrics
 from support.host.waiting import scaled, until
 from support.kube.listing import reflector_of
 from support.operator.controller import IMAGE, KEY, NEXT, SOON, Site
@@ -152,6 +153,21 @@ def test_a_deleted_cache_is_forgotten(site: Site) -> None:
     until(lambda: not site.controller.verification._outcomes, "it is forgotten")
     site.report("n", {"x": {"state": "Deleting", "digest": DIGEST}})
     site.quiet()
+
+
+def test_caches_are_counted_by_the_reason_of_ready(site: Site) -> None:
+    def counts() -> dict[str, float]:
+        (family,) = metrics.CACHES.collect()
+        return {sample.labels["ready"]: sample.value for sample in family.samples if sample.value}
+
+    before = counts()
+    site.create()
+    site.run()
+    site.until_verified()
+    wanted = before | {"NoMatchingNodes": before.get("NoMatchingNodes", 0) + 1}
+    until(lambda: counts() == wanted, "the cache to be counted")
+    site.api.delete(GKMCACHES, "x", "a")
+    until(lambda: counts() == before, "it is not counted any more")
 
 
 def test_a_cache_in_deletion_is_not_resolved(site: Site) -> None:
