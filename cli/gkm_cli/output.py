@@ -98,17 +98,30 @@ def _json(result: Any) -> str:  # noqa: ANN401 -- any JSON
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under a header, as kubectl does. Cells are plain text: markup and terminal commands are escaped."""
-    from rich.console import Console  # noqa: PLC0415 -- as above
-    from rich.table import Table  # noqa: PLC0415 -- as above
-    from rich.text import Text  # noqa: PLC0415 -- as above
+    """Print rows under a header, as kubectl does: one line a row, never folded or cut, whatever the width.
 
-    drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
-    for column in columns:
-        drawn.add_column(column.upper(), overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(escape(str(cell))) for cell in row))
-    Console(soft_wrap=not sys.stdout.isatty()).print(drawn)
+    Cells are plain text: markup and terminal commands are escaped.
+    """
+    cells = [[column.upper() for column in columns], *([plain(str(cell)) for cell in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")
+
+
+def plain(text: str) -> str:
+    """Return a text with escapes for terminal commands, and for characters that this output cannot show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return escape(text).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _width(text: str) -> int:
+    """Return the columns of a text on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 -- as above
+
+    return cell_len(text)
 
 
 def line(text: str) -> None:

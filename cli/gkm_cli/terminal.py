@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Iterable, Sequence
 
-from gkm.hoststate.escaping import escape
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gkm_cli.output import supports_unicode
+from gkm_cli.output import plain, supports_unicode
+from gkm_cli.output import table as print_table
 
 PIPE_WIDTH = 160
 MAX_ROWS = 40
@@ -18,8 +18,9 @@ class Terminal:
     """Standard output as a terminal or a pipe."""
 
     def __init__(self) -> None:
-        terminal = sys.stdout.isatty()
-        self._console = Console(width=None if terminal else PIPE_WIDTH, highlight=False, soft_wrap=not terminal)
+        self._is_terminal = sys.stdout.isatty()
+        width = None if self._is_terminal else PIPE_WIDTH
+        self._console = Console(width=width, highlight=False, soft_wrap=not self._is_terminal)
         self.width = self._console.width
 
     def line(self, text: str, style: str = "") -> None:
@@ -39,18 +40,13 @@ class Terminal:
         limit: int | None = MAX_ROWS,
     ) -> None:
         """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
-        grid = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
-        filled_columns = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
-        for column in (columns[at] for at in filled_columns):
-            grid.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if supports_unicode() else "crop")
-        for row in rows[:limit]:
-            grid.add_row(
-                *(
-                    cell if isinstance(cell, Text) else Text(plain(str(cell)))
-                    for cell in map(row.__getitem__, filled_columns)
-                )
-            )
-        self._console.print(grid)
+        filled = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
+        kept = [columns[at] for at in filled]
+        shown = [[row[at] for at in filled] for row in rows[:limit]]
+        if self._is_terminal:
+            self._console.print(_grid(kept, shown))
+        else:
+            print_table(kept, shown)
         if limit is not None and len(rows) > limit:
             self.line(f"... and {len(rows) - limit} more {more}; -o json has all")
 
@@ -60,7 +56,11 @@ class Terminal:
             self.line(f"{number}. {sentence}")
 
 
-def plain(text: str) -> str:
-    """Return a text with escapes for terminal commands, and for characters that this output cannot show."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return escape(text).encode(encoding, "backslashreplace").decode(encoding)
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str | int | Text]]) -> Table:
+    """Return a table with colors, whose cells are cut at the width of the terminal."""
+    grid = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
+    for column in columns:
+        grid.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if supports_unicode() else "crop")
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(plain(str(cell))) for cell in row))
+    return grid
