@@ -16,6 +16,7 @@ from gkm.images.signatures.verify import Verdict, Verifier
 from msgspec import structs
 
 from gkm_cli.output import UsageError
+from gkm_cli.predicate_types import predicate_type
 from gkm_cli.registries import signature_repository
 
 TrustedRootOption = Annotated[
@@ -48,7 +49,9 @@ class SignerOptions:
     attestations: Annotated[
         list[str] | None,
         typer.Option(
-            "--attestation", metavar="TYPE", help="The type of an attestation that the image needs too; repeatable."
+            "--attestation",
+            metavar="TYPE",
+            help="An attestation that the image needs too: a URI, or cosign's name such as spdxjson; repeatable.",
         ),
     ] = None
     rules: Annotated[
@@ -139,7 +142,7 @@ def _policy(signers: SignerOptions) -> Policy:
 
 
 def _required(signers: SignerOptions) -> list[RequiredAttestation]:
-    given = signers.attestations or []
+    given = [predicate_type(each, "--attestation") for each in signers.attestations or []]
     try:
         rules = [PredicateRule(rule) for rule in signers.rules or []]
     except ValueError as error:

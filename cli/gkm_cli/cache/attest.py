@@ -15,6 +15,7 @@ from gkm.images.signing import forms
 from gkm.images.signing.sign import attest as attach
 from msgspec import Struct, field
 
+from gkm_cli import predicate_types
 from gkm_cli.inputs import files
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import RefArgument, RegistryAccess, signature_repository
@@ -27,7 +28,10 @@ FileArgument = Annotated[
     typer.Argument(metavar="FILE", help="An in-toto statement about the image, or a predicate, as JSON; - is stdin."),
 ]
 TypeOption = Annotated[
-    str, typer.Option("--type", metavar="URI", help="The type of the predicate; a statement names its own.")
+    str,
+    typer.Option(
+        "--type", metavar="TYPE", help="The type of the predicate: a URI, or cosign's name; a statement names its own."
+    ),
 ]
 
 
@@ -53,11 +57,12 @@ def attest(
 ) -> None:
     """Sign the statement or predicate in FILE about the digest that REF resolves to now, and attach it."""
     options.check()
+    stated = predicate_types.predicate_type(predicate_type, "--type") if predicate_type else ""
     raw = files.read_all(file, MAX_BYTES)
     ref = Reference.parse(reference)
     registry = access.registry(ref, mirrored=False)
     pinned = ref.pinned(registry.resolve(ref))
-    kind, predicate = _read(raw, files.name(file), predicate_type, pinned)
+    kind, predicate = _read(raw, files.name(file), stated, pinned)
     _check_readable(forms.statement(pinned, kind, predicate), files.name(file))
     stored = attach(registry, pinned, kind, predicate, options.signer(), repository=signature_repository())
     result = {"digest": pinned.digest, "predicateType": kind, "stored": stored}

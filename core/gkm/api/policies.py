@@ -24,7 +24,7 @@ MAX_ATTESTATIONS_REQUIRED = 8
 """In one policy."""
 MAX_RULES = 16
 """For one required attestation."""
-_SIGNATURE_PREDICATES = "https://sigstore.dev/cosign/sign/"
+SIGNATURE_PREDICATES = "https://sigstore.dev/cosign/sign/"
 """The types of cosign's signatures, which have the form of attestations."""
 _Text = Annotated[str, Meta(max_length=1024)]
 _REPOSITORY = r"^(|[A-Za-z0-9.:\[\]-]+(/[a-z0-9][a-z0-9._-]*)+)$"
@@ -94,7 +94,7 @@ class RequiredAttestation(Struct, frozen=True, rename="camel", forbid_unknown_fi
 
     def __post_init__(self) -> None:
         """Refuse a type that only signatures have."""
-        if self.predicate_type.startswith(_SIGNATURE_PREDICATES):
+        if self.predicate_type.startswith(SIGNATURE_PREDICATES):
             raise ValueError("`predicateType` is that of a signature, which every policy requires already")
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
+from gkm.api.policies import SIGNATURE_PREDICATES
 from gkm.images.manifest import OCI_EMPTY, PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
@@ -101,6 +102,13 @@ class AttestationReader:
             and each.annotations.get(LEGACY_TYPE_ANNOTATION, predicate_type) == predicate_type
         ]
         yield from self._fetched(SignatureForm.LEGACY, found, partial(self._legacy, predicate_type))
+
+    def types(self) -> list[str]:
+        """Return the types of attestations in the lists that were read, as their descriptors state them."""
+        referrers, layers = (self._lists.get(form, []) for form in (SignatureForm.BUNDLE, SignatureForm.LEGACY))
+        stated = [each.annotations.get(PREDICATE_ANNOTATION, "") for each in referrers]
+        stated += [each.annotations.get(LEGACY_TYPE_ANNOTATION, "") for each in layers if each.media_type == DSSE]
+        return sorted({each for each in stated if each and not each.startswith(SIGNATURE_PREDICATES)})
 
     def _listed(
         self, form: SignatureForm, read: Callable[[], list[Descriptor]]

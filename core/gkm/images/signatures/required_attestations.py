@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
+from gkm.api.grammar import listed
 from gkm.api.policies import PredicateRule, RequiredAttestation
 from gkm.api.signers import Signer
 from gkm.hoststate.bounded_command import BoundedCommand, CommandResult, RunFailed
@@ -36,6 +37,8 @@ _EVALUATION = BoundedSemaphore()
 """One at a time in a process: whoever may push can attach attestations of which one takes 60 MiB to decode, and the
 child that runs the rules takes as much; the webhook has 256 MiB."""
 MAX_FINDINGS = 4
+MAX_TYPE = 256
+"""Characters of a type that the registry states, as of one that a policy names."""
 """Attestations in the reason why none counts, so that a message stays readable."""
 RUN_SECONDS = 10.0
 """For a child, from its start: an idle machine needs 0.1 s beyond CPU_SECONDS."""
@@ -67,12 +70,16 @@ class _Requirement:
     required: RequiredAttestation
     refusals: list[str] = field(default_factory=list)
     satisfied: AttestationFinding | None = None
+    others: list[str] = field(default_factory=list)
+    """The types of attestations that the image has."""
 
     def finding(self) -> AttestationFinding:
         if self.satisfied is not None:
             return self.satisfied
         more = f"; and {len(self.refusals) - MAX_FINDINGS} more" if len(self.refusals) > MAX_FINDINGS else ""
-        reason = "; ".join(self.refusals[:MAX_FINDINGS]) + more if self.refusals else "no such attestation was found"
+        others = f"; the image has {listed(self.others, MAX_FINDINGS)}" if self.others else ""
+        absent = f"no such attestation was found{others}"
+        reason = "; ".join(self.refusals[:MAX_FINDINGS]) + more if self.refusals else absent
         return AttestationFinding(self.trust.index, self.required.predicate_type, ok=False, reason=reason)
 
     def consider(self, signature: Signature, digest: str, until: float) -> None:
@@ -112,6 +119,8 @@ def evaluate(
                 _consider(reader.of_type(predicate_type), _of_type(of_place, predicate_type), ref.target, until)
         except GKMError as caught:
             errors.append(caught)
+        for each in of_place:
+            each.others = [escape(name[:MAX_TYPE]) for name in reader.types()]
         errors[:0] = [reader.read_error] if reader.read_error else []
     return tuple(each.finding() for each in requirements), next(iter(errors), None)
 

@@ -151,10 +151,13 @@ def test_a_file_that_is_no_json_is_refused(
     ("words", "said"),
     [
         (("--key", "KEY", "--rule", "true"), "--rule is for --attestation"),
-        (("--key", "KEY", "--attestation", "x", "--rule", "predicate."), "line 1, column"),
+        (("--key", "KEY", "--attestation", "spdx", "--rule", "predicate."), "line 1, column"),
         (("--key", "KEY", "--attestation", "https://sigstore.dev/cosign/sign/v1"), "that of a signature"),
         (("--policy", "FILE", "--attestation", "x"), "a policy names its own"),
-        (("--key", "KEY", *(word for number in range(9) for word in ("--attestation", f"t{number}"))), "at most 8"),
+        (
+            ("--key", "KEY", *(word for number in range(9) for word in ("--attestation", f"https://t.test/{number}"))),
+            "at most 8",
+        ),
     ],
 )
 def test_contradictions_of_verify_are_refused(keys: tuple[Path, Path], words: tuple[str, ...], said: str) -> None:
@@ -169,3 +172,28 @@ def test_contradictions_of_build_are_refused(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
     refused = gkm(*words, "--provenance", tmp_path / "there")
     assert (refused.returncode, "exists already" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["slsaprovenance1", PROVENANCE])
+def test_a_type_has_the_short_name_of_cosign(built: tuple[str, Path], keys: tuple[Path, Path], name: str) -> None:
+    image = signed(built[0], keys[0])
+    attested = gkm("cache", "attest", image, built[1], "--key", keys[0], "--plain-http", "--type", name)
+    assert attested.returncode == 0, attested.stderr
+    code, shown = verify(image, keys[1], "--attestation", name)
+    assert (code, shown.splitlines()[0].startswith("verified: ")) == (0, True)
+    code, shown = verify(image, keys[1], "--attestation", "spdxjson")
+    assert code == 3
+    assert f"no such attestation was found; the image has {PROVENANCE}" in shown
+
+
+@pytest.mark.parametrize("command", ["verify", "attest"])
+def test_a_name_that_is_no_type_is_a_mistake_of_usage(
+    built: tuple[str, Path], keys: tuple[Path, Path], command: str
+) -> None:
+    words = {
+        "verify": ("cache", "verify", built[0], "--key", keys[1], "--attestation", "slsaprovenanc1"),
+        "attest": ("cache", "attest", built[0], built[1], "--key", keys[0], "--type", "slsaprovenanc1"),
+    }
+    done = gkm(*words[command], "--plain-http")
+    assert done.returncode == 2
+    assert "slsaprovenanc1 is neither a URI nor a short name; the short names are custom, " in done.stderr
