@@ -8,7 +8,7 @@ from gkm.gpus import preflight
 from gkm.gpus.preflight import MAX_MESSAGE, Preflight
 from gkm.gpus.values import printable
 
-from gkm_cli.cache.machines import GPUsOption, machines
+from gkm_cli.cache.machines import GPUOption, GPUsOption, machines
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
 from gkm_cli.registries import RefArgument, RegistryAccess
 
@@ -16,12 +16,13 @@ from gkm_cli.registries import RefArgument, RegistryAccess
 def check(
     reference: RefArgument,
     *,
+    gpu: GPUOption = "",
     gpus: GPUsOption = None,
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show which GPUs can use an image, and why others cannot; exit 3 if none can."""
-    nodes = machines(gpus)
+    nodes = machines(gpu, gpus)
     _, image = access.described(reference)
     verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in nodes]
     show(_result(verdicts), output, lambda: _print_result(verdicts))

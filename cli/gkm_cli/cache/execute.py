@@ -39,7 +39,7 @@ from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import environment
 
 from gkm_cli.cache.extraction import relocate
-from gkm_cli.cache.machines import GPUsOption, machines
+from gkm_cli.cache.machines import GPUOption, GPUsOption, machines
 from gkm_cli.cache.run_store import MAX_BYTES, RunStore, default_directory, retried_while_busy
 from gkm_cli.output import NegativeResult, UsageError
 from gkm_cli.progress import progress_bars
@@ -61,6 +61,7 @@ class RunOptions:
     """What the program sees, and where its cache is stored."""
 
     cache: Annotated[str, typer.Option("--cache", metavar="REF", help="registry/repository:tag or @sha256:…")]
+    gpu: GPUOption = ""
     gpus: GPUsOption = None
     writable: Annotated[
         bool, typer.Option("--rw", help="Let the program add kernels, to a copy or layer that ends with it.")
@@ -97,7 +98,7 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
     if not verdict.verified:
         _print(f"warning: not verified: {verdict.message}")
     image = cache.describe(registry, pinned)
-    _check_gpus(image, options.gpus)
+    _check_gpus(image, options)
     names = [kind.value for kind in image.formats]
     options = replace(options, writable=options.writable or any(BY_NAME[each].needs_private_layer for each in names))
     with _modes():
@@ -108,8 +109,8 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
     _become(command, environment(names, str(path)))
 
 
-def _check_gpus(image: CacheImage, file: Path | None) -> None:
-    verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in machines(file)]
+def _check_gpus(image: CacheImage, options: RunOptions) -> None:
+    verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in machines(options.gpu, options.gpus)]
     if not any(verdict.fits for _, verdict in verdicts):
         _refuse(
             "; ".join(

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from gkm_cli.cache import extraction
 from gkm_cli.cache.hit_prediction import CacheFacts, Comparison, FactorResult, compare, first
-from gkm_cli.cache.machines import GPUsOption, machines
+from gkm_cli.cache.machines import GPUOption, GPUsOption, machines
 from gkm_cli.clusters.options import ClusterOptions, NamespaceOption
 from gkm_cli.inputs import files
 from gkm_cli.inputs.pods import PodSpecFacts
@@ -60,6 +60,7 @@ def explain(
     reference: RefArgument,
     *,
     pod: PodOption,
+    gpu: GPUOption = "",
     gpus: GPUsOption = None,
     access: RegistryAccess,
     cluster: ClusterOptions,
@@ -73,7 +74,7 @@ def explain(
         CommandFailed: no factor is known to differ, which does not mean that the cache hits.
     """
     spec = _pod(pod, cluster, namespace)
-    nodes = machines(gpus) if gpus else []
+    nodes = machines(gpu, gpus) if gpu or gpus else []
     registry, image = access.described(reference)
     environments = _environments(registry, image, access.config.store.max_image_bytes)
     names, versions = [each.value for each in image.formats], stated_versions(image.labels)

@@ -26,6 +26,21 @@ from gkm_cli.output import UsageError
 
 _WARP = re.compile(r"[0-9]{1,4}", re.ASCII)
 _ARCHS = {CUDA: re.compile(r"[0-9]{2,3}", re.ASCII), HIP: re.compile(r"gfx[0-9a-f]{3,5}", re.ASCII)}
+_BY_ARCH = {
+    GpuTarget(CUDA, "70", 32): ("v100",),
+    GpuTarget(CUDA, "75", 32): ("t4",),
+    GpuTarget(CUDA, "80", 32): ("a100", "a30"),
+    GpuTarget(CUDA, "86", 32): ("a10", "a40"),
+    GpuTarget(CUDA, "89", 32): ("l4", "l40", "l40s"),
+    GpuTarget(CUDA, "90", 32): ("h100", "h200", "gh200"),
+    GpuTarget(CUDA, "100", 32): ("b200", "gb200"),
+    GpuTarget(CUDA, "103", 32): ("b300", "gb300"),
+    GpuTarget(HIP, "gfx90a", 64): ("mi210", "mi250", "mi250x"),
+    GpuTarget(HIP, "gfx942", 64): ("mi300a", "mi300x", "mi325x"),
+    GpuTarget(HIP, "gfx950", 64): ("mi350x", "mi355x"),
+}
+MODELS: Mapping[str, GpuTarget] = {model: target for target, models in _BY_ARCH.items() for model in models}
+"""Sources: developer.nvidia.com/cuda-gpus, and the table of accelerators of ROCm."""
 MAX_BYTES = 4 << 20
 MAX_YAML_BYTES = 512 << 10
 """One byte of YAML takes up to 190 bytes of memory, one of JSON 20 (measured): 4 MiB of YAML took 758 MiB."""
@@ -41,14 +56,21 @@ class NodeGPUs(Struct, frozen=True):
     gpus: tuple[Gpu, ...]
 
 
-def machines(file: Path | None) -> list[NodeGPUs]:
-    """Return the machines in a file with their GPUs; without a file, this machine.
+def machines(gpu: str, file: Path | None) -> list[NodeGPUs]:
+    """Return the machine that a GPU stands for, or those in a file with their GPUs; without both, this machine.
+
+    The driver of a GPU that is only named is not known, so nothing is said about it.
 
     Raises:
-        UsageError: the file does not list GPUs.
+        UsageError: the file does not list GPUs, the text names none, or both are given.
         OSError: the file cannot be read.
         GKMError: GPU_LOST: the driver does not answer. That is not a machine without GPUs.
     """
+    if gpu and file:
+        raise UsageError("--gpu and --gpus exclude each other", "give one of them")
+    if gpu:
+        target = _parse_gpu(gpu)
+        return [NodeGPUs("", (Gpu(0, target.backend, arch=target.arch, warp_size=target.warp_size),))]
     if file:
         return read(file)
     reading = InventoryReader().read()
@@ -61,10 +83,11 @@ GPUOption = Annotated[
     str,
     typer.Option(
         "--gpu",
-        metavar="BACKEND:ARCH:WARP",
-        help="The GPU that a vLLM cache was compiled for, if its artifacts do not name one.",
+        metavar="GPU",
+        help="A GPU: its model, such as h100, or BACKEND:ARCH:WARP, such as cuda:90:32 (docs/formats.md#gpus).",
     ),
 ]
+"""What a command compares with; in a build, what compiled the cache if its artifacts do not name it."""
 GPUsOption = Annotated[
     Path | None,
     typer.Option(
@@ -92,6 +115,8 @@ def gpu_from_options(gpu: str, file: Path | None) -> list[GpuTarget]:
 
 
 def _parse_gpu(text: str) -> GpuTarget:
+    if model := MODELS.get(text.lower()):
+        return model
     backend, _, rest = text.partition(":")
     arch, _, warp_size = rest.partition(":")
     if _WARP.fullmatch(warp_size):
@@ -101,7 +126,8 @@ def _parse_gpu(text: str) -> GpuTarget:
         if is_valid_target(target) and (known is None or known.fullmatch(target.arch)):
             return target
     raise UsageError(
-        f"--gpu {text[:80]!r} names no GPU", "write BACKEND:ARCH:WARP, such as cuda:75:32 or hip:gfx942:64"
+        f"--gpu {text[:80]!r} names no GPU",
+        f"write BACKEND:ARCH:WARP, such as cuda:75:32 or hip:gfx942:64, or a model: {', '.join(MODELS)}",
     )
 
 

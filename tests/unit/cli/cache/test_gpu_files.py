@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from gkm_cli.cache.machines import MODELS
 from support.cli.command import gkm
 
 H100 = {"ids": [0, 1], "backend": "cuda", "arch": "90", "warpSize": 32, "driverVersion": "580.65.06"}
@@ -151,3 +152,28 @@ def test_anything_else_is_an_error_and_never_a_no(tmp_path: Path, text: str, wor
 def test_a_file_that_is_none_is_a_wrong_command_line(tmp_path: Path, name: str, why: str) -> None:
     done = gkm("cache", "check", "127.0.0.1:1/x", "--gpus", tmp_path / name)
     assert (done.returncode, done.stderr.count("\n"), why in done.stderr) == (2, 1, True), done
+
+
+@pytest.mark.parametrize(("gpu", "code"), [("h100", 0), ("H100", 0), ("cuda:90:32", 0), ("a100", 3), ("mi300x", 3)])
+def test_a_gpu_is_named_by_its_model_or_its_architecture(image: str, gpu: str, code: int) -> None:
+    done = gkm("cache", "check", image, "--plain-http", "--gpu", gpu, "-o", "json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, bool(result["compatibleGPUs"])) == (code, not code)
+    assert code == 0 or "Mismatch" in json.dumps(result["incompatibleGPUs"])
+
+
+def test_an_unknown_model_is_a_mistake_of_usage_with_the_known_ones(image: str, tmp_path: Path) -> None:
+    unknown = gkm("cache", "check", image, "--plain-http", "--gpu", "h1000")
+    assert unknown.returncode == 2
+    assert "--gpu 'h1000' names no GPU; write BACKEND:ARCH:WARP" in unknown.stderr
+    assert "h100, h200" in unknown.stderr
+    file = tmp_path / "gpus.json"
+    file.write_text(json.dumps([H100]))
+    both = gkm("cache", "check", image, "--plain-http", "--gpu", "h100", "--gpus", file)
+    assert (both.returncode, "--gpu and --gpus exclude each other" in both.stderr) == (2, True)
+
+
+def test_the_page_has_every_model_and_the_form_of_the_file() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "formats.md").read_text().partition("## GPUs")[2].partition("\n## ")[0]
+    assert all(f"`{model}`" in page for model in MODELS)
+    assert "`gkm node detect -o json`" in page
