@@ -6,6 +6,7 @@ an argument, an environment variable or a part of a message.
 
 import base64
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from getpass import getpass
@@ -86,7 +87,8 @@ def registry_host(registry: str) -> str:
 
 def _password(user: str, host: str, *, from_stdin: bool) -> str:
     if not from_stdin and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask for the password", "pipe it: … | gkm login --password-stdin")
+        login = shlex.join(("gkm", "login", host, "-u", user, "--password-stdin"))
+        raise UsageError("there is no terminal to ask for the password", f"pipe it: … | {login}")
     try:
         password = _from_stdin() if from_stdin else getpass(escape(f"password of {user} at {host}: "))
         f"{user}{password}".encode()

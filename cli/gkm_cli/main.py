@@ -111,8 +111,8 @@ VersionOption = Annotated[bool, typer.Option("--version", help="Print the versio
 FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130
 HINTS = {
-    Remedy.LOG_IN: "check that the repository exists, and log in: gkm login {about}",
-    Remedy.CHECK_LOGIN: "log in with an account that has access: gkm login {about}",
+    Remedy.LOG_IN: "check that the repository exists, and log in: gkm login {about} -u USER",
+    Remedy.CHECK_LOGIN: "log in with an account that has access: gkm login {about} -u USER",
     Remedy.TRUST_OR_PLAIN_HTTP: "trust its certificate authority with --ca-file FILE, or speak http with --plain-http",
     Remedy.ADD_AUTH_HOST: "if it is right, add it to registries.hosts.{about}.authHosts in a file for --config",
     Remedy.NAME_HOST: "if it is right, name it under registries.hosts in a file for --config",

@@ -84,5 +84,5 @@ def _listed(parse: Callable[[Iterable[bytes]], T], path: Path, kind: str) -> T:
         message, _, hint = str(error).rpartition("; ")
         name = f"--{kind} {files.name(path)}"
         if not message:
-            message, hint = hint, "give a smaller one"
+            message, hint = hint, f"give the output of kubectl get {kind} -o json, of fewer objects if it is too long"
         raise UsageError(f"{name}: {message}", hint) from error

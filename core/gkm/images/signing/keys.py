@@ -134,7 +134,7 @@ def load(pem: bytes, password: bytes, what: str) -> PrivateKey:
         raise GKMError(
             Reason.SIGNATURE_INVALID,
             f"{what} cannot be used: it is no PEM private key, or the password is wrong",
-            f"`cosign generate-key-pair` writes one to cosign.key; its password belongs in {PASSWORD_VARIABLE}",
+            f"`gkm keygen` writes one to cosign.key; its password belongs in {PASSWORD_VARIABLE}",
         ) from error
     return _supported(key, what)
 
