@@ -236,8 +236,9 @@ def _exit_with_usage_error(error: TyperException) -> NoReturn:
 
 
 def _message(error: TyperException) -> str:
-    message = getattr(error, "format_message", lambda: str(error))()
-    return "" if "\n" in message else str(message)
+    """Return the message in one line; "Value error, " is the prefix of the library that reads the options."""
+    message = str(getattr(error, "format_message", lambda: str(error))())
+    return "" if "\n" in message else message.replace("Value error, ", "")
 
 
 def open_closed() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import man_pages
 import pytest
+from support.cli.command import gkm
 from typer._click.exceptions import MissingParameter, NoSuchOption
 
 ROOT = Path(__file__).parents[3]
@@ -95,3 +96,11 @@ def test_a_line_that_does_not_run_is_found(line: str, why: str) -> None:
 
 def test_there_are_such_lines() -> None:
     assert len(remedies()) >= 8
+
+
+def test_a_wrong_value_has_no_words_of_a_library() -> None:
+    done = gkm("cache", "list", "-o", "foo")
+    assert (done.returncode, done.stderr.partition(";")[0]) == (
+        2,
+        "error: Invalid value for '-o' / '--output': 'foo' is not one of 'table', 'json', 'yaml'",
+    )
