@@ -8,6 +8,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.local_image import LocalImage
+from gkm.images.manifest import MAX_LAYERS
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
@@ -152,6 +153,63 @@ def test_content_that_is_hostile_leaves_nothing(site: Site, layout: Layout, laye
         fetch(site, layout, pushed(site, image_of_layers(layer)))
     assert caught.value.reason is reason
     assert no_file_is_left(layout)
+
+
+FIRST = tree(("io.triton.cache/K/a", b"1"), ("io.triton.manifest/manifest.json", b"{}"))
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        tree(("io.triton.cache/K/a", b"2")),
+        tree(("io.triton.cache/K", b"2")),
+        tree(("io.triton.cache/K/.wh.a", b"")),
+        tree(("io.triton.cache/K/.wh..wh..opq", b"")),
+        tree(("io.triton.cache/.wh.K", b"")),
+        tree(file("io.triton.cache/K", b"", kind=b"2")),
+    ],
+    ids=["kernel", "its directory", "whiteout", "opaque directory", "whiteout of a directory", "link"],
+)
+def test_a_later_layer_that_changes_an_earlier_one_leaves_nothing(site: Site, layout: Layout, later: bytes) -> None:
+    with pytest.raises(GKMError) as caught:
+        fetch(site, layout, pushed(site, image_of_layers(FIRST, later)))
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+    assert no_file_is_left(layout)
+
+
+def test_a_whiteout_of_the_whole_cache_removes_nothing(site: Site, layout: Layout) -> None:
+    later = tree((".wh.io.triton.cache", b""), (".wh..wh..opq", b""), ("io.triton.manifest/.wh.manifest.json", b""))
+    with pytest.raises(GKMError) as caught:
+        fetch(site, layout, pushed(site, image_of_layers(FIRST, later)))
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+    assert no_file_is_left(layout)
+
+
+def test_limits_hold_over_all_layers_together(site: Site, layout: Layout) -> None:
+    layers = [gzip.compress(tree((f"io.triton.cache/{number}", bytes(1 << 20)))) for number in range(3)]
+    ref = pushed(site, image_of_layers(*layers))
+    image = cache.describe(site.client, ref)
+    with pytest.raises(GKMError) as caught:
+        pull.fetch(site.client, image, layout, max_bytes=(3 << 20) - 1)
+    assert caught.value.reason is Reason.TOO_LARGE
+    assert no_file_is_left(layout)
+    assert pull.fetch(site.client, image, layout, max_bytes=3 << 20).files == 3
+
+
+def test_more_layers_than_captures_make_are_read_up_to_a_bound(site: Site, layout: Layout) -> None:
+    """Images of other tools may have more than the 8 of a capture."""
+    layers = [tree((f"io.triton.cache/{number}", b"x")) for number in range(MAX_LAYERS + 1)]
+    assert fetch(site, layout, pushed(site, image_of_layers(*layers[:-1]))).files == MAX_LAYERS
+    with pytest.raises(GKMError, match=f"has {MAX_LAYERS + 1} layers") as caught:
+        fetch(site, layout, pushed(site, image_of_layers(*layers)))
+    assert caught.value.reason is Reason.METADATA_INVALID
+
+
+def test_a_description_of_entries_that_no_layer_has_makes_none(site: Site, layout: Layout) -> None:
+    lying = json.dumps({"triton": [{"hash": "K", "backend": "cuda"}, {"hash": "ghost", "backend": "cuda"}]}).encode()
+    made = fetch(site, layout, pushed(site, image_of_layers(FIRST, tree(("io.triton.manifest/manifest.json", lying)))))
+    content = layout.entry(made.digest) / "cache"
+    assert [path.relative_to(content).as_posix() for path in content.rglob("*")] == ["K", "K/a"]
 
 
 def test_a_bomb_leaves_nothing(site: Site, layout: Layout) -> None:
