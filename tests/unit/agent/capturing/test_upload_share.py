@@ -1,9 +1,10 @@
 """How many nodes begin to push one content before the first of them is done, by the number of nodes."""
 
+import math
 from statistics import mean
 
 import pytest
-from gkm_agent.capturing.upload_share import LONGEST_SECONDS, seconds
+from gkm_agent.capturing.upload_share import LONGEST_SECONDS, STEEPNESS, seconds
 
 CONTENTS = 300
 
@@ -15,6 +16,38 @@ def copies(nodes: int, upload_seconds: float) -> float:
         times = sorted(seconds(f"sha256:{content}", f"node-{number}") for number in range(nodes))
         found.append(sum(time < times[0] + upload_seconds for time in times))
     return mean(found)
+
+
+def expected_copies(nodes: int, upload_seconds: float, steps: int = 10_000) -> float:
+    """Return the expected `copies` for independent times of which late ones are more frequent.
+
+    The share of times before t is F(t) = expm1(STEEPNESS * t / LONGEST_SECONDS) / expm1(STEEPNESS). The first of n
+    times is at F = 1 - (1 - v)^(1/n), for v uniform in 0 to 1.
+    """
+    total = 0.0
+    for step in range(steps):
+        first = 1 - (1 - (step + 0.5) / steps) ** (1 / nodes)
+        time = LONGEST_SECONDS * math.log1p(first * math.expm1(STEEPNESS)) / STEEPNESS
+        end = math.expm1(STEEPNESS * (time + upload_seconds) / LONGEST_SECONDS) / math.expm1(STEEPNESS)
+        total += 1 + (nodes - 1) * (min(1.0, end) - first) / (1 - first)
+    return total / steps
+
+
+# The figures of docs/design/capture.md.
+@pytest.mark.parametrize(
+    ("nodes", "short", "long"), [(1, 1.0, 1.0), (10, 1.6, 7.4), (50, 1.6, 14.0), (1_000, 2.1, 25.5)]
+)
+def test_the_number_of_copies_is_the_expected_one(nodes: int, short: float, long: float) -> None:
+    for upload_seconds, documented in ((0.5, short), (3.0, long)):
+        expected = expected_copies(nodes, upload_seconds)
+        assert expected == pytest.approx(documented, abs=0.06)
+        assert copies(nodes, upload_seconds) == pytest.approx(expected, rel=0.15)
+
+
+def test_a_single_node_waits_for_most_of_the_longest_time() -> None:
+    """The price of few copies: nodes cannot know whether they are alone."""
+    waited = mean(seconds(f"sha256:{content}", "node-0") for content in range(3_000))
+    assert waited == pytest.approx(LONGEST_SECONDS * (1 - 1 / STEEPNESS), rel=0.02)
 
 
 @pytest.mark.parametrize("nodes", [1, 10, 50, 1_000])
