@@ -12,7 +12,6 @@ from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 _NAMED = {
     "cacheName": "GKMCache",
     "clusterCacheName": "ClusterGKMCache",
-    "family": "the family",
     "csi.gkm.io/GKMCache": "GKMCache",
 }
 _MOUNTING = ("", "ContainerCreating")
