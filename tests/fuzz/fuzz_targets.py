@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import fuzz_archives
 import fuzz_credentials
+import fuzz_device_code
 import fuzz_fabric
 import fuzz_images
 import fuzz_kube
@@ -92,6 +93,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "vllm-index": _index,
     "vllm-artifact": fuzz_vllm.artifact,
     "vllm-factors": fuzz_vllm.factors,
+    "device-code": fuzz_device_code.device_code,
     "gpu-file": fuzz_vllm.gpu_file,
     "kube-list": fuzz_kube.lists_of_objects,
     "quantity": fuzz_kube.amounts,
@@ -121,6 +123,7 @@ MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
     "tar": of_tar,
     "vllm-artifact": fuzz_vllm.of_marks,
     "vllm-factors": of_json,
+    "device-code": fuzz_device_code.of_headers,
     "gpu-file": of_json,
     "docker-archive": of_tar,
     "group-templates": of_json,

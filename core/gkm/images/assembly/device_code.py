@@ -17,7 +17,8 @@ from gkm.images.assembly.compiled_targets import target_of
 
 MAX_ENTRIES: Final = 100_000
 """Of all fatbins of a file. A library of 5,000 object files for 10 GPUs has half of them."""
-_CUBIN: Final = re.compile(rb"\x7fELF\x02\x01\x01.([\x07\x08]).{7}..\xbe\x00.{28}(.{4})", re.DOTALL)
+# Foreign headers may overlap: only the literal is consumed, so that the cuts between pieces change nothing.
+_CUBIN: Final = re.compile(rb"\x7fELF\x02\x01\x01(?=.([\x07\x08]).{7}..\xbe\x00.{28}(.{4}))", re.DOTALL)
 _FATBIN: Final = re.compile(rb"\x50\xed\x55\xba..\x10\x00(.{8})", re.DOTALL)
 _ENTRY: Final = struct.Struct("<HHIQ12xI")
 """The kind, two bytes, the sizes of header and content, and the architecture."""

@@ -273,6 +273,13 @@ def test_each_gpu_in_compiled_code_is_found_wherever_pieces_end(piece: int) -> N
     assert sorted(int(target.arch) for target in found) == [80, 86, 90, 100, 120]
 
 
+@pytest.mark.parametrize("piece", [1, 64, 4096])
+def test_a_header_that_begins_inside_a_broken_one_is_found_wherever_pieces_end(piece: int) -> None:
+    data = cubin(90)[:40] + cubin(100) + bytes(64)
+    found = device_targets(data[start : start + piece] for start in range(0, len(data), piece))
+    assert "100" in {target.arch for target in found}
+
+
 @pytest.mark.parametrize(
     "data",
     [
