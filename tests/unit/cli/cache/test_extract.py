@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from support.cli.command import CACHE, KEY, content, gkm
 from support.fakes import nvml_library
+from support.images.directories import KEY as KERNEL
+from support.images.directories import component, kernel
 from support.peers import require
 from support.registry import faults as registry_faults
 from support.registry.push import Target
@@ -100,3 +102,50 @@ def test_a_driver_that_does_not_answer_is_no_machine_without_gpus(image: str, tm
     machine = nvml_library.environment(tmp_path, library=library, gpus=(), errors={"nvmlInit": "UNKNOWN"})
     done = gkm("cache", "check", image, "--plain-http", env=machine)
     assert (done.returncode, "cannot be read" in done.stderr) == (1, True)
+
+
+@pytest.fixture
+def several(registry_server: Registry, tmp_path: Path) -> str:
+    """Return an image of a cache of vLLM and one of Triton."""
+    component(tmp_path / "root/vllm")
+    kernel(tmp_path / "root/triton")
+    ref = f"{registry_server.host}/team/several-caches:1"
+    built = gkm("cache", "build", tmp_path / "root", "--image", ref, "--push", "--plain-http", "-o", "json")
+    assert built.returncode == 0, built.stderr
+    digest = json.loads(built.stdout)["digest"]
+    sign_bundle(Target(registry_server.host, "team/several-caches"), digest, KEY)
+    return f"{registry_server.host}/team/several-caches@{digest}"
+
+
+def test_each_of_several_caches_is_extracted_into_a_directory_of_its_own(
+    several: str, key: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    where = ["--to", out, "--mount-path", "/models/cache", "--key", key, "--plain-http", "-o", "json"]
+    done = gkm("cache", "extract", several, *where)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["triton", "vllm"]
+    group = json.loads((out / "triton" / KERNEL / "__grp__fwd.json").read_text())["child_paths"]
+    assert group == {name: f"/models/cache/triton/{KERNEL}/{name}" for name in group}
+    source, found = content(tmp_path / "root"), content(out)
+    assert found.keys() == source.keys()
+    (index,) = (path for path in source if path.name == "vllm_compile_cache.py")
+    assert f"/models/cache/{index.parent}/" in found[index].decode()
+    rewritten = {index, Path("triton", KERNEL, "__grp__fwd.json")}
+    assert {path for path in source if found[path] != source[path]} == rewritten
+    assert json.loads(done.stdout)["rewritten"] == len(rewritten)
+    assert json.loads(done.stdout)["files"] == len(found)
+
+
+def test_inspect_shows_each_of_several_caches_with_its_directory_and_variable(several: str) -> None:
+    result = json.loads(gkm("cache", "inspect", several, "--entries", "--plain-http", "-o", "json").stdout)
+    caches = {each["format"]: each for each in result["caches"]}
+    assert {name: (each["directory"], each["variables"]) for name, each in caches.items()} == {
+        "vllm": ("vllm", ["VLLM_CACHE_ROOT"]),
+        "triton": ("triton", ["TRITON_CACHE_DIR"]),
+    }
+    assert sum(each["size"] for each in caches.values()) == result["size"]
+    assert sum(each["entryCount"] for each in caches.values()) == result["entryCount"]
+    assert sorted(each["form"] for each in result["entries"]) == ["binary", "triton"]
+    shown = gkm("cache", "inspect", several, "--entries", "--plain-http").stdout
+    assert all(text in shown for text in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "vllm-triton cache"))
