@@ -12,6 +12,8 @@ from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.cache_entries import entries_in
 from gkm.images.pulling.extract import Extraction
+from gkm.runtimes import inductor
+from gkm.runtimes.keys import MissReason, closest
 from support.images.archives import content
 from support.peers import require
 from support.torch.cache import HIT, MISS, TorchFailed, compiled, counted
@@ -63,6 +65,18 @@ def test_the_manifest_lists_the_graphs_of_torch(filled: Path) -> None:
     autograd = {("aotautograd", path.name) for path in filled.glob("aotautograd/*")}
     assert (len(graphs), len(autograd)) == (2, 1)
     assert listed == graphs | autograd
+
+
+def test_the_graphs_of_torch_state_what_they_were_keyed_on(filled: Path) -> None:
+    graphs = [path for path in filled.glob("fxgraph/*/*/*") if path.is_file()]
+    keys = [inductor.key_of(path.read_bytes()[: inductor.MAX_GRAPH_BYTES]) for path in graphs]
+    assert keys
+    for key in keys:
+        assert key is not None
+        assert key["torch_version"].reason is MissReason.OTHER_VERSION
+        assert key["gm"].reason is MissReason.OTHER_SOURCE
+        assert {each.reason for each in key.values()} >= {MissReason.OTHER_OPTIONS}
+        assert closest(key, [key]) == []
 
 
 def test_torchs_graphs_for_a_processor_name_no_gpu(filled: Path) -> None:
