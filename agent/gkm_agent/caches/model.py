@@ -60,7 +60,7 @@ def membership(spec: CacheSpec, created: str | None = None, *, held_back: bool =
         family = spec.family and names.cache_name(spec.family)
     except InvalidName:
         family = ""
-    return Membership(family, spec.generation, spec.pinned, created or "", held_back)
+    return Membership(family, spec.generation or 0, bool(spec.pinned), created or "", held_back)
 
 
 def pull_secrets(cache: Cache) -> tuple[str, ...]:

@@ -117,11 +117,11 @@ class _Member:
             "namespace": metadata.namespace,
             "name": metadata.name,
             "family": family_of(self.cache),
-            "generation": spec.generation,
+            "generation": spec.generation or 0,
             "result": result,
             "notes": notes,
         }
-        number = f", generation {spec.generation} of {spec.family}," if spec.family else ""
+        number = f", generation {spec.generation or 0} of {spec.family}," if spec.family else ""
         show(entry, output, lambda: _print((f"{metadata.name}{number} is {result}", *notes)))
 
 

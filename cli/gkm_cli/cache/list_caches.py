@@ -54,8 +54,8 @@ def _entry(cache: Cache) -> dict[str, Any]:
         "namespace": cache.metadata.namespace,
         "name": cache.metadata.name,
         "family": cache.spec.family,
-        "generation": cache.spec.generation,
-        "pinned": cache.spec.pinned,
+        "generation": cache.spec.generation or 0,
+        "pinned": bool(cache.spec.pinned),
         "image": cache.spec.image,
         "digest": status.resolved_digest,
         "ok": cause is None,
@@ -90,7 +90,7 @@ def _cause(cache: Cache) -> Condition | None:
 
 def _generation(cache: Cache) -> str:
     """Return the number of a member of a family, and whether it is pinned."""
-    number = str(cache.spec.generation) if cache.spec.family or cache.spec.generation else ""
+    number = str(cache.spec.generation or 0) if cache.spec.family or cache.spec.generation else ""
     return " ".join(filter(None, (number, "(pinned)" if cache.spec.pinned else "")))
 
 

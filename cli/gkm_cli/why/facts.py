@@ -299,7 +299,7 @@ def member_of(
         name, spec = cache.metadata.name, cache.spec
         status = on_node.get(name, NodeCacheStatus(state=""))
         mounted = any((use.namespace, use.name) == (pod.namespace, pod.name) for use in status.pods)
-        return mounted, status.chosen, name == family, spec.pinned, spec.generation
+        return mounted, status.chosen, name == family, bool(spec.pinned), spec.generation or 0
 
     return max(
         (cache for cache in caches if family in (cache.metadata.name, cache.spec.family)), key=rank, default=None

@@ -97,9 +97,9 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     family: Annotated[str, Meta(max_length=253, pattern=f"{NAME_PATTERN}|^$")] = ""
     """Family of the cache: volumes that name it get one of its members. A cache belongs to the family of its name too.
     """
-    generation: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    generation: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     """Number of the content among the members of the family; a node prefers the largest one that fits its GPUs."""
-    pinned: bool = False
+    pinned: bool | None = None
     """Whether nodes prefer this member of the family to all others."""
 
 

@@ -31,6 +31,9 @@ from gkm_csi.volumes.request import PublishRequest
 _LOG = logging.getLogger(__name__)
 
 
+_CHOICES = 3
+"""Choices of a family that one publish reads: the agent changes one at most once in a pass."""
+
 _UndoSteps = list[Callable[[], object]]
 """What a failed publish must undo: in the order of its steps, and undone in reverse."""
 
@@ -100,11 +103,11 @@ class VolumePublisher:
 
         The agent writes the next choice before it removes a pointer: the choice is read again where none is found.
         """
-        before = None
-        while (choice := families.load(self.layout, ref)) not in (None, before):
-            if (member := pointers.load(self.layout, choice.member)) is not None:
+        for _ in range(_CHOICES):
+            choice = families.load(self.layout, ref)
+            member = pointers.load(self.layout, choice.member) if choice is not None else None
+            if choice is None or member is not None:
                 return member
-            before = choice
         return None
 
     def _usable(self, pointer: Pointer | None, request: PublishRequest) -> Pointer:

@@ -75,7 +75,7 @@ class ObservedCaptures:
 
     def numbers_of_users(self, family: CacheKey) -> list[int]:
         """Return the generations that users gave to the caches that they made in a family."""
-        return [each.spec.generation for each in self._members(family) if not self._is_captured(each)]
+        return [each.spec.generation or 0 for each in self._members(family) if not self._is_captured(each)]
 
     def get(self, key: CacheKey) -> Cache | None:
         """Return a cache object."""
