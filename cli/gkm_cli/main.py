@@ -45,7 +45,7 @@ COMMANDS = {
         "gkm_cli.cache.execute",
         "execute",
         "Run a program with a verified cache on this machine, without a cluster; the exit code is that of the program.",
-        "{program} exec --cache registry.example/team/llama:1 --key cosign.pub -- python serve.py",
+        "{program} exec --cache registry.example/team/caches/llama:1 --key cosign.pub -- python serve.py",
         {"allow_interspersed_args": False},
     ),
     "node": LazyCommand("gkm_cli.node", "app", "Show this machine."),

@@ -4,7 +4,7 @@ import typer
 
 from gkm_cli.lazy_commands import LazyCommand, lazy_group
 
-_IMAGE = "registry.example/team/llama:1"
+_IMAGE = "registry.example/team/caches/llama:1"
 
 
 def _command(name: str, text: str, arguments: str) -> LazyCommand:

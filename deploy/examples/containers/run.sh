@@ -5,7 +5,7 @@
 #   deploy/examples/containers/run.sh docker     by Docker, as a user who may use it
 # docs/how-to/without-a-cluster.md explains it. For an image of a vLLM cache the variable is VLLM_CACHE_ROOT.
 set -euo pipefail
-cache=registry.example/team/llama:1
+cache=registry.example/team/caches/llama:1
 image=registry.example/team/server:1
 engine=${1:-podman}
 case $engine in

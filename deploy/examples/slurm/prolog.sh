@@ -1,7 +1,7 @@
 #!/bin/sh
 # A Prolog of Slurm: it fetches and verifies the kernel cache of a job on its nodes, as the user of the job, before the
-# job starts. The job names the image:   #SBATCH --comment=gkm:registry.example/team/llama:1
-# and runs its program with it:          srun gkm exec --cache registry.example/team/llama:1 ... -- python serve.py
+# job starts. The job names the image:   #SBATCH --comment=gkm:registry.example/team/caches/llama:1
+# and runs its program with it:          srun gkm exec --cache registry.example/team/caches/llama:1 ... -- python serve.py
 # docs/how-to/slurm.md explains it. slurm.conf: Prolog=/etc/slurm/prolog.d/gkm.sh and PrologFlags=Alloc
 #
 # Slurm drains a node whose Prolog fails, and any user can name a wrong image. So this script always ends with 0: the

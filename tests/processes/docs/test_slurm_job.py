@@ -27,7 +27,7 @@ def test_each_task_of_the_job_by_a_stand_in_for_srun_sees_the_cache(
     stores = machine.directory / "home" / "stores"
     with served_image(machine) as image:
         names = {
-            "registry.example/team/llama:1": image,
+            "registry.example/team/caches/llama:1": image,
             "/etc/gkm/config.yaml": f"{machine.directory}/config.yaml",
             "/var/lib/gkm-slurm": str(stores),
             "python serve.py": PROGRAM,

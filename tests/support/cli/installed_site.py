@@ -35,7 +35,7 @@ from support.operator import webhook_configurations
 from support.sigstore.key_signatures import SigningKey
 
 SYSTEM, TEAM, NODE, DIGEST = "gkm-system", "ml-apps", "gpu-node-a", f"sha256:{'a' * 64}"
-IMAGE = "registry.example/team/llama:1"
+IMAGE = "registry.example/team/caches/llama:1"
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 CONFIG = {
     "verification": {"policies": [{"images": ["registry.example/team/*"], "keys": [SigningKey().public_pem.decode()]}]}

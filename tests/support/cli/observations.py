@@ -30,7 +30,9 @@ def briefly(found: Iterator[Finding]) -> list[tuple[str, str]]:
 
 
 def cache(
-    image: str = "registry.example/team/llama:1", namespace: str = "ml-apps", verified: tuple[str, str] | None = None
+    image: str = "registry.example/team/caches/llama:1",
+    namespace: str = "ml-apps",
+    verified: tuple[str, str] | None = None,
 ) -> GKMCache:
     """A cache; `verified` is status and reason of its condition Verified, which changed long ago."""
     made: Json = {"kind": "GKMCache", "metadata": {"name": "llama", "namespace": namespace}, "spec": {"image": image}}

@@ -62,9 +62,9 @@ def objects() -> dict[str, Json]:
             "apiVersion": "gkm.io/v1alpha1",
             "kind": "GKMCache",
             "metadata": {"name": "llama", "namespace": NAMESPACE},
-            "spec": {"image": "registry.example/team/llama:1"},
+            "spec": {"image": "registry.example/team/caches/llama:1"},
             "status": {
-                "image": "registry.example/team/llama:1",
+                "image": "registry.example/team/caches/llama:1",
                 "resolvedDigest": DIGEST,
                 "runtime": "triton",
                 "ready": "1/1",

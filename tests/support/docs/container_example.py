@@ -25,7 +25,7 @@ def image(machine: ExampleMachine) -> Iterator[str]:
 
 def script(machine: ExampleMachine, cache: str, changes: dict[str, str]) -> Path:
     names = {
-        "registry.example/team/llama:1": cache,
+        "registry.example/team/caches/llama:1": cache,
         "/etc/gkm/config.yaml": f"{machine.directory}/config.yaml",
         "registry.example/team/server:1": IMAGE,
     }

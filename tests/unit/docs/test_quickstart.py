@@ -3,14 +3,18 @@
 tests/e2e/product_images/test_lifecycle.py runs them.
 """
 
+import re
 import subprocess
 from pathlib import Path
 
+import links
 from support.docs.shell_blocks import blocks, commands
 from support.e2e import reader
 
 MOST_COMMANDS = 12
 MOST_WORDS = 1_200
+OTHER_IMAGES = ("caches", "cache", "server")
+"""The prefix of caches, the form of a reference in errors, and the program of a user."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -51,3 +55,16 @@ def test_the_policy_for_caches_does_not_cover_the_unsigned_images_of_gkm() -> No
 def test_continued_lines_and_here_documents_belong_to_their_command() -> None:
     text = "first \\\n  second\nthird <<END\nfourth\nfifth \\\nEND\nsixth\n"
     assert commands(text) == ["first \\\n  second", "third <<END\nfourth\nfifth \\\nEND", "sixth"]
+
+
+def test_the_pages_push_caches_where_the_policy_of_the_quickstart_covers_them() -> None:
+    """A reader who goes on from the quickstart must not meet NotAllowed."""
+    pages = [ROOT / "README.md", *links.pages(ROOT / "docs" / "how-to"), *links.pages(ROOT / "docs" / "reference")]
+    found = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"registry\.example/team/([a-z-]+)", page.read_text(encoding="utf-8"))
+        if page.name != "denials.md"  # its policy is its own
+    }
+    assert {(page, name) for page, name in found if name not in OTHER_IMAGES and "gkm-" not in name} == set()
+    assert any(name == "caches" for _, name in found)

@@ -8,7 +8,7 @@ from support.images.directories import KEY, OTHER_KEY, component, kernel
 from support.images.families import family
 from support.images.vllm import put
 
-IMAGE = ("--image", "registry.example/team/llama:1")
+IMAGE = ("--image", "registry.example/team/caches/llama:1")
 
 
 def shared(root: Path) -> Path:

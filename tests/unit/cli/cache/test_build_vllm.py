@@ -12,7 +12,7 @@ from support.peers import require
 from support.registry.server import Registry
 
 SM_75 = {"backend": "cuda", "arch": "sm_75", "warp_size": 32}
-IMAGE = "registry.example/team/llama:1"
+IMAGE = "registry.example/team/caches/llama:1"
 
 
 def to(directory: Path) -> tuple[str, str]:

@@ -79,12 +79,12 @@ def test_without_a_difference_it_is_not_known_and_never_a_hit(llama: str, tmp_pa
     ],
 )
 def test_a_file_without_one_pod_is_wrong_usage(tmp_path: Path, text: str, problem: str) -> None:
-    code, stdout, stderr = explained(tmp_path, "registry.example/team/llama:1", text)
+    code, stdout, stderr = explained(tmp_path, "registry.example/team/caches/llama:1", text)
     assert (code, stdout) == (2, "")
     assert problem in stderr
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    done = gkm("cache", "explain", "registry.example/team/llama:1", "--pod", tmp_path / "no.yaml")
+    done = gkm("cache", "explain", "registry.example/team/caches/llama:1", "--pod", tmp_path / "no.yaml")
     assert done.returncode == 1
     assert "No such file or directory" in done.stderr

@@ -42,10 +42,10 @@ def test_a_new_installation_without_policies_and_caches_is_only_warned() -> None
 @pytest.mark.parametrize(
     ("image", "namespace", "found"),
     [
-        ("registry.example/team/llama:1", "ml-apps", 0),
+        ("registry.example/team/caches/llama:1", "ml-apps", 0),
         ("registry.example/other/llama:1", "ml-apps", 1),
-        ("registry.example/team/llama:1", "elsewhere", 1),
-        ("registry.example/team/llama@sha256:1", "ml-apps", 0),
+        ("registry.example/team/caches/llama:1", "elsewhere", 1),
+        ("registry.example/team/caches/llama@sha256:1", "ml-apps", 0),
     ],
 )
 def test_a_policy_covers_an_image_as_the_controllers_see_it(image: str, namespace: str, found: int) -> None:

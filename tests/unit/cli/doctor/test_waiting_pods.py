@@ -70,7 +70,7 @@ def test_a_cache_that_fits_no_node_is_a_problem(reason: str, changed: str, expec
     made = {
         "kind": "GKMCache",
         "metadata": {"name": "llama", "namespace": "ml-apps"},
-        "spec": {"image": "registry.example/team/llama:1"},
+        "spec": {"image": "registry.example/team/caches/llama:1"},
         "status": {"conditions": [condition]},
     }
     found = list(caches.without_node(observed(caches=[convert(made, GKMCache)])))
