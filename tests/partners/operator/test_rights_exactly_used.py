@@ -114,7 +114,8 @@ def captures(place: Accounts) -> None:
         node.capture(f"{namespace}-older", namespace=namespace)
         (older,) = until(names, f"the capture of {namespace} to be registered", 120)
         node.capture(f"{namespace}-newer", namespace=namespace, copies=("A" * 52,), start_time="2026-01-02T00:00:00Z")
-        until(lambda: len(names()) == 1 and names() != [older], "the newer one to supersede it", 120)  # noqa: B023
+        # One look: between two of them the newer one appears, and the older one is still there.
+        until(lambda: len(found := names()) == 1 and found != [older], "the newer one to supersede it", 120)  # noqa: B023
         for volume in ("older", "newer"):
             shutil.rmtree(place.machine.layout.captured / f"{namespace}-{volume}")
         until(lambda: not place.seen.node_object(namespace).get("status", {}).get("captures"), "no capture", 120)  # noqa: B023
