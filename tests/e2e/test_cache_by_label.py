@@ -23,7 +23,8 @@ def labeled(name: str, namespace: str, script: str, **annotations: str) -> Objec
     """A pod without a volume that has the label of a cache and runs a shell script once."""
     made = objects.pod(name, namespace, {}, script)
     made["metadata"] |= {"labels": {"gkm.io/cache": "llama"}, "annotations": annotations}
-    del made["spec"]["volumes"], made["spec"]["containers"][0]["volumeMounts"]
+    container = made["spec"]["containers"][0]
+    del made["spec"]["volumes"], container["volumeMounts"], container["env"]
     return made
 
 

@@ -1,6 +1,6 @@
 """Every bench runs, at its smallest size, and has the figures that documents cite. How large they are no test says.
 
-The tests of `coldstart` and `install`, which need more, are with others of Triton and of our images (ELSEWHERE).
+The tests of `coldstart`, `families` and `install`, which need more, are with others of what they need (ELSEWHERE).
 """
 
 from dataclasses import dataclass
@@ -57,6 +57,7 @@ NEEDS = {
 }
 ELSEWHERE = {
     "coldstart": "partners/triton/test_coldstart_bench.py",
+    "families": "e2e/test_families_bench.py",
     "install": "e2e/product_images/test_install_bench.py",
 }
 

@@ -67,6 +67,11 @@ CITED: Mapping[str, tuple[str, ...]] = {
     # docs/comparison.md
     "delivery": ("copy_for_a_pod_s", "read_plain_s", "read_gkm_s", "triton_compiles_ms", "triton_hits_ms"),
     "domains": ("converge_s", "cliques_s", "admission_p99_ms", "delete_s", "leaked", "requests_per_object", "rss_mib"),
+    # docs/design/capture.md
+    "families": (
+        *("ready_elsewhere_s", "second_generation_ready_elsewhere_s", "new_kernels_bytes", "pushed_bytes"),
+        *("pushed_ratio", "storm_images", "storm_layer_uploads", "storm_s"),
+    ),
     # docs/decisions/0012-own-reflector.md, 0013-own-elector.md
     "fleet": (
         *("sync_s", "rss_mib", "cpu_s_per_1000_events", "lag_p50_ms", "lag_p99_ms", "cost_growth_1k_to_10k"),
