@@ -364,7 +364,9 @@ def test_without_a_signer_its_generations_count_no_more_and_the_next_one_extends
         scene.until_verified(first.name)
         scene.announce(first, second, third)
         scene.until_registered(third.name)
-        assert numbers(scene)[third.name] == 3
+        # Retention may have ended the first one before the verdict about the second: it is back with another number.
+        found = numbers(scene)
+        assert found[third.name] == max(found.values()) >= 3
 
 
 def test_a_statement_of_a_family_is_of_no_use_to_a_stolen_node_for_another_one(scene: CapturedScene) -> None:
