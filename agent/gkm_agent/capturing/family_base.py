@@ -35,7 +35,11 @@ class FamilyBase:
     """An image that a capture extends, by digest; its entry is in the store."""
 
     image: str
-    digest: str
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the image."""
+        return self.image.partition("@")[2]
 
 
 def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | None:
@@ -60,7 +64,7 @@ def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
     if pointer is None or pointer.state is not CacheState.READY or not pointer.digest:
         return None
     image = Reference.parse(pointer.image).name
-    return FamilyBase(f"{image}@{pointer.digest}", pointer.digest)
+    return FamilyBase(f"{image}@{pointer.digest}")
 
 
 def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:

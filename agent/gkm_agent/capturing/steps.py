@@ -171,7 +171,7 @@ class CaptureSteps:
             raise GKMError(Reason.DISK_FULL, "the disk has too little free space to pack a capture", Remedy.FREE_SPACE)
         work = directory / f"{_WORK}{secrets.token_hex(4)}"
         work.mkdir(0o700)
-        base = FamilyBase(before.base, before.base_digest) if before.base else None
+        base = FamilyBase(before.base) if before.base else None
         layers = self._base_layers(base, ref) if base else None
         try:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]

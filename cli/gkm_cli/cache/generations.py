@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from gkm.api.caches import Cache
 from gkm.api.captured_metadata import CONTENT, EARLIER, HARDWARE, PREFIX
+from gkm.images.captured.content import short
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 
@@ -18,7 +19,6 @@ from gkm_cli.output import CommandFailed, Output, OutputOption, UsageError, line
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the cache; see gkm cache list.")]
 SharedOption = Annotated[bool, typer.Option("--cluster", help="It is a ClusterGKMCache.")]
 _MANAGED_BY = "app.kubernetes.io/managed-by"
-_SHORT = slice(7, 19)
 
 
 def pin(
@@ -175,7 +175,7 @@ def use_of(cache: Cache) -> str:
 def may_come_back(cache: Cache, family: Iterable[Cache]) -> bool:
     """Return whether the controllers may register a captured generation again: no later one remembers its content."""
     annotations = cache.metadata.annotations
-    digest = annotations.get(CONTENT, "")[_SHORT]
+    digest = short(annotations.get(CONTENT, ""))
     others = (each.metadata.annotations for each in family if each.metadata.name != cache.metadata.name)
     remembered = (each.get(EARLIER, "").split() for each in others if each.get(HARDWARE) == annotations.get(HARDWARE))
     return bool(digest) and not any(digest in each for each in remembered)

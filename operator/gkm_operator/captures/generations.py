@@ -7,13 +7,14 @@ generation. So each object remembers the contents that had a generation of its f
 from collections.abc import Iterable
 from typing import Final
 
+from gkm.images.captured.content import short
+
 from gkm_operator.captures.objects import Announcement, CapturedCache, Generation
 
 MAX_EARLIER: Final = 128
 """Contents that an object remembers: as many as captures of one namespace have objects."""
 HIGHEST_COUNTED: Final = 1_000_000
 """A larger number of a user is not counted: the field ends at 2^31 - 1."""
-_SHORT: Final = slice(7, 19)
 
 
 def next_generation(announced: Announcement, registered: Iterable[CapturedCache], others: Iterable[int]) -> Generation:
@@ -54,8 +55,3 @@ def with_taken_numbers(registered: Iterable[CapturedCache]) -> set[object]:
                 found.add(each.key)
             taken.add(number)
     return found
-
-
-def short(digest: str) -> str:
-    """Return 12 hexadecimal digits of a digest, as in the names of captures."""
-    return digest[_SHORT]

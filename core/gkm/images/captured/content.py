@@ -56,6 +56,11 @@ def content_digest(hardware_key: str, files: Iterable[PackedFile]) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
+def short(digest: str) -> str:
+    """Return 12 hexadecimal digits of a digest, as in the names of captures."""
+    return digest[_SHORT]
+
+
 def repository(registry: str, namespace: str, runtime: str) -> str:
     """Return where the images of a namespace go: it has repositories of its own, one for each runtime."""
     return f"{registry}/{namespace}/{runtime}"
@@ -63,15 +68,15 @@ def repository(registry: str, namespace: str, runtime: str) -> str:
 
 def image_tag(hardware: Hardware, digest_of_content: str) -> str:
     """Return the tag of an image: its hardware key and a short digest of its content."""
-    return f"{_NOT_IN_TAGS.sub('_', hardware.key)[:_MAX_KEY]}-{digest_of_content[_SHORT]}"
+    return f"{_NOT_IN_TAGS.sub('_', hardware.key)[:_MAX_KEY]}-{short(digest_of_content)}"
 
 
 def cache_name(runtime: str, arch: str, digest_of_content: str) -> str:
     """Return the name of the GKMCache of a capture."""
-    return f"captured-{runtime}-{arch.replace('_', '')}-{digest_of_content[_SHORT]}"
+    return f"captured-{runtime}-{arch.replace('_', '')}-{short(digest_of_content)}"
 
 
 def member_name(family: str, arch: str, digest_of_content: str) -> str:
     """Return the name of the GKMCache of a capture that joins a family; the family's name is cut where it is long."""
-    rest = f"-{arch.replace('_', '')}-{digest_of_content[_SHORT]}"
+    rest = f"-{arch.replace('_', '')}-{short(digest_of_content)}"
     return family[: _MAX_NAME - len(rest)].rstrip("-.") + rest
