@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the topology labels of nodes, and prints the commands that correct them (docs/runbook-labels.md).
+# Checks the topology labels of nodes, and prints the commands that correct them (docs/how-to/labels.md).
 # With --apply it runs them, except those that are comments: they need a person's decision. It changes labels only.
 set -euo pipefail
 

@@ -59,7 +59,7 @@ In a kustomization of your own:""",
     Component(
         "topology-hygiene",
         """\
-Warnings for labels of Nodes that GKM or a scheduler would misread (docs/runbook-labels.md). Nothing is refused: the
+Warnings for labels of Nodes that GKM or a scheduler would misread (docs/how-to/labels.md). Nothing is refused: the
 client gets a warning, and the audit log an annotation. In a kustomization of your own:""",
         {"features": {"topologyHygiene": True}},
     ),

@@ -84,7 +84,8 @@ GPUOption = Annotated[
     typer.Option(
         "--gpu",
         metavar="GPU",
-        help="A GPU: its model, such as h100, or BACKEND:ARCH:WARP, such as cuda:90:32 (docs/formats.md#gpus).",
+        help="A GPU: its model, such as h100, or BACKEND:ARCH:WARP, such as cuda:90:32 "
+        "(docs/reference/formats.md#gpus).",
     ),
 ]
 """What a command compares with; in a build, what compiled the cache if its artifacts do not name it."""

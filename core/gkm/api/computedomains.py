@@ -1,7 +1,7 @@
 """ComputeDomain (resource.nvidia.com/v1beta1), reduced to the fields that GKM reads.
 
 `spec.channel.resourceClaimTemplate.name` is the field of every release of NVIDIA's driver; Grove's design document
-prints `resourceClaimTemplateName`, which no release has (docs/differences.md).
+prints `resourceClaimTemplateName`, which no release has (docs/about/differences.md).
 """
 
 from typing import Annotated, Self

@@ -1,6 +1,6 @@
 """Labels, annotations and finalizers of ComputeDomains and of the workloads that use them, and metadata with only them.
 
-The values follow Grove's code where its design document differs (docs/differences.md).
+The values follow Grove's code where its design document differs (docs/about/differences.md).
 """
 
 from typing import Self

@@ -51,7 +51,7 @@ class Format(StrEnum):
     TRITON = "triton"
     VLLM = "vllm"
     INDUCTOR = "inductor"
-    """TorchInductor's: an extension of GKM, of whose labels and directories MCV knows nothing (docs/formats.md)."""
+    """TorchInductor's: an extension of GKM; MCV has no labels or directories of it (docs/reference/formats.md)."""
     members = vars()
     for runtime in BY_NAME:
         if (member := runtime.upper()) not in members:

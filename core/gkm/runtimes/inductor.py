@@ -1,8 +1,8 @@
 """TorchInductor: graphs, generated code, and Triton's cache of each GPU. Pure.
 
 Sources: torch/_inductor/codecache.py, torch/_inductor/runtime/cache_dir_utils.py,
-torch/_functorch/_aot_autograd/autograd_cache.py, torch/_inductor/runtime/autotune_cache.py, 2.15. docs/formats.md
-describes each path.
+torch/_functorch/_aot_autograd/autograd_cache.py, torch/_inductor/runtime/autotune_cache.py, 2.15.
+docs/reference/formats.md describes each path.
 
 A graph holds the lines of its key, one for each factor: `[<digest>] <name>: <value>` (FxGraphHashDetails.debug_lines).
 """

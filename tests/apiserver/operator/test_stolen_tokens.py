@@ -1,6 +1,6 @@
 """What an attacker may do with the token of each of our processes, under the rights that ship, on a real API server.
 
-The table of stolen tokens in docs/security.md names every right; a right that is added without it fails here.
+The table of stolen tokens in docs/reference/security.md names every right; a right that is added without it fails here.
 """
 
 import re
@@ -27,7 +27,7 @@ BASE = "base"
 RBAC_GROUP = "rbac.authorization.k8s.io"
 FEATURES = ("domains", "topology", "topology-infiniband", "topology-labels", "task-groups", "pod-caches")
 RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Namespace"})
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
 RESOURCES = {each.kind: each for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
 
 

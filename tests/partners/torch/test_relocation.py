@@ -1,4 +1,4 @@
-"""Real TorchInductor's use of a cache at another path, by its own counters: the facts behind docs/formats.md."""
+"""Real TorchInductor's use of a cache at another path, by its own counters: facts of docs/reference/formats.md."""
 
 import shutil
 from pathlib import Path

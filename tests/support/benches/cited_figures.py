@@ -53,18 +53,18 @@ CITED: Mapping[str, tuple[str, ...]] = {
         *("cold_start_s", "cold_api_writes", "cold_api_requests", "warm_start_s", "warm_api_writes"),
         *("steady_api_writes_per_minute", "steady_api_requests_per_minute", "changed_api_writes", "rss_mib"),
     ),
-    # docs/comparison.md, docs/measurements/gpu-h100.md
+    # docs/about/comparison.md, docs/measurements/gpu-h100.md
     "coldstart": (
         *("first_kernel_cold_s", "first_kernel_mounted_s", "ratio", "real_gpu", "publish_mounted_s"),
         *_coldstart(),
     ),
-    # docs/gpus-and-loading.md, docs/comparison.md
+    # docs/about/gpus-and-loading.md, docs/about/comparison.md
     "csi": (
         *("idle_rss_mib", "ready_s", "ratio_to_go_noop", "first_relocation_s", "at_500_one_cache_rss_mib"),
         *("rss_growth_mib", "descriptor_growth"),
         *_csi(),
     ),
-    # docs/comparison.md
+    # docs/about/comparison.md
     "delivery": ("copy_for_a_pod_s", "read_plain_s", "read_gkm_s", "triton_compiles_ms", "triton_hits_ms"),
     "domains": ("converge_s", "cliques_s", "admission_p99_ms", "delete_s", "leaked", "requests_per_object", "rss_mib"),
     # docs/design/capture.md
@@ -84,16 +84,16 @@ CITED: Mapping[str, tuple[str, ...]] = {
     "layers": tuple(
         f"{kind}_{figure}" for kind in ("tmpfs", "loop", "directory") for figure in ("ms_p50", "ms_p99", "write_mib_s")
     ),
-    # docs/differences.md, docs/decisions/0009-planning.md
+    # docs/about/differences.md, docs/decisions/0009-planning.md
     "packing": (
         *("plan_p99_ms", "optimal_percent", "online_rejected_percent", "rss_mib", "cases"),
         *("better_than_peers", "equal_to_peers", "worse_than_peers"),
         *_each("load_0.80_{}_rejected_percent", "m2-rules", "fewest-domains", "fewest-blocks", "least-waste"),
         *_each("load_0.80_{}_domains_a_run", "fewest-domains", "least-waste"),
     ),
-    # docs/comparison.md
+    # docs/about/comparison.md
     "peers": tuple(_peers()),
-    # docs/comparison.md, docs/decisions/0014-own-registry-client.md
+    # docs/about/comparison.md, docs/decisions/0014-own-registry-client.md
     "pull": (
         *("wall_over_floor", "oraspy_over_ours", "peak_rss_mib", "verify_p50_ms", "verify_p99_ms"),
         *_each("triton_tmpfs_{}_s", "ours", "oraspy", "skopeo", "floor"),

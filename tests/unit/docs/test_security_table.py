@@ -1,4 +1,4 @@
-"""The threats of docs/security.md: each names tests that exist."""
+"""The threats of docs/reference/security.md: each names tests that exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SECTION = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("## Threats\n")[2].partition("\n## ")[0]
+SECTION = (
+    (ROOT / "docs" / "reference" / "security.md")
+    .read_text(encoding="utf-8")
+    .partition("## Threats\n")[2]
+    .partition("\n## ")[0]
+)
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in SECTION.splitlines() if line.startswith("| ")]
 THREATS = {row[0]: row for row in ROWS[1:]}
 

@@ -67,4 +67,4 @@ def test_the_index_names_every_document() -> None:
 
 
 def test_the_readme_names_the_differences_from_the_design_documents() -> None:
-    assert (ROOT / "docs" / "differences.md") in linked(ROOT / "README.md")
+    assert (ROOT / "docs" / "about" / "differences.md") in linked(ROOT / "README.md")

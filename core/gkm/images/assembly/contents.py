@@ -1,7 +1,7 @@
 """The contents of a cache directory, found in one walk: the runtime that wrote it, its manifest and its labels.
 
 Follows the order of MCV's DetectCaches: vLLM first, Triton only if it is not vLLM's. Between them comes
-TorchInductor's, which MCV does not know (docs/formats.md).
+TorchInductor's, which MCV does not know (docs/reference/formats.md).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Scan what TorchInductor leaves in `TORCHINDUCTOR_CACHE_DIR`, entry by entry during the walk.
 
 Sources: torch/_inductor/codecache.py, torch/_functorch/_aot_autograd/autograd_cache.py and
-torch/_inductor/runtime/cache_dir_utils.py, 2.15 (docs/formats.md has the layout). Graphs are pickles and generated code
-is Python: GKM neither loads nor runs them. It reads their names, searches their bytes for marks of the compilers, and
-parses the frame of files of `torch.compiler.save_cache_artifacts()`.
+torch/_inductor/runtime/cache_dir_utils.py, 2.15 (docs/reference/formats.md has the layout). Graphs are pickles and
+generated code is Python: GKM neither loads nor runs them. It reads their names, searches their bytes for marks of the
+compilers, and parses the frame of files of `torch.compiler.save_cache_artifacts()`.
 """
 
 import re

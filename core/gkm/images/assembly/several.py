@@ -1,7 +1,7 @@
 """The caches that one image gets: found in the directories that a user names, scanned, and described by labels.
 
 One cache is an image as MCV makes it. Several caches are several of these in one layer, with the labels of each
-(docs/formats.md).
+(docs/reference/formats.md).
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -62,7 +62,8 @@ class TableScan:
         raise GKMError(
             Reason.METADATA_MISSING,
             f"the cache of {runtime.title} has no complete entry that can hit{why}",
-            "compile in the pod, or build the caches of the other runtimes; docs/formats.md says what can move",
+            "compile in the pod, or build the caches of the other runtimes; "
+            "docs/reference/formats.md says what can move",
         )
 
 

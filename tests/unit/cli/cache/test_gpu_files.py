@@ -174,6 +174,11 @@ def test_an_unknown_model_is_a_mistake_of_usage_with_the_known_ones(image: str, 
 
 
 def test_the_page_has_every_model_and_the_form_of_the_file() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "formats.md").read_text().partition("## GPUs")[2].partition("\n## ")[0]
+    page = (
+        (Path(__file__).parents[4] / "docs" / "reference" / "formats.md")
+        .read_text()
+        .partition("## GPUs")[2]
+        .partition("\n## ")[0]
+    )
     assert all(f"`{model}`" in page for model in MODELS)
     assert "`gkm node detect -o json`" in page

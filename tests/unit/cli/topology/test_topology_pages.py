@@ -18,7 +18,11 @@ from support.topology.clusters import HOSTNAME, SURVEY, labeled, surveyed_cluste
 
 ROOT = Path(__file__).resolve().parents[4]
 DOCS = ROOT / "docs"
-REFERENCE, RUNBOOK, FALLBACKS = DOCS / "reference" / "topology.md", DOCS / "runbook-labels.md", DOCS / "fallbacks.md"
+REFERENCE, RUNBOOK, FALLBACKS = (
+    DOCS / "reference" / "topology.md",
+    DOCS / "how-to" / "labels.md",
+    DOCS / "how-to" / "fallbacks.md",
+)
 BLOCK = re.compile(r"```(console|yaml)\n(.*?)```", re.DOTALL)
 LINES = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-"})
 """A pipe gets ASCII for the lines of a tree."""
