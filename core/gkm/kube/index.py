@@ -1,6 +1,7 @@
 """An index of watched objects by keys other than their name, updated by changes."""
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -32,10 +33,10 @@ class Index(Generic[K, T]):
                 for key in self._keys(new):
                     self._objects.setdefault(key, {})[identity] = new
 
-    def get(self, key: K) -> tuple[T, ...]:
-        """Return the objects of a key, in no particular order."""
+    def get(self, key: K, limit: int | None = None) -> tuple[T, ...]:
+        """Return the objects of a key, in no particular order, `limit` at most."""
         with self._lock:
-            return tuple(self._objects.get(key, {}).values())
+            return tuple(islice(self._objects.get(key, {}).values(), limit))
 
     def count(self, key: K) -> int:
         """Return the number of objects of a key."""

@@ -36,10 +36,11 @@ class PodCaches:
         view = ClusterView(self.api, self.api, "gkm-system")
         self.reviewer = reviewers(view, self.observed, self.config, ByteBudget())[PATH]
 
-    def declare(self, name: str, runtime: str = "triton", namespace: str | None = NAMESPACE) -> None:
-        """Create a cache whose image the controllers have read."""
+    def declare(self, name: str, runtime: str = "triton", namespace: str | None = NAMESPACE, **spec: object) -> None:
+        """Create a cache whose image the controllers have read; `spec` has its place in a family."""
         resource = as_json(GKMCACHES if namespace else CLUSTERGKMCACHES)
         made = cache(name, "registry.test/team/x:1", namespace)
+        made["spec"] |= spec
         self.api.create(resource, made)
         status = {each: made[each] for each in ("apiVersion", "kind", "metadata")} | {"status": {"runtime": runtime}}
         self.api.apply(resource, status, field_manager="gkm-controllers", subresource="status")

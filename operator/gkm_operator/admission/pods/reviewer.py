@@ -4,13 +4,15 @@ A review never waits for the watches: a cache that is not listed yet counts as o
 write to the API.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
 
 from gkm.api.config import Config
 from gkm.api.pod_caches import DEFAULT_CACHE
-from gkm.hoststate.names import CacheRef
+from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.kube.api import Api, ListSelector
+from gkm.kube.index import Index
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from msgspec import Struct, structs
@@ -43,10 +45,32 @@ class ThinStatus(Struct, frozen=True, gc=False):
     runtime: str = ""
 
 
+class ThinSpec(Struct, frozen=True, gc=False):
+    """The place of a cache in its family."""
+
+    family: str = ""
+    generation: int | None = None
+    pinned: bool | None = None
+
+
+class ThinMetadata(Struct, frozen=True, gc=False):
+    """The name of a cache."""
+
+    name: str
+    namespace: str | None = None
+
+
 class ThinCache(Struct, frozen=True, gc=False):
     """A cache."""
 
+    metadata: ThinMetadata
+    spec: ThinSpec = ThinSpec()
     status: ThinStatus = ThinStatus()
+
+    @property
+    def rank(self) -> tuple[bool, int, str]:
+        """Return the order in which nodes prefer members of a family, as far as it holds on every node."""
+        return not self.spec.pinned, -(self.spec.generation or 0), self.metadata.name
 
 
 class ThinNamespace(Struct, frozen=True):
@@ -67,12 +91,17 @@ NAMESPACES: Resource[ThinNamespace] = Resource(
 )
 
 
+_MAX_MEMBERS: Final = 256
+"""Members of a family that one review looks at: a user may make any number of them."""
+
+
 class ObservedCaches:
     """`decisions.Caches` of an API server."""
 
     def __init__(self, api: Api) -> None:
-        self._caches = Reflector(api, CACHES, _ignore)
-        self._cluster_caches = Reflector(api, CLUSTER_CACHES, _ignore)
+        self._members: Index[CacheRef, ThinCache] = Index(_families, lambda cache: cache.metadata.name)
+        self._caches = Reflector(api, CACHES, self._members.change)
+        self._cluster_caches = Reflector(api, CLUSTER_CACHES, self._members.change)
         self._namespaces = Reflector(api, NAMESPACES, _ignore, selector=ListSelector(labels=DEFAULT_CACHE))
 
     def start(self) -> None:
@@ -87,10 +116,9 @@ class ObservedCaches:
 
     def runtime(self, ref: CacheRef) -> str | None:
         """See Caches."""
-        found = (
-            self._cluster_caches.get(ref.name) if ref.namespace is None else self._caches.get(ref.name, ref.namespace)
-        )
-        return None if found is None else found.status.runtime
+        members = sorted(self._members.get(ref, _MAX_MEMBERS), key=lambda member: member.rank)
+        runtimes = [member.status.runtime for member in members]
+        return next(filter(None, runtimes), "") if runtimes else None
 
     def default(self, namespace: str) -> str:
         """See Caches."""
@@ -99,6 +127,13 @@ class ObservedCaches:
 
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         return self._caches, self._cluster_caches, self._namespaces
+
+
+def _families(cache: ThinCache) -> Iterator[CacheRef]:
+    """Yield the family of the cache's own name, and the one that it names; a name that no volume can have is none."""
+    for name in {cache.metadata.name, cache.spec.family} - {""}:
+        with suppress(InvalidName):
+            yield CacheRef(cache.metadata.namespace, name)
 
 
 def _ignore(_old: object, _new: object) -> None:

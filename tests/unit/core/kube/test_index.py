@@ -131,3 +131,11 @@ def test_several_threads_may_change_it() -> None:
         thread.join(scaled(60))
     found = [pod.name for number in range(7) for pod in index.get(f"node-{number}")]
     assert sorted(found) == sorted(f"{who}-{number}" for who in "abcd" for number in range(0, 200, 2))
+
+
+def test_a_reader_gets_no_more_objects_than_it_wants() -> None:
+    index: Index[str, int] = Index(lambda _value: ("all",), lambda value: value)
+    for value in range(5):
+        index.change(None, value)
+    assert len(set(index.get("all", 3))) == 3
+    assert set(index.get("all")) == set(range(5))

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from gkm.api.config import Config
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED
+from gkm.kube.resources import GKMCACHES
 from gkm_csi.volumes.request import CAPTURE_MODES, volume_options
 from gkm_operator.admission.pods.decisions import MAX_ANNOTATION_BYTES
 from support.grove.objects import NAMESPACE, Json
 from support.operator.pod_caches import GPU, PodCaches, a_pod, container, pod_caches, report
-from support.operator.workloads import Answer
+from support.operator.workloads import Answer, as_json
 
 PATH = "/var/cache/gkm/llama"
 TRITON = {"name": "TRITON_CACHE_DIR", "value": PATH}
@@ -155,6 +156,53 @@ def test_a_second_cache_comes_before_the_further_directory_of_the_first() -> Non
     site.observe()
     found = site.review(a_pod(labels={CACHE: "llama", CLUSTER_CACHE: "shared"}))
     assert environment(found) == {"VLLM_CACHE_ROOT": PATH, "TRITON_CACHE_DIR": "/var/cache/gkm/shared"}
+
+
+def family(*members: Json, scope: str | None = NAMESPACE) -> PodCaches:
+    """Return a cluster with members of the family `llama`, observed; the cache of that name is one by its name."""
+    site = PodCaches()
+    for number, member in enumerate(members):
+        site.declare(member.pop("name", f"llama-{number}"), namespace=scope, **({"family": "llama"} | member))
+    site.observe()
+    return site
+
+
+TRITON_AT, VLLM_AT = {"TRITON_CACHE_DIR"}, {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"}
+
+
+@pytest.mark.parametrize(
+    ("members", "variables"),
+    [
+        pytest.param([{"runtime": "triton"}], TRITON_AT, id="a capture alone has the family"),
+        pytest.param([{"runtime": "vllm"}, {"runtime": "triton", "generation": 1}], TRITON_AT, id="the newest"),
+        pytest.param(
+            [{"runtime": "triton", "pinned": True}, {"runtime": "vllm", "generation": 9}], TRITON_AT, id="pinned first"
+        ),
+        pytest.param([{"runtime": "triton"}, {"runtime": "", "generation": 2}], TRITON_AT, id="the newest is not read"),
+        pytest.param(
+            [{"name": "llama", "family": "", "runtime": "vllm"}, {"runtime": "triton", "generation": 1}],
+            TRITON_AT,
+            id="a generation comes before the cache of the name",
+        ),
+        pytest.param([{"runtime": "triton", "family": "other"}], VLLM_AT, id="another family says nothing"),
+        pytest.param([{"runtime": "triton", "family": "../llama"}], VLLM_AT, id="a name that no volume can have"),
+    ],
+)
+def test_the_members_of_a_family_tell_its_runtime(members: list[Json], variables: set[str]) -> None:
+    assert set(environment(family(*copy.deepcopy(members)).review(a_pod()))) == variables
+
+
+def test_members_of_another_scope_tell_nothing() -> None:
+    found = family({"runtime": "triton"}, scope=None).review(a_pod())
+    assert "was not observed yet" in found.warnings
+    assert set(environment(found)) == VLLM_AT
+
+
+def test_a_family_loses_its_runtime_with_its_last_member() -> None:
+    site = family({"runtime": "triton"})
+    site.api.delete(as_json(GKMCACHES), "llama-0", NAMESPACE)
+    site.observe()
+    assert "was not observed yet" in site.review(a_pod()).warnings
 
 
 def test_a_cache_that_was_not_observed_is_mounted_and_reported() -> None:
