@@ -5,7 +5,6 @@ one of the generation stays: its signer vouched for it. The files are hard links
 """
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Final
 
 from gkm.api.capture_settings import CapturedCaches
 from gkm.api.errors import GKMError, Reason
-from gkm.hoststate import families, locks, pointers, trees
+from gkm.hoststate import families, locks, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_CONTENT, Layout
 from gkm.hoststate.names import CacheRef
@@ -59,8 +58,7 @@ def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
     Raises:
         UnreadableState: the choice or the state of the cache is damaged.
     """
-    choice = families.load(layout, family)
-    pointer = pointers.load(layout, choice.member if choice else family)
+    pointer = families.chosen(layout, family)
     if pointer is None or pointer.state is not CacheState.READY or not pointer.digest:
         return None
     image = Reference.parse(pointer.image).name
@@ -82,33 +80,39 @@ def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
 
 @contextmanager
 def union(
-    layout: Layout, directory: Path, base: FamilyBase | None, throttle: integrity.Throttle = lambda _cost: None
+    layout: Layout, work: Path, base: FamilyBase | None, throttle: integrity.Throttle = lambda _cost: None
 ) -> Iterator[Path]:
-    """Yield the files of a capture together with those of its base; without a base, the files of the capture.
+    """Yield the files of a capture together with those of its base, in `work`; without a base, those of the capture.
 
-    The base is compared with its list, byte by byte: the registry has its genuine layers, and a signed statement about
-    damaged files would be a false one. `throttle` is called with the cost of each piece.
+    `work` is in the directory of the capture. It stays for the next step, and is used as it is then, unless this step
+    fails. The base is compared with its list, byte by byte: the registry has its genuine layers, and a signed statement
+    about damaged files would be a false one. `throttle` is called with the cost of each piece.
 
     Raises:
         GKMError: NODE_ERROR, the store has lost the entry, it is damaged, or garbage collection holds it.
         OSError: the disk refused.
     """
-    captured = directory / CAPTURED_CONTENT
+    captured = work.with_name(CAPTURED_CONTENT)
     if base is None:
         yield captured
         return
-    work = directory / f"{WORK}{secrets.token_hex(4)}"
-    work.mkdir(0o700)
     try:
-        with locks.shared(layout.entry_lock(base.digest)):
-            _check(layout, base, throttle)
-            _link(layout.entry(base.digest) / entry.CONTENT, work)
-        _link(captured, work)
+        if not work.exists():
+            _make(layout, work, base, throttle)
+            _link(captured, work)
         yield work
-    except (locks.LockBusy, FileNotFoundError) as error:
-        raise _lost(base) from error
-    finally:
+    except BaseException as error:
         trees.remove(work)
+        if isinstance(error, (locks.LockBusy, FileNotFoundError)):
+            raise _lost(base) from error
+        raise
+
+
+def _make(layout: Layout, work: Path, base: FamilyBase, throttle: integrity.Throttle) -> None:
+    work.mkdir(0o700)
+    with locks.shared(layout.entry_lock(base.digest)):
+        _check(layout, base, throttle)
+        _link(layout.entry(base.digest) / entry.CONTENT, work)
 
 
 def _check(layout: Layout, base: FamilyBase, throttle: integrity.Throttle) -> None:

@@ -10,7 +10,7 @@ import errno
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from threading import Event
@@ -66,6 +66,8 @@ class CaptureSteps:
     inventory: Callable[[], Inventory]
     stop: Event
     spare_bytes: Callable[[Path, float], int] = spare_bytes
+    union: str = field(default_factory=lambda: f"{UNION}{secrets.token_hex(4)}")
+    """The directory of a capture and its base, of this process: the files of an earlier process are compared again."""
 
     def advance(self, directory: Path, others: Iterable[Path]) -> Progress:
         """Take a capture one step further and record it; return how far it is then.
@@ -83,7 +85,10 @@ class CaptureSteps:
             case CaptureState.CAPTURED:
                 after = self._inspect(directory, origin, before, others)
             case CaptureState.INSPECTED:
-                after = self._pack(directory, origin, before)
+                try:
+                    after = self._pack(directory, origin, before)
+                finally:
+                    trees.remove(directory / self.union)
             case CaptureState.PACKED:
                 after = self._push(directory, origin, before)
             case CaptureState.PUSHED:
@@ -113,21 +118,22 @@ class CaptureSteps:
         return True
 
     @staticmethod
-    def remove_leftovers(directory: Path) -> None:
-        """Remove the packed image, and what a killed step left; raises OSError."""
+    def remove_leftovers(directory: Path, *, besides: str = "") -> None:
+        """Remove the packed image, and what a killed step left; raises OSError. The directory `besides` stays."""
         work = (path for pattern in (f"{_WORK}*", f"{UNION}*", f".{IMAGE}-*") for path in directory.glob(pattern))
-        for path in (directory / IMAGE, *work):
+        for path in (directory / IMAGE, *(found for found in work if found.name != besides)):
             trees.remove(path)
         for name in (PROGRESS_FILE, FILES_FILE):
             for path in files.temporaries(directory / name):
                 path.unlink(missing_ok=True)
 
     def _inspect(self, directory: Path, origin: CaptureOrigin, before: Progress, others: Iterable[Path]) -> Progress:
+        self.remove_leftovers(directory)
         base = self._base(origin)
         try:
-            with union(self.layout, directory, base, self._end_if_stopped) as content:
+            with union(self.layout, directory / self.union, base, self._end_if_stopped) as content:
                 found = inspect(content, self.inventory(), self.settings.max_bytes)
-            self._check_new(directory, origin, found, base, others)
+                self._check_new(directory, origin, found, base, others)
         except GKMError as error:
             if error.transient or error.reason in _UNKNOWN_HARDWARE or error.reason is Reason.NODE_ERROR:
                 raise
@@ -165,7 +171,7 @@ class CaptureSteps:
 
     def _pack(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
         hardware, ref = _hardware(before), self._reference(origin, before)
-        self.remove_leftovers(directory)
+        self.remove_leftovers(directory, besides=self.union)
         # A layer and its copy in the layout.
         if self.spare_bytes(directory, self.settings.min_free_percent) < 2 * before.size_bytes:
             raise GKMError(Reason.DISK_FULL, "the disk has too little free space to pack a capture", Remedy.FREE_SPACE)
@@ -175,7 +181,7 @@ class CaptureSteps:
         layers = self._base_layers(base, ref) if base else None
         try:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
-            with union(self.layout, directory, base, self._end_if_stopped) as content:
+            with union(self.layout, directory / self.union, base, self._end_if_stopped) as content:
                 image = pack(
                     scan_captured(content, stated),
                     hardware.runtime,

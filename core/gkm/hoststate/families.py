@@ -5,11 +5,15 @@ A family without a member besides the cache of its own name has no such file.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gkm.hoststate import files, pointers
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import Pointer
+
+_READINGS: Final = 3
+"""Choices that one search reads: the agent changes one at most once in a pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,23 @@ def load(layout: Layout, ref: CacheRef) -> FamilyChoice | None:
         UnreadableState: the file exists and cannot be used.
     """
     return files.load(layout.family(ref), lambda value: _from_json(ref, value))
+
+
+def chosen(layout: Layout, ref: CacheRef) -> Pointer | None:
+    """Return the pointer of the cache that pods get for a name: the chosen member, else the cache of this name.
+
+    The agent writes the next choice before it removes a pointer: the choice is read again where a member has none.
+
+    Raises:
+        UnreadableState: the choice or a pointer exists and cannot be used.
+    """
+    for _ in range(_READINGS):
+        choice = load(layout, ref)
+        if choice is None:
+            break
+        if (member := pointers.load(layout, choice.member)) is not None:
+            return member
+    return pointers.load(layout, ref)
 
 
 def remove(layout: Layout, ref: CacheRef) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gkm.hoststate import families, pointers, waiting_pods
+from gkm.hoststate import families, waiting_pods
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
@@ -29,10 +29,6 @@ from gkm_csi.volumes.records import VolumeRecords
 from gkm_csi.volumes.request import PublishRequest
 
 _LOG = logging.getLogger(__name__)
-
-
-_CHOICES = 3
-"""Choices of a family that one publish reads: the agent changes one at most once in a pass."""
 
 _UndoSteps = list[Callable[[], object]]
 """What a failed publish must undo: in the order of its steps, and undone in reverse."""
@@ -93,22 +89,10 @@ class VolumePublisher:
             StatusError: it is damaged.
         """
         try:
-            return self._chosen_pointer(ref) or pointers.load(self.layout, ref)
+            return families.chosen(self.layout, ref)
         except UnreadableState as error:
             _LOG.exception("pointer unreadable", extra=fields(cache=str(ref)))
             raise publish_errors.pointer_unreadable(ref, self.node) from error
-
-    def _chosen_pointer(self, ref: CacheRef) -> Pointer | None:
-        """Return the pointer of the chosen member; None without a choice, or where the member has gone.
-
-        The agent writes the next choice before it removes a pointer: the choice is read again where none is found.
-        """
-        for _ in range(_CHOICES):
-            choice = families.load(self.layout, ref)
-            member = pointers.load(self.layout, choice.member) if choice is not None else None
-            if choice is None or member is not None:
-                return member
-        return None
 
     def _usable(self, pointer: Pointer | None, request: PublishRequest) -> Pointer:
         ref = pointer.ref if pointer is not None else request.ref

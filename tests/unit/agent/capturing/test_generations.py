@@ -1,18 +1,20 @@
 """What a pod compiled extends the generation of its family that the node chose, over a registry with faults."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gkm.api.capture_settings import CapturedCaches
-from gkm.api.errors import Reason
+from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.names import CacheRef
 from gkm.images import cache
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
+from gkm_agent.capturing.family_base import WORK as UNION
 from gkm_agent.capturing.family_base import family_of
 from gkm_agent.capturing.progress import CaptureOrigin, CaptureState
-from gkm_agent.capturing.steps import MAX_ATTEMPTS
+from gkm_agent.capturing.steps import MAX_ATTEMPTS, CaptureSteps
 from support.agent.capturing import H100_KERNEL, CaptureNode, write_key
 from support.agent.generations import FAMILY, FamilyNode
 from support.images.directories import RANK, component
@@ -171,6 +173,42 @@ def test_a_capture_waits_while_the_generation_is_damaged(node: FamilyNode, damag
     waiting = node.report("csi-2")
     assert (waiting.state, waiting.reason) == ("Waiting", Reason.NODE_ERROR.value)
     assert entry.name.rpartition("-")[2] in waiting.message
+
+
+def inspected(node: FamilyNode) -> tuple[CaptureSteps, Path, Path]:
+    """Return the steps of a process that inspected a capture, the capture, and the entry that it extends."""
+    base = first_generation(node)
+    directory = with_second_kernel(node, "csi-2").parent
+    steps = node.node.worker()._steps
+    assert steps.advance(directory, []).state is CaptureState.INSPECTED
+    return steps, directory, node.node.layout.entry(base)
+
+
+def test_a_capture_and_its_generation_are_compared_and_linked_once(node: FamilyNode) -> None:
+    steps, directory, entry = inspected(node)
+    (united,) = directory.glob(f"{UNION}*")
+    kernel = Path(H100_KERNEL, "add_kernel.cubin")
+    assert (united / kernel).samefile(entry / "cache" / kernel)
+    (entry / "cache" / kernel).unlink()
+    assert steps.advance(directory, []).state is CaptureState.PACKED
+    assert list(directory.glob(".*")) == []
+
+
+def test_another_process_compares_the_generation_again(node: FamilyNode) -> None:
+    _steps, directory, entry = inspected(node)
+    (entry / "cache" / H100_KERNEL / "add_kernel.cubin").unlink()
+    with pytest.raises(GKMError, match="damaged") as caught:
+        node.node.worker()._steps.advance(directory, [])
+    assert caught.value.reason is Reason.NODE_ERROR
+    assert list(directory.glob(f"{UNION}*")) == []
+
+
+def test_the_links_do_not_wait_for_a_disk_with_free_space(node: FamilyNode) -> None:
+    steps, directory, _entry = inspected(node)
+    with pytest.raises(GKMError, match="too little free space") as caught:
+        replace(steps, spare_bytes=lambda _path, _percent: 0).advance(directory, [])
+    assert caught.value.reason is Reason.DISK_FULL
+    assert list(directory.glob(f"{UNION}*")) == []
 
 
 def test_layers_do_not_grow_without_a_bound(node: FamilyNode) -> None:
