@@ -1,4 +1,4 @@
-"""What a template must meet before anything is rendered: its identity, its kind, its namespace and its size. Pure."""
+"""The conditions on a template before rendering: its identity, its kind, its namespace and its size. Pure."""
 
 from dataclasses import dataclass
 

@@ -18,7 +18,7 @@ from gkm.templates.pools import Identity, identity
 from gkm.templates.values import Json, TemplateInvalid, TooLarge
 
 MAX_NAME = 253
-"""Of an object (Kubernetes, "Object Names and IDs"); the status of the group names it."""
+"""The length of an object's name (Kubernetes, "Object Names and IDs"); the status of the group names it."""
 _MAX_LABEL = 63
 _LABEL = re.compile(LABEL_VALUE, re.ASCII)
 _CREATED_FIRST = (
@@ -72,7 +72,7 @@ def group_objects(rendered: Sequence[Json], group: TaskGroup, settings: TaskGrou
 
     Raises:
         TemplateInvalid: a kind is not allowed, an object occurs twice, there are two ComputeDomains, or a limit is
-            exceeded (TooLarge: that of all bytes).
+        exceeded (TooLarge: the limit of all bytes).
     """
     owners = owner_references(group)
     from_workflow = {key: _label_value(value) for key, value in group.spec.workflow.labels.items()}
@@ -109,7 +109,7 @@ def group_objects(rendered: Sequence[Json], group: TaskGroup, settings: TaskGrou
 def owner_references(group: TaskGroup) -> list[Json]:
     """Return the owners of every object of a group, as JSON.
 
-    Neither a controller nor blocking: without our finalizer, the garbage collector deletes the objects.
+    Not as a controller, and not blocking: without our finalizer, the garbage collector deletes the objects.
     """
     return [msgspec.to_builtins(OwnerReference(API_VERSION, "TaskGroup", group.metadata.name, group.metadata.uid))]
 

@@ -95,7 +95,7 @@ def merged_objects(templates: Sequence[PoolTemplate]) -> list[Json]:
 def planned_objects(
     group: TaskGroup, templates: Sequence[PoolTemplate], settings: TaskGroups, renderer: Renderer
 ) -> list[Json]:
-    """Return the objects of a group in the order of their creation; without templates it has none.
+    """Return the objects of a group in the order of their creation; empty for a group without templates.
 
     Raises:
         RuleNotMet: a rule is false.

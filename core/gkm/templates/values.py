@@ -38,7 +38,7 @@ class RenderingFailed(TemplateInvalid):
 
 
 class RenderingUnavailable(Exception):
-    """Rendering was not possible now, whatever the templates are: the same request may succeed later."""
+    """Rendering is not possible now; the templates are not the cause: the same request may succeed later."""
 
 
 def check_levels(value: object) -> None:

@@ -22,7 +22,7 @@ _ONE = 1000
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """One pod of a run: its GPUs, and its requests in thousandths of CPUs and of bytes, None where it names none."""
+    """One pod of a run: its GPUs, and requests in thousandths of CPUs and of bytes; None without one."""
 
     gpus: int = 1
     cpu: int | None = None
@@ -36,7 +36,7 @@ def load_of(pod: PodDemand, gpus: int) -> NodeLoad:
 
 
 class Lacking(StrEnum):
-    """What a node has too little of."""
+    """The resource that a node lacks."""
 
     CPU = "CPUs"
     MEMORY = "GiB of memory"
@@ -62,7 +62,7 @@ _UNITS = {Lacking.CPU: 1000, Lacking.MEMORY: 1000 << 30, Lacking.PODS: 1000}
 
 
 def pods_that_fit(allocatable: Resources, gpus: int, load: NodeLoad, pod: PodDemand) -> int | Shortage:
-    """Return how many pods of a run a node with these GPUs can start besides its load, or why none.
+    """Return how many pods of a run a node with these GPUs can start besides its load, or why it can start no pod.
 
     A resource that the node does not report is 0 for a pod that requests it, as for the scheduler.
 
@@ -118,7 +118,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
-    """The nodes that a run requests. With scopes, a node must be in at least one of them. `pod` is one of its pods."""
+    """The nodes that a run requests. With scopes, a node must be in at least one scope. `pod` is a pod of the run."""
 
     flavor: str
     selector: Selector = field(default_factory=Selector)
@@ -143,7 +143,7 @@ class NodeDemand:
 
 
 class Exclusion(StrEnum):
-    """Reasons that exclude a node; if several apply, the first in this order counts."""
+    """Reasons that exclude a node; if several apply, GKM uses the first in this order."""
 
     NO_GPUS = "NoGPUs"
     FLAVOR = "OtherFlavor"
@@ -184,7 +184,7 @@ LACKING = frozenset(_LACKING.values())
 
 
 def startable_pods(located: LocatedNode, load: NodeLoad, pod: PodDemand) -> int | Excluded:
-    """Return how many pods of a run a node can start besides its load, or why it can start none."""
+    """Return how many pods of a run a node can start besides its load, or why it can start no pod."""
     try:
         found = pods_that_fit(located.node.status.allocatable or Resources(), located.gpus, load, pod)
     except ValueError as error:

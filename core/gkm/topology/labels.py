@@ -1,6 +1,6 @@
 """The topology labels of a node, and the provider `labels`, which makes places of them. Pure.
 
-Of several configured keys, the first that the node has counts. Places are by the labels that are configured for each
+GKM uses the first configured key that the node has. Places are by the labels that are configured for each
 level, of any accelerator.
 """
 
@@ -96,7 +96,7 @@ def _label_keys(keys: TopologyLabels) -> tuple[str, ...]:
 
 
 def first_value(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first label that is not empty, and does not stand for none; "" without one.
+    """Return the value of the first label that is not empty and is no placeholder; "" without such a label.
 
     Raises:
         MalformedLabel: that value violates the syntax of labels.
@@ -128,7 +128,7 @@ def _is_label_value(value: str) -> bool:
 
 
 def known_keys(settings: Topology) -> Mapping[str, Sequence[str]]:
-    """Return the keys of levels that need none of their own."""
+    """Return the keys of levels that need no own key."""
     known = settings.labels
     keys = {CLIQUE_LEVEL: known.domain, "rack": known.rack, "block": known.block}
     return {**settings.preset_keys.levels, **keys, "cluster": known.cluster, "region": known.region}
@@ -184,7 +184,7 @@ def _first_of(level: str, keys: Sequence[str], settings: Topology) -> Callable[[
 
 
 def label_placements(nodes: Iterable[Node], settings: Topology) -> Placements:
-    """Return the places of nodes by their labels. Nodes without GPUs and domains have none, and are not quarantined.
+    """Return the places of nodes by their labels. Nodes without GPUs and domains have no place and no quarantine.
 
     All nodes of one name are quarantined, as are nodes with a value that no label can have.
     """
@@ -235,7 +235,7 @@ def _racks_in_several_blocks(nodes: Iterable[tuple[str, Claims]]) -> Iterator[Qu
     """Yield the nodes of racks that lie in several blocks, by the labels of nodes whose names differ.
 
     A node without a block label is in the block of its domain. Nodes of a domain that lies in several places are
-    quarantined with it, and say nothing about their rack.
+    quarantined with it, and are not used as evidence about their rack.
     """
     by_claims: dict[Claims, list[str]] = {}
     for name, claims in nodes:

@@ -103,8 +103,8 @@ def parse_pods(blocks: Iterable[bytes]) -> PodList:
     """Return the pods of a list, or one single pod; `blocks` are its text in pieces of any size.
 
     Raises:
-        ListUnreadable: the text is no such list, or is too long, or has a pod whose node cannot be decoded: the GPUs
-            of that pod would count as free.
+        ListUnreadable: the text is no such list, or is too long, or has a pod whose node cannot be decoded: the GPUs of
+        that pod would appear free.
     """
     read, wrong = _read(blocks, Pod)
     unread: list[tuple[str, str]] = []
@@ -158,7 +158,7 @@ def _bounded(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _add_all(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_UnreadableItem]) -> bool:
-    """Decode an array at once, in half the time of one by one; return False, and add nothing, if any object fails."""
+    """Decode an array in one call, in half the time; return False without adding any object if one fails."""
     try:
         found: list[T] = msgspec.json.decode(text, type=list[kind])  # type: ignore[valid-type]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -192,7 +192,7 @@ def _add_each(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: 
 
 
 def _is_other(kind: type[T], found: T) -> bool:
-    """Return whether an object is of another kind; the decoder has checked that of a NodeFabric."""
+    """Return whether an object is of another kind; the decoder has checked the kind of a NodeFabric."""
     return not isinstance(found, NodeFabric) and found.kind != kind.__name__
 
 
@@ -208,7 +208,7 @@ def _plain(value: object) -> str:
     return ascii(str(value)[:160])[1:-1][:160]
 
 
-# From the brace of the list to that of its first object; its own keys have one indentation.
+# From the brace of the list to the brace of its first object; the list's keys have one indentation.
 _HEAD = re.compile(rb'\{\n(?P<indent> {1,8})"(?:[^\n]*\n(?P=indent)")*?items": \[\n(?P=indent){2}(?=\{\n)')
 BLOCK_BYTES = 1 << 18
 """The recommended size of blocks: one stays in the cache of the processor while it is split and decoded."""

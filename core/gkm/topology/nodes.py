@@ -92,7 +92,7 @@ class Toleration(Struct, frozen=True, gc=False):
     effect: _Text = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the toleration matches a taint. An unknown operator matches none."""
+        """Return whether the toleration matches a taint. An unknown operator matches no taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.operator == "Exists":
@@ -101,7 +101,7 @@ class Toleration(Struct, frozen=True, gc=False):
 
 
 DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
-"""The tolerations of a run that names none: the taint that repels other pods from GPU nodes."""
+"""The tolerations of a run without tolerations: the taint that repels other pods from GPU nodes."""
 
 
 def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
@@ -191,7 +191,7 @@ class KubeNodeStatus(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node. Of its GPUs, only nvidia.com/gpu is read: it includes no MIG devices and no DRA claims."""
+    """A node. Only nvidia.com/gpu is read as its GPUs: it includes no MIG devices and no DRA claims."""
 
     metadata: KubeNodeMetadata
     spec: KubeNodeSpec = field(default_factory=KubeNodeSpec)

@@ -1,6 +1,6 @@
 """From a provider's HyperNodes to places: the domain of each node at each level. Pure.
 
-What contradicts itself is quarantined and reported; all else counts. No message has the provider's content.
+Contradictions are quarantined and reported; all else is used. No message has the provider's content.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from gkm.topology.hypernodes import Forest, HyperNode, forest
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
 Place = tuple[str, ...]
-"""The name of a node's domain at each level, from the closest to the widest, "" for none."""
+"""The name of a node's domain at each level, from the closest to the widest, "" without a domain."""
 
 
 class FaultKind(StrEnum):
@@ -70,7 +70,7 @@ def placements(
 ) -> Placements:
     """Return the places that HyperNodes give to nodes. A HyperNode whose tier name is no level is no domain.
 
-    One of level `nvlink` whose name stands for no clique is none either (gkm.api.cliques).
+    A HyperNode of level `nvlink` whose name stands for no clique is no domain either (gkm.api.cliques).
 
     `quarantined` are nodes that the source of the HyperNodes could not place.
 
@@ -107,7 +107,7 @@ def placements(
 def _domains(found: Forest, levels: Sequence[str]) -> tuple[dict[str, Place], set[str]]:
     """Return the domains of each HyperNode that has one chain of parents, itself included.
 
-    Also return the HyperNodes inside another of their own level.
+    Also return the HyperNodes inside another HyperNode of the same level.
     """
     index = {level: position for position, level in enumerate(levels)}
     root: Place = ("",) * len(levels)

@@ -19,7 +19,7 @@ class KubePodMetadata(Struct, frozen=True, gc=False):
 
 
 class ResourceRequirements(Struct, frozen=True, gc=False):
-    """The requests and limits of a container. A limit without a request counts as the request."""
+    """The requests and limits of a container. A limit without a request is the request."""
 
     requests: Resources | None = None
     limits: Resources | None = None
@@ -70,7 +70,7 @@ def occupies_node(pod: Pod) -> bool:
 
 
 class NodeLoad(NamedTuple):
-    """What pods request of a node besides GPUs: thousandths of CPUs and of bytes, and slots for pods."""
+    """The requests of pods to a node besides GPUs: thousandths of CPUs and of bytes, and slots for pods."""
 
     cpu: int = 0
     memory: int = 0

@@ -1,7 +1,7 @@
 """The contract of topology providers, after Volcano's design document "HyperNode Lifecycle Management".
 
 A provider turns one source, such as a fabric manager, into HyperNodes. A class or a function takes the provider's
-configuration and credentials and returns a Provider. Each provider runs in a pod of its own, as
+configuration and credentials and returns a Provider. Each provider runs in its own pod, as
 `gkm-operator provider --class module:Class` (docs/reference/topology-providers.md).
 """
 
@@ -26,7 +26,7 @@ def by_trust(names: Iterable[str]) -> list[str]:
 
 
 class Action(StrEnum):
-    """What an event does. A snapshot replaces all HyperNodes of the provider; create and update both set them."""
+    """The effect of an event. A snapshot replaces all HyperNodes of the provider; create and update both set them."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -80,7 +80,7 @@ class Events(Protocol):
 
 
 class Replies(Protocol):
-    """The errors of events, after the retries. Of more than 1,024 that the provider does not read, the last count."""
+    """The errors of events, after the retries. The last 1,024 that the provider has not read are kept."""
 
     def get(self, timeout: float | None = None) -> Reply | None:
         """Return the next reply, None after `timeout` seconds without one.
@@ -112,13 +112,13 @@ class HyperNodeView(Protocol):
 class Provider(Protocol):
     """A source of HyperNodes. An exception of either method shows as the provider's state, and its pod restarts.
 
-    It may have an attribute `stale_seconds`: how long it sends nothing at most, where the configuration does not say.
+    It may have an attribute `stale_seconds`: the longest time without an event, where the configuration sets none.
     """
 
     name: str
 
     def start(self, events: Events, replies: Replies, hypernodes: HyperNodeView) -> None:
-        """Send events until `stop`; returns when the provider has stopped, or runs threads of its own."""
+        """Send events until `stop`; returns when the provider has stopped, or runs its own threads."""
 
     def stop(self) -> None:
         """End `start`, from another thread, soon."""
@@ -135,6 +135,6 @@ class ProviderStopped(Exception):
 class ProviderFailed(Exception):
     """The provider cannot continue. Its message shows in the provider's state, in logs and Events.
 
-    So the message names the kind of fault and never content of the source. Of all other exceptions only the type and
-    the line of code show.
+    So the message names the kind of fault and never content of the source. All other exceptions show only their type
+    and line of code.
     """

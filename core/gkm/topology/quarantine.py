@@ -1,8 +1,8 @@
 """Reasons for the quarantine of nodes, and the sentence that names a contradiction. Pure.
 
-A job on a wrong domain hangs, so a majority decides nothing: the whole domain or rack is quarantined until a person
+A job on a wrong domain hangs, so a majority is no proof: the whole domain or rack is quarantined until a person
 corrects the label. Nodes are never merged into a domain or block "unknown". Two clusters may both have a domain, block
-or rack of one name; only a name that is a UUID is one domain wherever it occurs (gkm.topology.locations.DomainKey).
+or rack of one name; only a name that is a UUID is the same domain everywhere (gkm.topology.locations.DomainKey).
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ def reason_of(level: str, above: str) -> QuarantineReason:
 def contradiction(thing: str, others: str, name: str, locations: Mapping[str, list[str]]) -> str:
     """Return the claims about a thing with the names of few nodes: usually one label among many is wrong."""
     claims = sorted(locations.items(), key=lambda item: (-len(item[1]), item[0]))
-    # Of many claims, the most frequent one and the rarest ones, which are the likely mistakes.
+    # Show the most frequent claim and the rarest ones, which are the likely mistakes.
     shown = claims if len(claims) <= _MAX_LISTED else [claims[0], *claims[1 - _MAX_LISTED :]]
     parts = [f"{where} ({_names(names)})" for where, names in shown]
     more = f" and {len(claims) - _MAX_LISTED} more" if len(claims) > _MAX_LISTED else ""

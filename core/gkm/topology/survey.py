@@ -24,7 +24,7 @@ _IN_PLACE_OF = {"spine": "block"}
 """Levels that cables and presets name, by the level of the planner that they are where the tree has no such level."""
 
 _Names = Mapping[str, Sequence[str]]
-"""For each level of the planner the name of the domain of each node of a tree, in its order, and "" for none."""
+"""For each level of the planner, the domain's name of each node of a tree, in its order; "" without a domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,8 @@ def survey_nodes(
 ) -> TopologySurvey:
     """Return the survey of nodes by the placements of `sources`, or by their labels; the order of nodes is no matter.
 
-    `unread` are nodes that cannot be decoded. Whoever makes a tree of the same sources quarantines the same nodes.
+    `unread` are nodes that cannot be decoded. Every process that makes a tree of the same sources quarantines the same
+    nodes.
     """
     listed, unreadable = list(nodes), list(unread)
     names = Counter([node.metadata.name for node in listed])

@@ -1,8 +1,8 @@
-"""What pods use of each node: GPUs, and what a further pod needs besides. Pure; the order of pods does not matter.
+"""The use of each node by pods: GPUs, and other resources of a further pod. Pure; the order of pods does not matter.
 
 GPUs that only DRA hands out are in no allocatable resource of a node. ResourceSlices and ResourceClaims would tell
-them, and GKM plans for device plugins. A node with such GPUs looks like one without any, and a pod that holds them like
-one that holds none, so what is not counted is said.
+them, and GKM plans for device plugins. A node with such GPUs looks like a node without GPUs, and a pod that holds them
+looks like a pod without GPUs. So the usage reports the uncounted GPUs.
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ from gkm.topology.pods import NodeLoad, Pod, occupies_node, requested_gpus, requ
 class Usage:
     """GPUs in use by node, and the other requests of its pods; a node without any is absent.
 
-    `faults` are nodes with a pod that requests an invalid quantity, each with a message: what is free on such a node is
-    unknown. `holders` are the pods that use GPUs by node, as namespace/name; the controllers name none, since a user of
-    one namespace must not see pods of others.
+    `faults` are nodes with a pod that requests an invalid quantity, each with a message: the free capacity of such a
+    node is unknown. `holders` are the pods that use GPUs by node, as namespace/name; the controllers name no pods,
+    since a user of one namespace must not see pods of others.
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
             gpus[node] = gpus.get(node, 0) + count
             holders.setdefault(node, {})[f"{namespace}/{name}"] = count
         loads[node] = added(loads.get(node, NodeLoad()), NodeLoad(*load))
-    # Of several messages about a node the first in alphabetical order, so that the order of pods does not matter.
+    # Keep the first of several messages about a node in alphabetical order, so that the order of pods does not matter.
     return Usage(gpus, dict(sorted(wrong, reverse=True)), loads, holders)
 
 
@@ -93,7 +93,7 @@ def _holds_no_gpu(pod: Pod) -> bool:
     try:
         return occupies_node(pod) and not requested_gpus(pod)
     except ValueError:
-        return False  # its node counts as unknown
+        return False  # its node is unknown
 
 
 def uncounted_notes(flavors: Mapping[str, str], claiming: Mapping[str, int]) -> Iterator[str]:

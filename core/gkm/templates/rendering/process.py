@@ -31,7 +31,7 @@ from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable, Te
 CHILDREN = 2
 """So that one template that needs all its time does not stop the others."""
 WAIT_SECONDS = 5.0
-"""Of a request for a child that is free."""
+"""The time that a request waits for a free child."""
 _MAX_MESSAGE = 1_000
 REQUEST_SECONDS = 1.8
 """From the first byte of a request to the last one of its reply; with the kill of the child, 2 s on a busy machine."""

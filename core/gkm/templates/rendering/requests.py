@@ -1,4 +1,4 @@
-"""What the child does for one request: values in, values out.
+"""The work of the child for one request: values in, values out.
 
 The message of a failure names the place. It quotes no value of a variable, and of a Secret not even what Python found
 wrong with it, because Python's messages may quote the values that they are about.
@@ -39,7 +39,7 @@ _ENVIRONMENT = Sandbox()
 def reply_to(request: Json) -> Json:
     """Return the reply to a request: objects and verdicts, problems, or an error.
 
-    Rules come first. If one is false, nothing is rendered: a template may rely on what a rule demands.
+    Rules come first. If a rule is false, no template is rendered: a template may rely on the rules.
     """
     try:
         if "compile" in request:
@@ -126,7 +126,7 @@ def value_of(text: str, variables: Json) -> Any:  # noqa: ANN401 -- any JSON val
     """Return the rendered text; its value if the whole text is one expression that ends in a filter of TYPES.
 
     Raises:
-        Exception: of Jinja2, of Python, or ExpressionInvalid, whatever the expression does.
+        Exception: of Jinja2, of Python, or ExpressionInvalid, depending on the expression.
     """
     if not _MARK.search(text):
         return text

@@ -1,7 +1,7 @@
-"""The language of expressions: the part of Jinja2 that templates need, and nothing that reaches Python.
+"""The language of expressions: the part of Jinja2 that templates need, without access to Python.
 
-Everything is a closed list: kinds of syntax, filters, tests, and methods by the type of their object. What a new
-version of Jinja2 adds is refused until it is listed here. Time and memory are limited by the process, not here.
+Everything is a closed list: kinds of syntax, filters, tests, and methods by the type of their object. Additions of a
+new Jinja2 version are refused until it is listed here. Time and memory are limited by the process, not here.
 """
 
 import json
@@ -54,11 +54,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {"range": self.globals["range"]}  # of at most 100,000 numbers
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        """Return whether an attribute may be read; `value` decides nothing."""
+        """Return whether an attribute may be read; `value` is not used."""
         return attr in _ALLOWED_METHODS.get(type(obj), ()) and super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: object) -> None:
-        """Give `str.format` no way of its own: it is no allowed method."""
+        """Refuse the special path of `str.format`: it is no allowed method."""
 
     def problem(self, tree: nodes.Node) -> str | None:
         """Return the first part of a syntax tree that is not allowed."""
@@ -140,7 +140,7 @@ def _json(value: object) -> object:
 
 
 def defined(value: object) -> object:
-    """Return the value; raise UndefinedError if it has none."""
+    """Return the value; raise UndefinedError if it is undefined."""
     if isinstance(value, Undefined):
         str(value)
     return value

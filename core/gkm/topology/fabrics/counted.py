@@ -23,11 +23,11 @@ class Counted:
 
     @property
     def is_all(self) -> bool:
-        """Return whether every cable counts."""
+        """Return whether every cable is used."""
         return not self.adapters and not self.switches
 
     def adapter(self, name: str) -> bool:
-        """Return whether the cables of an adapter count, by its name; "" where the source names none."""
+        """Return whether the cables of the adapter with this name are used; "" if the source gives no name."""
         return _matches(self.adapters, (name,))
 
     def switch(self, *names: str) -> bool:

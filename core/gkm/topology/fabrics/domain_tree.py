@@ -33,7 +33,7 @@ def hypernodes(branches: Sequence[NamedDomain]) -> tuple[HyperNode, ...]:
 
     Raises:
         TreeInvalid: a name is empty or comes twice, a node or a domain is in two others, a domain is not defined, lies
-            in itself, in one of its own level, or too deep.
+        in itself or in a domain of the same level, or is nested too deep.
     """
     by_name: dict[str, NamedDomain] = {}
     for branch in branches:

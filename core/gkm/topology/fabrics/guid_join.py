@@ -1,7 +1,7 @@
 """Join host ports with nodes: by the GUIDs in NodeFabrics, and by name where no NodeFabric names a GUID. Pure.
 
-A GUID is exact; a description is what an administrator, a factory or a forged survey has written. So names count only
-for nodes of which no NodeFabric has a GUID, and decide which of several nodes that claim one GUID has it.
+A GUID is exact; a description is what an administrator, a factory or a forged survey has written. So names are used
+only for nodes whose GUID is in no NodeFabric, and to decide between several nodes that claim the same GUID.
 """
 
 from collections import Counter, defaultdict
@@ -81,7 +81,7 @@ def _claims(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def _distinct(surveys: Sequence[Subnet]) -> list[HostPort]:
-    """Return each host port once, whatever several surveys say of its description."""
+    """Return each host port once, even if surveys differ about its description."""
     found: dict[Hashable, HostPort] = {}
     for port in sorted(port for subnet in surveys for port in subnet.ports):
         found.setdefault((port.switch, port.port_guid) if port.port_guid else port, port)
@@ -98,7 +98,7 @@ def by_name(nodes: Iterable[str]) -> Mapping[str, str]:
 def _owners(
     ports: Sequence[HostPort], guids: Mapping[str, Collection[str]], names: Mapping[str, str]
 ) -> list[str | None]:
-    """Return the node of each port, _CONTESTED, or None if nothing names a node."""
+    """Return the node of each port, _CONTESTED, or None if no node is named."""
     owners: list[str | None] = [None] * len(ports)
     identified = frozenset().union(*guids.values())
 

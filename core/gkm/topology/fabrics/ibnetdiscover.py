@@ -122,7 +122,7 @@ class _Reader:
         self.adapters: list[tuple[str, str, str, bytes]] = []
         """Switch, GUIDs of port and node, and description."""
         self.systems: dict[str, str] = {}
-        """GUID of the system by GUID of the node, "" for none, of each adapter that has a block."""
+        """GUID of the system by GUID of the node, for each adapter that has a block; "" without a system."""
         self.switch_systems: set[str] = set()
 
     def read(self) -> None:
@@ -226,7 +226,7 @@ def _host_ports(reader: _Reader) -> Iterator[HostPort]:
 
 
 def _guid(digits: bytes) -> str:
-    """Return a GUID in 16 digits; "" for none and for zero."""
+    """Return a GUID in 16 digits; "" if there is no GUID or it is zero."""
     return digits.decode().zfill(16) if digits.strip(b"0") else ""
 
 

@@ -15,8 +15,8 @@ def discover(
 ) -> FabricDiscovery:
     """Return the HyperNodes of `nodes` in the subnets of these topology files; `existing` are those names before.
 
-    Several files of one subnet count as one. Subnets that share hosts, such as the planes of one fabric, form common
-    groups. A file that cannot be read is a fault; the others count.
+    Several files of one subnet are read as one. Subnets that share hosts, such as the planes of one fabric, form common
+    groups. A file that cannot be read is a fault; the others are used.
 
     Raises:
         TooIrregular: as from_subnets.

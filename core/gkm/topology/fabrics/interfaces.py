@@ -1,4 +1,4 @@
-"""Names of network interfaces: those of hosts and those of switches differ. Pure."""
+"""Names of network interfaces; hosts and switches name them differently. Pure."""
 
 import re
 

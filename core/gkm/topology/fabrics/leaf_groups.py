@@ -1,8 +1,8 @@
 """The rule of leaf groups, for every kind of network (docs/design/hypernodes.md). Pure.
 
 At each level, `rails` joins switches into groups by what they connect, and a host (or a group of the level below) lies
-in the group that most of its cables lead to. Equal numbers decide nothing: such a node is quarantined, and such a group
-has no parent. So it takes as many wrong cables as right ones to move a node.
+in the group that most of its cables lead to. Equal numbers give no decision: such a node is quarantined, and such a
+group has no parent. So it takes as many wrong cables as right ones to move a node.
 """
 
 import re
@@ -26,7 +26,7 @@ _GROUP = "/"
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """The hosts and groups below that lie in each group, and for those that lie in none the equal numbers of cables."""
+    """The hosts and groups below in each group; for those without a group, the equal numbers of cables."""
 
     members: Mapping[str, Sequence[str]]
     tied: Mapping[str, int]

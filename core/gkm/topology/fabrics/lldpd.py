@@ -16,7 +16,7 @@ from gkm.topology.fabrics.interfaces import is_host_interface
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 MAX_BYTES = 64 << 20
-"""Of a file with the neighbors of several nodes; a node with eight cables takes 10 kB."""
+"""The limit of a file with the neighbors of several nodes; a node with eight cables takes 10 kB."""
 
 _FORWARDING = frozenset({"bridge", "router", "repeater", "other"})
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)  # IFNAMSIZ of Linux
@@ -25,7 +25,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)  # IFNAMSIZ of Linux
 class Neighbor(NamedTuple):
     """A device at the other end of a cable, as it announces itself; a missing text is empty.
 
-    `is_host`: it announces to be a station, and neither a bridge nor a router, or names its port as a host does.
+    `is_host`: it announces a station without bridge and router, or names its port as a host does.
     """
 
     interface: str
@@ -40,7 +40,7 @@ def decode(text: bytes) -> tuple[Neighbor, ...]:
     """Return the neighbors in an output of json0 or json.
 
     Raises:
-        OutputUnreadable: the text is neither.
+        OutputUnreadable: the text has neither format.
     """
     return _neighbors(_loaded(text), "$")
 

@@ -60,7 +60,7 @@ class MatchedHosts(NamedTuple):
         return "; ".join([*([others] if self.others else []), *([unnamed] if self.unnamed else [])])
 
     def nothing_placed(self, nodes: int, *, with_examples: bool = False) -> str:
-        """Return why a source places none of so many nodes, "" if it places some, or there are none."""
+        """Return why a source places none of its nodes; "" if it places some, or has no nodes."""
         if self.nodes or not nodes:
             return ""
         why = self.unmatched(with_examples=with_examples) or "it shows no host"
@@ -69,10 +69,10 @@ class MatchedHosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FabricDiscovery:
-    """What a source yields: HyperNodes with the closest first, nodes in none of them with the reason, and faults.
+    """What a source yields: HyperNodes with the closest first, nodes without a HyperNode with the reason, and faults.
 
-    `faults` are sentences for a person, without content of the source. `hosts` tell an empty source from one that shows
-    other hosts.
+    `faults` are sentences for a person, without content of the source. `hosts` tell an empty source from a source that
+    shows other hosts.
     """
 
     hypernodes: tuple[HyperNode, ...] = ()

@@ -2,7 +2,7 @@
 
 Two switches belong together if more than half of what either connects is connected by both (Jaccard index > 1/2). One
 wrong cable cannot raise the index of two separate switches above 1/2, and in groups of three hosts or more one missing
-cable cannot lower that of two rails to it.
+cable cannot lower the index of two rails to it.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ def joined(connected: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:
     alike: dict[frozenset[str], list[str]] = defaultdict(list)
     for switch in sorted(connected):
         alike[connected[switch]].append(switch)
-    # Switches that connect nothing known have nothing in common.
+    # Switches without known connections share no host.
     alone = [(switch,) for switch in alike.pop(frozenset(), [])]
     forest = _Forest(list(alike))
     groups: dict[int, list[str]] = defaultdict(list)

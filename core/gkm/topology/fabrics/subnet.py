@@ -1,4 +1,4 @@
-"""A network of switches and host ports as frozen values, whatever program reported it. Pure."""
+"""A network of switches and host ports as frozen values, independent of the program that reported it. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class HostPort(NamedTuple):
     """A port of an adapter in a host, at the host's end of a cable to `switch`. GUIDs are empty where unknown.
 
     `words` may name the node: the first word of the NodeDescription, or the name that a fabric manager gives it.
-    `host` tells hosts apart that are no nodes; empty where the description is that of a factory. `adapter` is its name
+    `host` tells hosts apart that are no nodes; empty where the description is a factory's. `adapter` is its name
     in the host.
     """
 
@@ -42,7 +42,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """What one source reports. Switches are identified by GUID, or by name where the source has no GUIDs.
+    """The report of one source. Switches are identified by GUID, or by name where the source has no GUIDs.
 
     `faults` are sentences for a person, without content of the source.
     """
@@ -71,7 +71,7 @@ class Subnet:
 def names_in(description: str) -> tuple[tuple[str, ...], str]:
     """Return `words` and `host` for the NodeDescription of an adapter, in lower case.
 
-    rdma-ndd writes the name of the host and that of the adapter. A third word is of a factory, as in
+    rdma-ndd writes the name of the host and the name of the adapter. A third word is of a factory, as in
     `MT4129 ConnectX7   Mellanox Technologies`, or of a person: the first one then identifies a host only if it names a
     node.
     """

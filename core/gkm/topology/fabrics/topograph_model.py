@@ -47,7 +47,7 @@ class _Node(_Entry):
 
 
 class _Block(Struct):
-    """A block of the newest shape: nodes of one switch, or of none."""
+    """A block of the newest shape: nodes of one switch, or of no switch."""
 
     nodes: Annotated[tuple[str, ...], Meta(min_length=1)]
     switch: str = ""
@@ -206,7 +206,7 @@ class _Paths:
         return _Accelerator(domain, next((each.sub_domain for each in known if each.sub_domain), ""))
 
     def common(self, names: list[str]) -> str:
-        """Return the closest switch above all of these, which may be one of them; "" if there is none."""
+        """Return the closest switch above all of these, which may be one of them; "" without a common switch."""
         distinct = list(dict.fromkeys(names))
         others = [frozenset(self._up(name)) for name in distinct[1:]]
         return next((name for name in self._up(distinct[0]) if all(name in other for other in others)), "")

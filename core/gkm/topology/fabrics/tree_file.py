@@ -41,12 +41,12 @@ class Model(TopographModel):
 def parse(text: bytes) -> tuple[HyperNode, ...]:
     """Return the HyperNodes of a file, with the closest first; domains without nodes are left out.
 
-    The level of a capacity block is `nvlink`, that of a switch follows from its height: leaf, spine, core, tier-4 and
-    so on. A capacity block lies in the switch of its nodes.
+    The level of a capacity block is `nvlink`; the level of a switch follows from its height: leaf, spine, core, tier-4
+    and so on. A capacity block lies in the switch of its nodes.
 
     Raises:
         TreeInvalid: the file has another shape, exceeds a limit, or is no tree: a domain or a node in two others, a
-            cycle, a name twice, a name that nothing defines.
+            cycle, a name twice, a name without a definition.
     """
     if len(text) > MAX_BYTES:
         raise TreeInvalid(f"the file has {len(text)} bytes, the limit is {MAX_BYTES}")

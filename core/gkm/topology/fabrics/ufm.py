@@ -1,7 +1,7 @@
 """A decoder of `GET /ufmRest/resources/ports` of NVIDIA UFM: ports of adapters and of switches with their peers. Pure.
 
 A row names the other end of its cable by the GUID of the node (newer versions), and by the name of the system. A
-modular switch is one system with many switches in it, so names count only where a row has no GUID, and where they name
+modular switch is one system with many switches in it, so names are used only where a row has no GUID and the name has
 one switch. Rows without a peer are ports without a cable.
 """
 
@@ -78,7 +78,7 @@ def subnet(rows: Iterable[PortRow]) -> Subnet:
 
 
 class _Reader:
-    """What rows have, until the names of all switches are known."""
+    """The content of rows, until the names of all switches are known."""
 
     def __init__(self) -> None:
         self._rows = 0
@@ -100,7 +100,7 @@ class _Reader:
         peer = (_guid(row.peer_node_guid) or _guid(row.peer_guid), (row.peer_node_name or "").strip())
         if kind.startswith(_SWITCH) and (guid or name):
             switch = guid or name
-            # Of several names the first in alphabetical order, so that the order of rows does not matter.
+            # Take the first of several names in alphabetical order, so that the order of rows does not matter.
             self.switches[switch] = min(self.switches.get(switch, name), name)
             self._systems.add(system)
             if name and self._by_name.setdefault(name, switch) != switch:
@@ -114,7 +114,7 @@ class _Reader:
             self.adapters.append((port, *peer))
 
     def switch(self, guid: str, name: str) -> str:
-        """Return the switch with this GUID or name; "" for none, and for a name of several."""
+        """Return the switch with this GUID or name; "" if there is no such switch, or several have the name."""
         if guid:
             return guid
         return "" if name.lower() in _NO_PEER else self._by_name.get(name, name)

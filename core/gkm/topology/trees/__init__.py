@@ -1,4 +1,4 @@
 """The one tree of domains: its merge from all sources, its guard, and the forms that schedulers read. Pure.
 
-What reads a source stands beside this folder; here are only its places.
+The readers of sources are beside this folder, which holds only their places.
 """

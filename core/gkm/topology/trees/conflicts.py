@@ -1,8 +1,8 @@
 """HyperNodes of other sources beside ours: which objects may be written, and which conflicts are reported. Pure.
 
 One invalid HyperNode makes Volcano's scheduler ignore all of them, so ours give way wherever both together would be
-invalid. Linear in the number of members, and without recursion: strangers write these objects. Names here are those of
-objects in the API, never a provider's.
+invalid. Linear in the number of members, and without recursion: strangers write these objects. Names here are names of
+API objects, never a provider's names.
 """
 
 from collections import Counter
@@ -22,7 +22,8 @@ _DEEPEST = 32
 class ConflictKind(StrEnum):
     """A rule of Volcano for a whole set of HyperNodes that its API does not check, or a name that is in use.
 
-    Volcano accepts a tier name of several tiers, where one of them counts, and a node in several domains.
+    Volcano accepts a tier name of several tiers, and uses one of these tiers; it also accepts a node in several
+    domains.
     """
 
     NAME_TAKEN = "NameTaken"
@@ -63,7 +64,7 @@ class Conflict:
 def conflicts(
     wanted: Mapping[str, HyperNode], foreign: Mapping[str, HyperNode], unreadable: AbstractSet[str] = frozenset()
 ) -> tuple[Conflict, ...]:
-    """Return the conflicts of the wanted HyperNodes with those of other sources, and of these among themselves.
+    """Return the conflicts of the wanted HyperNodes with the HyperNodes of other sources, and with each other.
 
     The `unreadable` objects may be of any source.
     """
@@ -73,14 +74,14 @@ def conflicts(
     for conflict in invalid(forest({**wanted, **foreign}.values())):
         involved = {conflict.about, *conflict.hypernodes}
         has_theirs, has_ours = not foreign.keys().isdisjoint(involved), bool(involved & wanted.keys() - foreign.keys())
-        # Nothing of ours becomes a parent of a HyperNode whose name is taken.
+        # No HyperNode of ours becomes a parent of a HyperNode whose name is taken.
         if has_theirs and conflict.about not in taken and (has_ours or conflict.kind in _MAKES_ALL_INVALID):
             found.append(conflict)
     return tuple(sorted(found))
 
 
 def compatible(wanted: Mapping[str, HyperNode], foreign: Mapping[str, HyperNode]) -> dict[str, HyperNode]:
-    """Return the wanted HyperNodes without what would be invalid beside those of other sources.
+    """Return the wanted HyperNodes that are valid beside the HyperNodes of other sources.
 
     A HyperNode is left out if its name is taken, or if a foreign parent has no higher tier or is not the only one. It
     has no parent of ours if it has a foreign one. One that loses all members is left out too.

@@ -1,8 +1,8 @@
-"""The guard against mass changes: one that takes the places of many nodes must be confirmed. Pure.
+"""The guard against mass changes: a change that takes the places of many nodes must be confirmed. Pure.
 
-A provider that answers with nothing, or a list that is half empty, looks like a cluster that lost its network, and a
-forged survey like one that was cabled anew. Such a result counts only after several rounds. Losses in small
-steps add up: nodes that lost their places count for WINDOW_SECONDS, or until they have them again.
+An empty answer, or a list that is half empty, looks like a cluster that lost its network. A forged survey looks like a
+cluster with new cables. Such a result is applied only after several rounds. Losses in small steps add up: nodes that
+lost their places are included for WINDOW_SECONDS, or until they have them again.
 """
 
 import re
@@ -21,7 +21,7 @@ GROWTH_PERCENT = 10
 _OWN = re.compile(r"node-[0-9a-f]{20}", re.ASCII)  # gkm.topology.names.own_label_value
 
 Places = Mapping[str, Mapping[str, str]]
-"""The domain of each node that has one, by level. What a domain is called tells it from others only."""
+"""The domain of each node that has one, by level. The name of a domain only tells it from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Losses:
 class GuardState:
     """`before` are the places that a change is compared with, one for each part of the API server that shows them.
 
-    `since` has for each node that has lost a place within the window the time of that. `suspected` nodes were to lose
-    one in the first of `rounds` rounds; the last of these was at `counted_at`. `losses` are those of the last change.
+    `since` has the time of loss for each node that lost a place within the window. `suspected` nodes would lose a place
+    in the first of `rounds` rounds; the last round was at `counted_at`. `losses` are the losses of the last change.
     Times are in seconds.
     """
 
@@ -61,8 +61,8 @@ class GuardState:
 class _Change:
     """The domains of nodes at one level before and after a change.
 
-    The heir of a domain is the one that has most of its nodes, unless that has more of another's: a domain that is only
-    called otherwise is the same one.
+    The heir of a domain is the domain with most of its nodes, unless the heir has more nodes of another domain. A
+    renamed domain is the same domain.
     """
 
     def __init__(self, level: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -103,7 +103,7 @@ def judge(state: GuardState, after: Places, nodes: Container[str], settings: Top
     placed = len(set().union(*(change.before for change in changes)))
     found = Losses(placed, lost)
     if not _many(len(lost), placed, settings.percent, settings.minimum):
-        # What is lost stays in what the next change is compared with, by the present names.
+        # Lost places stay in the base of the next comparison, by the present names.
         held = {level: dict(domains) for level, domains in after.items()}
         for change, nodes_of in zip(changes, strays, strict=True):
             held.setdefault(change.level, {}).update((node, change.present(node)) for node in nodes_of)
@@ -134,7 +134,7 @@ def places_of_tree(tree: Tree) -> Places:
 
 
 def places_of_hypernodes(hypernodes: Iterable[HyperNode]) -> Places:
-    """Return the places that HyperNodes show, whatever levels they have."""
+    """Return the places that HyperNodes show, at any level."""
     listed = list(hypernodes)
     levels = sorted({hypernode.tier_name for hypernode in listed})
     places = placements(listed, levels).places.items()

@@ -1,7 +1,7 @@
-"""HyperNodes of the API server as values: ours, and those of other sources. Pure.
+"""HyperNodes of the API server as values: ours, and the HyperNodes of other sources. Pure.
 
-Members that a label selector or a pattern selects are not followed: no scheduler fails because of a shared node, and
-those of a stranger can take minutes.
+Members that a label selector or a pattern selects are not followed: no scheduler fails because of a shared node, and a
+stranger's selectors can take minutes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,14 +20,14 @@ def is_ours(found: HyperNodeObject) -> bool:
 
 
 def own(objects: Iterable[HyperNodeObject], levels: Sequence[str]) -> dict[str, HyperNode]:
-    """Return ours by name, with SELECTED. If none has a tier name, the kind has none: then tiers show the levels."""
+    """Return ours by name, with SELECTED. If all lack tier names, the kind has none: tiers show the levels."""
     ours = [found for found in objects if is_ours(found)]
     named = any(found.spec.tier_name for found in ours)
     return {found.name: _value(found, _members(found), () if named else levels) for found in ours}
 
 
 def foreign(objects: Iterable[HyperNodeObject]) -> dict[str, HyperNode]:
-    """Return those of other sources by name."""
+    """Return the HyperNodes of other sources by name."""
     return {found.name: value(found) for found in objects if not is_ours(found)}
 
 

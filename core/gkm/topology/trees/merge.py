@@ -1,11 +1,12 @@
 """One tree from the placements of several providers: docs/design/hypernodes.md, "Merge". Pure.
 
-The order of nodes never matters. Each node that takes part is in the tree or quarantined. Which claims count depends on
-the set of different rows of claims only; so a merge is changed node by node, and all is weighed anew only where a
-change adds or removes a row. Where numbers of nodes decided (gkm.topology.trees.nesting), a change of these counts too.
+The order of nodes never matters. Each node that takes part is in the tree or quarantined. The claims in use depend only
+on the set of different rows of claims. So a merge is changed node by node, and all is weighed anew only where a change
+adds or removes a row. Where numbers of nodes decided (gkm.topology.trees.nesting), a change of these numbers also
+weighs all anew.
 
 The key of a domain is (region, cluster, name); a name that is a UUID is a key by itself. A name that one cluster alone
-uses stays the identity of its domain, so that names of HyperNodes and labels depend on nothing else; only a name that
+uses stays the identity of its domain, so that names of HyperNodes and labels depend on it alone. Only a name that
 several clusters use gets the cluster (or region) before it.
 """
 
@@ -48,7 +49,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Merge:
-    """Nodes by their paths, or quarantined whatever other nodes claim; and which claims count."""
+    """Nodes by their paths, or quarantined independent of other nodes' claims; and the claims in use."""
 
     settings: Topology
     reader: Rows
@@ -71,7 +72,7 @@ class Merge:
         self.reader.forget(len(self.groups))
         if all((self.paths.get(name) or self.faults.get(name)) == found for name, found in located):
             same = replace(self, by_provider=by_provider)
-            vars(same)["tree"] = self.tree  # no path changes, so the cached tree is that of both
+            vars(same)["tree"] = self.tree  # no path changes, so both have the cached tree
             return same
         paths, faults, groups = dict(self.paths), dict(self.faults), dict(self.groups)
         members: dict[Row, set[str]] = {}
@@ -125,7 +126,7 @@ class Merge:
         )
 
     def _elsewhere(self, levels: Sequence[str]) -> Iterator[Contradiction]:
-        """Yield where a source names another domain for nodes than the one that counts.
+        """Yield where a source names another domain for nodes than the domain in use.
 
         It is one sentence for a level and two sources. Names of domains are left out: a source that changes what does
         not count makes no new tree.
@@ -196,7 +197,7 @@ class Snapshot:
 
     @property
     def tree(self) -> Tree:
-        """Return the tree; the same object as long as nothing that it shows changes."""
+        """Return the tree; the same object until its content changes."""
         return self.merge.tree
 
 
@@ -237,7 +238,7 @@ def differing(before: Mapping[str, T], after: Mapping[str, T]) -> set[str]:
         return set()
     keys, old, new = list(after), list(before.values()), list(after.values())
     if keys != list(before):
-        # A value may be None, but none is the list of all.
+        # A value may be None, but no value is the list of all.
         changed = compress(keys, map(is_not, new, map(before.get, keys, repeat(keys))))
         removed = before.keys() - after.keys()
         return {key for key in changed if key not in before or before[key] != after[key]} | removed
@@ -274,7 +275,7 @@ def _contradiction(entry: Overruled, levels: Sequence[str], by_provider: Named) 
 
 
 class _Shared(NamedTuple):
-    """A name that several domains of a level have, by what identifies one of them so far."""
+    """A name that several domains of a level have, by the identity of each domain so far."""
 
     level: int
     identity: str
@@ -297,7 +298,7 @@ def separated(rows: Iterable[Row], levels: Sequence[str]) -> Mapping[Row, Row]:
 def _shared(rows: Iterable[Row], start: int, area: int) -> frozenset[_Shared]:
     """Return what of the levels from `start` lies in several domains of the level `area`, by claims of equal trust.
 
-    A claim about the area that is less trusted than the domain divides none: cables that lead to two clusters are a
+    A claim about the area with less trust than the domain divides no domain: cables that lead to two clusters are a
     contradiction, which is weighed later.
     """
     listed = list(rows)

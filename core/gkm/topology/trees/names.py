@@ -21,7 +21,7 @@ _SLUG = 20
 def hypernode_name(level: str, name: str, identity: str, levels: Collection[str], *, hashed: bool) -> str:
     """Return the name of a HyperNode: `<level>-<name>`, if that is legal and the name is unique at its level.
 
-    Otherwise it ends with a digest of level and identity; with `hashed` it has nothing of the domain's name.
+    Otherwise it ends with a digest of level and identity; with `hashed` it does not contain the domain's name.
     `levels` are all levels: a-b and a could make the same name of c and b-c, so names at a-b end with a digest then.
     """
     ambiguous = any(level.startswith(f"{other}-") for other in levels)
@@ -39,7 +39,7 @@ def label_value(level: str, name: str, identity: str, *, hashed: bool) -> str:
 
 
 def own_label_value(level: str, identity: str) -> str:
-    """Return the value of a level's label for a domain of its own."""
+    """Return the value of a level's label for a node that is its own domain."""
     return f"node-{_digest(level, identity)}"
 
 

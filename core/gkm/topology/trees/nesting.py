@@ -4,14 +4,14 @@
    before a name that was written. Nodes of one path are one row.
 2. By domain, from the closest level: its rows must agree about each wider level. If they differ, the strongest row
    decides, and each row that says otherwise loses the claim of the later source. A row is as strong as the later of
-   the two sources that it is from: who puts it in the domain, and who puts it in the wider one.
-3. Equally strong rows that differ decide nothing: each loses the claim of its later source. If one source makes both
-   claims of these rows, it contradicts itself: the nodes of the domain are quarantined, and count no more in what comes
-   after, so one mistake affects few nodes.
+   the two sources that it is from: the source of its domain, and the source of the wider domain.
+3. Equally strong rows that differ give no decision: each loses the claim of its later source. If one source makes both
+   claims of these rows, it contradicts itself: the nodes of the domain are quarantined, and are ignored in later steps,
+   so one mistake affects few nodes.
 
-A majority decides nothing, so the set of rows matters, not how many nodes have each. An NVLink domain that NVML
+A majority is no proof, so the set of rows matters, not how many nodes have each. An NVLink domain that NVML
 measured is the exception (docs/decisions/0028): another network does not dissolve it. Nodes that this puts elsewhere
-than most of the domain are quarantined; if most agree on nothing, the other network does not count.
+than most of the domain are quarantined; without a majority, the other network is ignored.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ Row = tuple[Claim | None, ...]
 
 
 class Elsewhere(NamedTuple):
-    """The source `other` names another domain of a level for a node than the source `rank`, which counts."""
+    """The source `other` names another domain of a level for a node than the source `rank`, which GKM uses."""
 
     level: int
     other: int
@@ -68,7 +68,7 @@ class Elsewhere(NamedTuple):
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a later source counts, since NVML measured its domain."""
+        """Return whether a later source is used, because NVML measured its domain."""
         return self.rank > self.other
 
 
@@ -93,11 +93,11 @@ class Rows:
         self._unique: dict[Row, Row] = {}
 
     def row(self, places: Sequence[Place | None]) -> Row:
-        """Return the row of a node with a place, or none, by each source."""
+        """Return the row of a node: its place, or no place, by each source."""
         return self.path(places).row
 
     def path(self, places: Sequence[Place | None]) -> Path:
-        """Return the row of a node with a place, or none, by each source, and what does not count."""
+        """Return the row of a node (its place, or no place, by each source) and the ignored claims."""
         key = tuple(places)
         path = self._paths.get(key)
         if path is None:
@@ -192,7 +192,7 @@ def nest(rows: Mapping[Row, Row], sizes: Mapping[Row, int]) -> Nesting:
     `sizes` are the numbers of nodes of the rows.
     """
     weighing = _Weighing(dict(rows), sizes)
-    # Nothing is wider than the last level, so there names are unique and agree.
+    # No level is wider than the last one, so its names are unique and agree.
     for level in range(max(map(len, rows.values()), default=1) - 1):
         _complete_names(weighing.now, level)
         for domain in _rows_of(_unequal(weighing.now, level), weighing.now, level):
@@ -237,7 +237,7 @@ class _Statement(NamedTuple):
 
     @property
     def weakness(self) -> tuple[int, int]:
-        """Return the later source of both claims. Of two claims equally late that about the wider level gives way."""
+        """Return the later source of both claims; if equally late, the claim about the wider level gives way."""
         return max(self.inner.rank, self.outer.rank), self.outer.rank
 
     @property
@@ -261,7 +261,7 @@ class _Verdict(NamedTuple):
 
 @dataclass(slots=True)
 class _Weighing:
-    """What is decided so far; `now` has what is left of each row."""
+    """The decisions so far; `now` has the rest of each row."""
 
     now: dict[Row, Row]
     sizes: Mapping[Row, int]
@@ -289,7 +289,7 @@ class _Weighing:
             self._leave(members, level, verdict)
 
     def _leave(self, members: dict[Row, Row], level: int, verdict: _Verdict) -> None:
-        # What the rows that stay say of wider levels is weighed anew, without those that leave.
+        # The remaining rows' claims about wider levels are weighed anew, without the rows that leave.
         self.overruled |= {entry for entry in verdict.overruled if not entry.other}
         for original in verdict.leaving:
             row = members.pop(original)
@@ -323,7 +323,7 @@ class _Question(NamedTuple):
         return NestingConflict(self.level, listed[0].inner.shown, self.above, rows)
 
     def most(self, said: Iterable[_Statement]) -> tuple[str, str] | None:
-        """Return the answer of more than half of the nodes, None if there is none."""
+        """Return the answer of more than half of the nodes, None without a majority."""
         numbers: Counter[tuple[str, str]] = Counter()
         for each in said:
             numbers[each.outer.key] += self.sizes[each.original]

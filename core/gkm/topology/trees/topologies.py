@@ -12,12 +12,12 @@ from gkm.topology.trees.names import label_value, own_label_value
 from gkm.topology.trees.tree import Tree
 
 PREFIX = LEVEL_LABELS
-"""Labels with this prefix belong to GKM: one that a node must not have any more is removed."""
+"""Labels with this prefix belong to GKM: stale ones are removed from a node."""
 _HOSTNAME = "kubernetes.io/hostname"
 
 
 def level_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a node's labels that belong to GKM's levels, of whatever tree."""
+    """Return the labels of a node that belong to GKM's levels, of any tree."""
     return {key: value for key, value in labels.items() if key.startswith(PREFIX)}
 
 
@@ -28,9 +28,9 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str,
 
 
 def node_labels(tree: Tree, settings: Topology) -> Mapping[str, Mapping[str, str]]:
-    """Return the labels of each node of the tree. Quarantined nodes have none, so Kueue places nothing on them.
+    """Return the labels of each node of the tree. Quarantined nodes have no labels, so Kueue places no pods on them.
 
-    A node without a domain has the label too, with a value of its own: Kueue ignores nodes without one. Values are
+    A node without a domain has the label too, with a unique value: Kueue ignores nodes without the label. Values are
     unique at their level: other schedulers would join two racks of one name.
     """
     hashed = settings.hyper_nodes.hash_names

@@ -44,7 +44,7 @@ class Contradiction:
 class Tree:
     """Levels from the closest to the widest, the nodes in the order of the tree, and the domains of each level.
 
-    Each node is in one domain of each level. Quarantined nodes are in none.
+    Each node is in one domain of each level. Quarantined nodes are in no domain.
     """
 
     levels: tuple[str, ...]
@@ -106,7 +106,7 @@ def arrange(
 
 
 def nested(tree: Tree, leaves: Iterable[tuple[int, T]], unit: Callable[[Domain, list[T]], T | None]) -> list[T]:
-    """Return the units of the domains that are in no other, and the leaves that are in none.
+    """Return the units of the domains without a parent, and the leaves without a domain.
 
     `leaves` are indexes of nodes with what stands for each, in their order. `unit` makes of a domain, closer levels
     first, and of the units and leaves directly in it what stands for it; None leaves it out, with all that is in it. A

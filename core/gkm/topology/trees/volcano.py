@@ -18,7 +18,7 @@ API_VERSION = "topology.volcano.sh/v1alpha1"
 _MAX_BYTES = 1 << 20
 _MEMBER_BYTES = len('{"type":"HyperNode","selector":{"exactMatch":{"name":""}}},')
 _OBJECT_BYTES = 4096
-# Volcano's ValidatingAdmissionPolicy for HyperNodes takes names of members for qualified names; those of nodes may be
+# Volcano's ValidatingAdmissionPolicy for HyperNodes takes names of members for qualified names; names of nodes may be
 # longer (RFC 1123, 253 characters).
 _LONGEST_MEMBER = 63
 
@@ -27,8 +27,8 @@ _LONGEST_MEMBER = 63
 class VolcanoTree:
     """HyperNodes by name. `too_large` has the names of those that no API server would accept, and that are left out.
 
-    The members of a HyperNode that is left out have no parent. The `unlisted` nodes are in none: their names are longer
-    than Volcano's admission accepts of a member.
+    The members of a HyperNode that is left out have no parent. The `unlisted` nodes are in no HyperNode: their names
+    are longer than Volcano's admission accepts of a member.
     """
 
     hypernodes: Mapping[str, HyperNode]

@@ -9,7 +9,8 @@ Nodes that a step moves are out of domains until it ends. So a step moves a sixt
 they belong together: else a domain would have old and new content, or two parents.
 
 HyperNodes that the API server refuses to change are there all the same. So their nodes are in no other domain, their
-children still exist, and they remain in a domain: otherwise a node would be in two domains, and a healthy rack in none.
+children still exist, and they remain in a domain: otherwise a node would be in two domains, and a healthy rack in no
+domain.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ Tree = Mapping[str, HyperNode]
 
 
 class Write(NamedTuple):
-    """One request: the whole new HyperNode, or the one that goes."""
+    """One request: the whole new HyperNode, or the HyperNode to delete."""
 
     action: Literal["create", "update", "delete"]
     hypernode: HyperNode
@@ -58,7 +59,7 @@ def ordered_writes(current: Tree, wanted: Tree) -> list[Write]:
 def writes_around(
     current: Tree, wanted: Tree, refused: AbstractSet[str], adopted: AbstractSet[str] = frozenset()
 ) -> list[Write]:
-    """Return the writes towards the wanted HyperNodes that change none of the `refused` ones of `current`.
+    """Return the writes towards the wanted HyperNodes that leave the `refused` HyperNodes of `current` unchanged.
 
     The `adopted` HyperNodes have a parent of another source.
     """
@@ -91,7 +92,7 @@ def _shrink_then_grow(here: Tree, there: Tree) -> Iterator[Write]:
 
 
 def _shrunk(here: Tree, there: Tree) -> dict[str, HyperNode]:
-    """Return the domains with the members that they have in both trees, and with the higher one of their tiers."""
+    """Return the domains with the members that they have in both trees, and with the higher of their two tiers."""
     found: dict[str, HyperNode] = {}
     for each in _closest_first(here):
         later = there.get(each.name)
@@ -123,7 +124,7 @@ def _steps(old: Tree, new: Tree) -> Iterator[Tree]:
 
 
 def _raised(tree: Tree, other: Tree) -> dict[str, HyperNode]:
-    """Return a tree with the tiers of the other one where these are higher, and below those of the parents."""
+    """Return a tree with the tiers of the other tree where these are higher, and below those of the parents."""
     parents = _parents(tree)
     found: dict[str, HyperNode] = {}
     for each in reversed(_closest_first(tree)):
@@ -180,8 +181,8 @@ def _leaves(before: Iterable[_Place], after: Iterable[_Place]) -> bool:
 def _units(moves: Iterable[_Move]) -> Iterator[list[_Move]]:
     """Yield the moves that belong together.
 
-    These are the ones that leave or enter a domain which others enter or leave, and those of the nodes of a domain
-    whose tier or parent changes.
+    These units leave or enter a domain that others enter or leave, or belong to the nodes of a domain whose tier or
+    parent changes.
     """
     domains = {move: (_domains(move[0]), _domains(move[1])) for move in moves}
     left = {name for before, after in domains.values() for name in before - after}
