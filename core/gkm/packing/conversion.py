@@ -92,7 +92,7 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | 
     """Return a plan as a spec; what only a cluster knows (run, number, when it expires) is left out.
 
     Raises:
-        ValueError: the name of a node is none that Kubernetes allows.
+        ValueError: Kubernetes does not allow the name of a node.
     """
     run = plan.request
     malleable = run.malleability
@@ -152,8 +152,7 @@ def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
     """Return the groups of a plan, in the order of their index.
 
     Raises:
-        PlanUnreadable: names, distances or numbers are none that `plan_spec` writes, or more than a plan of that size
-            has.
+        PlanUnreadable: `plan_spec` writes no such names, distances or numbers, or a plan of that size has fewer.
     """
     # Before any name is read: a few bytes of text can say a million names.
     if sum(group.gpus * group.count for group in spec.groups) > spec.gpus:
@@ -167,7 +166,7 @@ def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
             raise PlanUnreadable(f"group {group.index}: {error}") from error
         spares -= sum(spare.gpus for one in some for spare in one.spares)
         found += some
-    # A run that became smaller keeps the numbers of the groups that stay: some may be missing, none comes twice.
+    # A run that became smaller keeps the numbers of the groups that stay: some may be missing, and each comes once.
     if any(one.index >= two.index for one, two in pairwise(found)):
         raise PlanUnreadable("groups do not come in the order of their numbers")
     return tuple(found)
@@ -177,7 +176,7 @@ def gpus_by_node(spec: plans.PlanSpec) -> Counter[str]:
     """Return the GPUs that a plan takes of each node, spares included.
 
     Raises:
-        PlanUnreadable: names are none.
+        PlanUnreadable: names are invalid.
     """
     taken: Counter[str] = Counter()
     for group in groups_of(spec):
@@ -187,7 +186,7 @@ def gpus_by_node(spec: plans.PlanSpec) -> Counter[str]:
 
 
 class _GroupShape(NamedTuple):
-    """What groups have in common that stand in one entry: all but their number and the names of their nodes.
+    """The common part of the groups of one entry: all but their number and the names of their nodes.
 
     `nodes` are the GPUs on a node and how many such nodes there are, `spares` the same for each domain and distance.
     """

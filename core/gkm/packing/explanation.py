@@ -15,7 +15,7 @@ from gkm.packing.values import Fix, Metrics, Plan, Policy, Refusal, Request, Too
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What a policy gives, or in a sentence why it gives nothing. `chosen` is the policy of the run."""
+    """The result of a policy, or a sentence that says why it has no result. `chosen` is the policy of the run."""
 
     policy: Policy
     metrics: Metrics | None
@@ -25,7 +25,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Of a plan why these domains; of a refusal what would make the run fit. Policies in any case.
+    """For a plan, why it uses these domains; for a refusal, changes that make the run fit. Policies in both cases.
 
     `reasons` of a refusal are its message, and why changes that may do are not among the `fixes`.
     """
@@ -38,7 +38,7 @@ class Explanation:
 def explain(inventory: Inventory, answer: Plan | Refusal, request: Request | None = None) -> Explanation:
     """Return why a run was planned so on this inventory, or refused.
 
-    A plan knows its request. Of a refusal it is to be given for fixes to be looked for; else those count that it has.
+    A plan knows its request. For a refusal, pass the request to search for fixes; otherwise its present fixes are used.
     """
     if isinstance(answer, Refusal):
         looked = changes(inventory, request) if request and not answer.fixes else Changes(answer.fixes, ())
@@ -145,7 +145,7 @@ def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> st
         return held
     fewer = used - 1
     most = _most_groups(fewer, _capacities(offer, answer, sized, blocks=blocks))
-    # Spares that leave, and ceilings, can ask for more domains than the groups alone: then these figures prove nothing.
+    # Spares that leave, and ceilings, can ask for more domains than the groups alone: then these figures are no proof.
     if metrics.gap or most >= sized.groups:
         return f"{held}; fewer cannot, once scopes and spares are taken into account"
     largest = f"the {fewer} largest hold" if fewer > 1 else "the largest holds"
@@ -168,7 +168,7 @@ def _capacities(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) 
 
 
 def _most_groups(count: int, capacities: tuple[Integers, Integers]) -> int:
-    """Return the most groups that so many of them hold, one of the groups short."""
+    """Return the most groups that so many domains hold, one of the groups short."""
     whole, extra = capacities
     order = np.argsort(-whole, kind="stable")
     whole, extra = whole[order], extra[order]
@@ -181,7 +181,7 @@ def _most_groups(count: int, capacities: tuple[Integers, Integers]) -> int:
 
 
 def _trade(answer: Plan, by_policy: Mapping[Policy, Metrics]) -> Iterator[str]:
-    """Yield what each other policy gives that is better in something, or that none does."""
+    """Yield the improvements that each other policy gives, or that no policy gives any."""
     mine = answer.metrics
     others = {policy: metrics for policy, metrics in by_policy.items() if policy is not answer.request.policy}
     differing = {policy: metrics for policy, metrics in others.items() if _figures(metrics) != _figures(mine)}

@@ -47,7 +47,7 @@ class _Proposal(NamedTuple):
 
 
 class _Least(NamedTuple):
-    """The least values of the objectives, whether nothing less is possible, and the nodes that are freed for them."""
+    """The least values of the objectives, whether they are proven least, and the nodes that are freed for them."""
 
     reached: tuple[int, ...]
     proven: bool
@@ -100,7 +100,7 @@ class RefusalSearch:
             yield self._proposal(replace(self.request, balanced=False), FixKind.UNBALANCED, sentence, {"balanced": 0})
 
     def smaller_pods(self) -> Iterator[_Proposal]:
-        """Yield the run in the largest smaller pods that divide its own, where no node is as large as one of these."""
+        """Yield the run in the largest smaller pods that divide its own, where no node is as large as one pod."""
         pod = self.request.pod_gpus
         if max((node.total for node in self.inventory.nodes), default=0) >= pod:
             return
@@ -120,7 +120,7 @@ class RefusalSearch:
             yield self._proposal(fewer, FixKind.FEWER_SPARES, sentence, {"spares": spares})
 
     def spread_and_fewer_spares(self) -> Iterator[_Proposal]:
-        """Yield the run with both changed, where neither alone is enough."""
+        """Yield the run with both changed, where each alone is not enough."""
         wider = replace(self.smallest, may_spread=True)
         if self.request.may_spread or not self.request.spares or self.fits(wider):
             return
@@ -190,7 +190,7 @@ class RefusalSearch:
         return first_that(range(request.spares - 1, -1, -1), lambda spares: self.fits(replace(request, spares=spares)))
 
     def _gains(self) -> Gains:
-        """Return the nodes of which freeing makes slots; of equal ones those with fewest GPUs in use come first."""
+        """Return the nodes whose freeing makes slots; among equals, nodes with fewest GPUs in use come first."""
         pod, found = self.smallest.pod_gpus, Gains()
         nodes, kinds = self.inventory.nodes, self.offer.node_kinds.tolist()
         domains = self.inventory.domain_of.tolist()
@@ -211,7 +211,7 @@ class RefusalSearch:
         ceilings: Sequence[int | None] | None = None,
         gains: Gains | None = None,
     ) -> _Least | None:
-        """Return the least objectives in any part of the cluster that can hold the run, None where there is none.
+        """Return the least objectives in any part of the cluster that can hold the run, None if no part can.
 
         Raises:
             TooLargeError: the time or the number of domains that are tried does not suffice.
@@ -295,8 +295,8 @@ def changes(inventory: Inventory, request: Request) -> Changes:
     """Return changes that would make a run fit, at most eight, each of them enough alone and the smallest of its kind.
 
     The run must not fit in any of its sizes; a malleable run is made to fit in its smallest one. A kind of change that
-    cannot make the run fit is left out; one that takes too long to search or to plan is left out and noted. Of ceilings
-    the smallest raises come first.
+    cannot make the run fit is left out; a change that takes too long to search or to plan is left out and noted. The
+    smallest raises of ceilings come first.
     """
     search = RefusalSearch(inventory, request)
     missing: dict[str, list[str]] = {}
@@ -340,7 +340,7 @@ def _planned(
             else:
                 if isinstance(answer, Plan):
                     yield proposal.fix
-                # What is found is enough for any run but one that is balanced, which may need more.
+                # The found change is enough for any run except a balanced run, which may need more.
                 if isinstance(answer, Plan) or not proposal.request.balanced:
                     continue
                 reason = "the smallest such change does not give each domain equally many groups"

@@ -21,7 +21,7 @@ _SCALE = 10**DECIMALS
 class Row(NamedTuple):
     """A region, cluster, block or domain: `place` are the names down to it, as many as its level has.
 
-    All in GPUs. `largest_group` is that of the best of its domains.
+    All in GPUs. `largest_group` is the largest group of its best domain.
     """
 
     place: tuple[str, ...]
@@ -32,11 +32,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """Of all nodes together, and of every place in the order of places. All in GPUs.
+    """The figures of all nodes together, and of every place in the order of places. All in GPUs.
 
-    `expected_unusable_gpus` is what a group of the mix, drawn by weight, could not use however often it came: exact,
-    then rounded to DECIMALS, halves up. `largest_group` is the largest that fits in one domain, in pods of
-    the kind that has most slots; the sizes of the kinds do not limit it.
+    `expected_unusable_gpus` is the number that a group of the mix, drawn by weight, could not use even if it came again
+    and again: exact, then rounded to DECIMALS, halves up. `largest_group` is the largest that fits in one domain, in
+    pods of the kind that has most slots; the sizes of the kinds do not limit it.
     """
 
     expected_unusable_gpus: float

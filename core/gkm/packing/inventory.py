@@ -26,9 +26,9 @@ class Inventory:
 
     `free` has one number per node, in GPUs. `starts` has the index of the first node of each domain and, last, the
     number of nodes; `blocks`, `clusters` and `regions` the number of each domain's block, cluster and region, which
-    count from 0 in the order of places; `racks` the rack that all nodes of a domain are in, "" where there is none.
-    `domain_of` has the number of each node's domain, `domains` that of each domain by its place, `numbers` the index of
-    each node by its name.
+    count from 0 in the order of places; `racks` the rack that all nodes of a domain are in, "" without a common rack.
+    `domain_of` has the number of each node's domain, `domains` the number of each domain by its place, `numbers` the
+    index of each node by its name.
     """
 
     nodes: tuple[Node, ...]
@@ -45,7 +45,7 @@ class Inventory:
 
     @classmethod
     def from_nodes(cls, nodes: Iterable[Node]) -> "Inventory":
-        """Return the inventory of some nodes: the same one in whatever order they come.
+        """Return the inventory of some nodes: the order of the nodes does not matter.
 
         Raises:
             InvalidInventoryError: two nodes have one name, a number of GPUs is impossible, or there are too many nodes.
@@ -116,7 +116,7 @@ def _check(nodes: tuple[Node, ...]) -> None:
         if node.name in names:
             raise InvalidInventoryError(f"two nodes are called {node.name!r}: list every node once")
         names.add(node.name)
-        # bool is an int to Python, and NaN compares with nothing: only whole numbers are let in.
+        # bool is an int to Python, and comparisons with NaN are false: only whole numbers are let in.
         if type(node.free) is not int or type(node.total) is not int:
             raise InvalidInventoryError(
                 f"node {node.name!r} has {node.free!r} of {node.total!r} GPUs: not whole numbers"

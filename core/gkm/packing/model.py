@@ -3,12 +3,13 @@
 `RunProgram` holds what they share: scopes take slots of the kinds of nodes that they include, spares take slots
 anywhere, and scopes have ceilings.
 
-`PlacementModel` places a run that the tables of `domains` do not cover, and one that has a plan already. Columns count,
-for each domain and each scope that has nodes there, the whole groups, the short last group, the spares in the domain of
-their group (colocated) and the groups of which a spare is elsewhere. Spares that leave their domain take slots of their
-scope anywhere; `nodes` decides which. The parts of a plan's cost are sums of columns, and the objectives.
+`PlacementModel` places a run that the tables of `domains` do not cover, and a run that has a plan already. Columns hold
+the numbers, for each domain and each scope that has nodes there, the whole groups, the short last group, the spares in
+the domain of their group (colocated) and the groups of which a spare is elsewhere. Spares that leave their domain take
+slots of their scope anywhere; `nodes` decides which. The parts of a plan's cost are sums of columns, and the
+objectives.
 
-`Pools` says whether a run fits at all, by counts: small however many domains there are. Domains whose nodes are in the
+`Pools` says whether a run fits at all, by counts: small for any number of domains. Domains whose nodes are in the
 same scopes are one pool: it holds so many groups in all, and its slots hold pods and spares in sum. Only a domain in
 which scopes overlap without being equal has columns of its own. Nodes that may be freed are options of their domain:
 the first j, by the slots that they add. Domains that have the same options share one column for each j.
@@ -64,7 +65,7 @@ class RunProgram(ABC):
     def assign_spares(self, spares: Iterable[tuple[int, Sum]], slots: Mapping[int, int | Sum], most: int) -> None:
         """Give the spares of each scope slots of its kinds, in any domain, beside all pods.
 
-        `slots` are those of each kind: a number, or a sum where they depend on the areas that are used.
+        `slots` are the slots of each kind: a number, or a sum where they depend on the areas that are used.
         """
         guests: dict[int, list[Sum]] = {kind: [] for kind in slots}
         for scope, wanted in spares:
@@ -80,7 +81,7 @@ class RunProgram(ABC):
                 self.program.at_most(pods, limit)
 
     def limit(self, ceilings: Iterable[int | None]) -> None:
-        """Limit each scope to its ceiling in pods, None where it gives any number; spares that lack take nothing."""
+        """Limit each scope to its ceiling in pods, None where it gives any number; missing spares take no slots."""
         for scope, most in enumerate(ceilings):
             if most is not None:
                 self.program.row(self.pods_of(scope), most=most)
@@ -122,7 +123,7 @@ class PlacementModel(RunProgram):
         self.lacking: dict[int, Sum] = {}
         self.used: dict[CostPart, dict[int, Sum]] = {CostPart.DOMAINS: {}}
         self.flows: dict[Flow, Sum] = {}
-        # Spares that stay are part of their group; those that may leave or lack have columns of their own.
+        # Spares that stay are part of their group; spares that may leave or lack have their own columns.
         self._apart = bool(request.spares) and (leave or may_lack)
         self._leave, self._may_lack = self._apart and leave and request.may_spread, may_lack
         self._most_whole = request.groups - (self.request.missing_pods > 0)
@@ -146,7 +147,7 @@ class PlacementModel(RunProgram):
             self.assign_spares(self._overflow_spares(), offers, int(capacity.slots.sum()))
 
     def cost(self, part: CostPart) -> Sum:
-        """Return a part of the cost; of stranded GPUs it is what is free in used domains before the run."""
+        """Return a part of the cost; for stranded GPUs, the free GPUs in used domains before the run."""
         if part is CostPart.SPARES_ELSEWHERE:
             return total(self.leaving.values())
         if part is CostPart.STRANDED:
@@ -205,7 +206,7 @@ class PlacementModel(RunProgram):
             self.program.at_most(home, groups * request.spares)
             if self._leave:
                 away = self.leaving[key] = self.variable(request.groups)
-                # The spares that leave are those of as few groups as can be.
+                # The spares that leave belong to as few groups as possible.
                 self.program.at_most(groups * request.spares, home + away * request.spares)
             need += home
         return need
@@ -228,7 +229,7 @@ class PlacementModel(RunProgram):
     def _slots_for_spares(
         self, slots: Sequence[Mapping[int, int]], areas: Mapping[tuple[str, ...], Sum]
     ) -> dict[int, int | Sum]:
-        """Return the slots of each kind of nodes: all, or those of the area that the run uses."""
+        """Return the slots of each kind of nodes: all, or the slots of the area that the run uses."""
         if not areas:
             return dict(enumerate(self.capacity.slots.sum(axis=0).tolist()))
         of_areas: list[Counter[tuple[str, ...]]] = [Counter() for _ in self.kinds]
@@ -273,7 +274,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def below(cls, request: Request) -> "Sizes":
-        """Return all sizes that are smaller than the one of a request."""
+        """Return all sizes below the size of a request."""
         pods = request.gpus // request.pod_gpus - 1
         return cls((0, pods // request.group_pods), (0, min(pods, request.group_pods - 1)), pods)
 
@@ -427,7 +428,7 @@ class Pools(RunProgram):
                     last = self.variable(1)
                     beside.add(last * (left - rest))
                     lasts.add(last)
-                    # A domain of which no node is freed is one of those that no option is chosen for.
+                    # A domain without freed nodes is a domain without a chosen option.
                     if state is None:
                         self.program.row(last + chosen, most=len(members))
                     else:

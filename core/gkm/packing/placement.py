@@ -1,11 +1,11 @@
-"""What each domain takes of a run: by the tables of `domains` where they apply, else by the integer program (`model`).
+"""The groups of each domain: by the tables of `domains` where they apply, else by the integer program (`model`).
 
 Spares lie elsewhere than with their groups only where the run does not fit otherwise. A run within one area is placed
-in each area alone, a balanced one with each share of groups that divides it, one that may not spread with a share of
-all groups; the best of these is the placement.
+in each area alone. A balanced run is placed with each share of groups that divides it, and a run that may not spread
+with a share of all groups. The best of these is the placement.
 
 After the costs of the policy the program prefers earlier keys. Domains that are alike (same block, same slots for each
-kind of nodes, same free GPUs) are then renumbered, so that of these the first are used, with the most groups.
+kind of nodes, same free GPUs) are then renumbered, so that the first of them are used, with the most groups.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ _Kind = tuple[int, tuple[int, ...], int]
 
 
 class Placement(NamedTuple):
-    """What domains take, in order of their keys; `capacity` is what the run may use, less than all within one area.
+    """The groups that domains take, in order of their keys; `capacity` is all that the run may use, or one area.
 
     No placement has less than `bound` of what the policy compares first after spares: domains, blocks, or GPUs that are
     free in the domains that are used. `cost` is in the order of the policy, spares elsewhere first.
@@ -52,7 +52,7 @@ def best_placement(capacity: Capacity, request: Request, deadline: float | None 
     """Return the best placement of a run; None if it does not fit. Its programs end before a deadline, all together.
 
     Raises:
-        TooLargeError: neither the tables nor the model finds a placement within their limits.
+        TooLargeError: the tables and the model find no placement within their limits.
     """
     # 1. Where each domain lies in one scope, tables place the run; what is too large for them the model places.
     # 2. Where scopes overlap, only the model does; without scopes more fits, and what does not fit so needs no model.
@@ -70,7 +70,7 @@ def fits(capacity: Capacity, request: Request, deadline: float | None = None) ->
     """Return whether a run fits in the size that it asks for. Its programs end before a deadline, all together.
 
     Raises:
-        TooLargeError: scopes overlap or cut through domains, and the model finds out nothing within its limits.
+        TooLargeError: scopes overlap or cut through domains, and the model finds no answer within its limits.
     """
     scope = scope_of_domains(capacity)
     if scope is None:
@@ -92,7 +92,7 @@ def figure(capacity: Capacity, policy: Policy, domains: Sequence[int]) -> int:
 
 
 def _fits_without_scopes(capacity: Capacity, request: Request) -> bool:
-    """Return whether a run fits on the nodes of all its scopes, whatever these give."""
+    """Return whether a run fits on the nodes of all its scopes, without ceilings."""
     return fits(capacity.without_scopes(), replace(request, ceilings=()))
 
 
@@ -175,7 +175,7 @@ def _modeled(
 ) -> Placement | None:
     """Return the best placement that the program finds; None if the run does not fit.
 
-    With a `share` each domain takes so many groups or none. A `feasible` placement is any one.
+    With a `share` each domain takes so many groups or stays empty. A `feasible` placement need not be the best.
 
     Raises:
         TooLargeError: the limits end the search before the first placement.

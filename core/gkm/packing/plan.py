@@ -82,7 +82,7 @@ def _planned(offer: Capacity, request: Request, sized: Request, inventory_versio
 def metrics(offer: Capacity, request: Request, groups: Sequence[Group], bound: int | None) -> Metrics:
     """Return what a plan costs; `request` is of the size that was planned.
 
-    `bound` is that of a placement for it, None where no other plan is known.
+    `bound` is the bound of a placement for it, None where no other plan is known.
     """
     inventory = offer.inventory
     places = {group.place for group in groups}
@@ -138,10 +138,10 @@ def first_that(numbers: range, holds: Callable[[int], bool]) -> int | None:
 def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Level, str]:
     """Return the first level that keeps a run from fitting, and why. The run must not fit.
 
-    Levels are looked at from the inventory down: are there nodes, do scopes withhold what is there, is a node large
+    Levels are looked at from the inventory down: are there nodes, do scopes withhold them, is a node large
     enough for a pod, a domain for a group (for the whole run if it may not spread), an area for the run within it, and
-    do equal shares withhold what is there; else there is too little in all.
-    The levels of selectors are known to whoever chose the nodes: here all of them may be used.
+    do equal shares withhold capacity; else there is too little in all. The caller chose the nodes and knows the levels
+    of selectors: here all nodes may be used.
     """
     slots = offer.domain_slots
     if not offer.inventory.nodes:
@@ -193,7 +193,7 @@ def _no_node(inventory: Inventory, request: Request) -> str:
 
 
 def _of_area(offer: Capacity, request: Request, largest_groups: int) -> tuple[Level, str] | None:
-    """Return the level of the area that the run stays within, if that withholds what is there, whatever the shares."""
+    """Return the level of the area that the run stays within, if the area withholds capacity at all shares."""
     free = replace(request, balanced=False)
     if request.within is None or not _fits_smallest(offer, replace(free, within=None)):
         return None

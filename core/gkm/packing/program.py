@@ -28,7 +28,7 @@ Row = tuple[Terms, float, float]
 Integers = NDArray[np.int64]
 
 SECONDS = 10.0
-"""What all programs of one plan may take together: the last resort on a slow machine."""
+"""The limit of all programs of one plan together: the last resort on a slow machine."""
 _SMALLER = "ask for larger groups, a smaller run or fewer scopes with ceilings"
 _FAR = 1 << 40
 """No objective is as far from 0."""
@@ -159,12 +159,12 @@ class Program:
         bounds: list[int] = []
         for objective in objectives or ({},):
             lowest = self.lowest(objective)
-            # Nothing is below the sum of the columns' own bounds: where a solution has that, no search is needed.
+            # The sum of the columns' own bounds is a lower bound: a solution that reaches it needs no search.
             searched = not search.has(objective, lowest) and search.minimize(objective)
             if search.values is None:
                 return None
             reached.append(search.of(objective))
-            # Where the search found nothing, the solution of the objectives before stands.
+            # Without a result of the search, the solution of the earlier objectives stands.
             bounds.append(min(reached[-1], max(search.bound, lowest) if searched else lowest))
             search.fix(objective, reached[-1])
         values = search.values

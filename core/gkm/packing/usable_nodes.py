@@ -1,7 +1,7 @@
 """From a survey of nodes, and what pods take, to the nodes that a run may use; every other one with the reason. Pure.
 
-Of this package only this file knows more of gkm.topology than places. Where no node is left, the refusal is made here:
-the planner sees only nodes that the run may use, and cannot tell why there is none.
+In this package, only this file knows more of gkm.topology than places. Where no node is left, the refusal is made here:
+the planner sees only nodes that the run may use, and cannot tell why there is no node.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ MAX_HOLDERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Overcommitted:
-    """A node of which pods and plans take more GPUs than it has, so that none is free."""
+    """A node on which pods and plans take more GPUs than it has, so that no GPU is free."""
 
     node: str
     taken: int
@@ -48,10 +48,11 @@ class GpusInUse:
 
 @dataclass(frozen=True, slots=True)
 class UsableNodes:
-    """What a run is planned with. Every node of the survey is in `nodes`, `excluded` or `quarantined`, once.
+    """The nodes to plan a run with. Every node of the survey is in `nodes`, `excluded` or `quarantined`, once.
 
-    `nodes` come by place and name, the rest by name. `version` is that of the nodes, see `version`. `quarantined` has
-    nodes of any flavor, `quarantined_of_flavor` those that labels give the flavor of the run.
+    `nodes` come by place and name, the rest by name. `version` is the version of the nodes, see `version`.
+    `quarantined` has nodes of any flavor, `quarantined_of_flavor` the nodes among them whose labels have the flavor of
+    the run.
     """
 
     nodes: tuple[Node, ...]
@@ -78,7 +79,7 @@ def usable_nodes(
 ) -> UsableNodes:
     """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet.
 
-    A node with free GPUs where no pod of the run can start is not used, unless it is one of its `own`: those of its
+    A node with free GPUs where no pod of the run can start is not used, unless it is one of its `own`: the nodes of its
     plan and pods.
     """
     nodes: list[Node] = []
@@ -100,7 +101,7 @@ def usable_nodes(
             if taken > total:
                 overcommitted.append(Overcommitted(name, taken, total))
             free = max(0, total - taken)
-            # Where the GPUs are in use, so may be the CPUs: such a node is one that could be freed.
+            # Where the GPUs are in use, so may be the CPUs: such a node could be freed.
             unchecked = name in own or free < demand.pod.gpus
             load = usage.loads.get(name, NodeLoad())
             pods = total if unchecked else startable_pods(located, load, demand.pod)
@@ -134,7 +135,7 @@ def _gpus_in_use(nodes: Sequence[Node], usage: Usage, plans: Mapping[str, int]) 
 
 
 def version(nodes: Iterable[Node]) -> str:
-    """Return what an inventory is called: equal nodes, equal version, in whatever order they come.
+    """Return the version of an inventory: equal nodes in any order have equal versions.
 
     It is the sha256, in hex, of canonical JSON (RFC 8785): one row for each node, `[name, region, cluster, block,
     domain, total, free, [scopes]]`, rows and scopes sorted; the rack follows where it is known.
@@ -159,7 +160,7 @@ _CONTRADICTED = {
     QuarantineReason.NO_FABRIC_DOMAIN: Level.DOMAIN,
     QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS: Level.DOMAIN,
 }
-"""The level of each contradiction between labels; every other reason is one of the node alone."""
+"""The level of each contradiction between labels; every other reason concerns the node alone."""
 
 
 def no_usable_node(usable: UsableNodes) -> Refusal | None:
@@ -169,7 +170,7 @@ def no_usable_node(usable: UsableNodes) -> Refusal | None:
     reached = {entry.why for entry in usable.excluded} - _BEFORE_FLAVOR
     if not reached and usable.quarantined_of_flavor:
         return _all_quarantined(usable.quarantined_of_flavor)
-    # What is behind the scopes is about nodes that are right and cannot be used now.
+    # The levels after the scopes concern correct nodes that cannot be used now.
     last = max(reached, key=list(Exclusion).index, default=Exclusion.FLAVOR)
     level = Level.FLAVOR if last is Exclusion.FLAVOR else _LEVELS.get(last, Level.NODE)
     counted = ", ".join(f"{why} {count}" for why, count in sorted(usable.counts.items()))

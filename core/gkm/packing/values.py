@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gkm.topology.locations import Location
 
 __all__ = ("Location",)
-"""Of imported names; all that is defined here is public."""
+"""The imported names; all definitions here are public."""
 
 
 class TooLargeError(ValueError):
@@ -48,7 +48,7 @@ ORDERS = {policy: (CostPart.SPARES_ELSEWHERE, *parts) for policy, parts in _FIRS
 class Node:
     """A node that may be used: healthy, schedulable, of the flavour. GPUs in whole numbers; `free` is never below 0.
 
-    `scopes` are the names of the request's scopes that take it; empty where the request has none. `rack` is unique in
+    `scopes` are the names of the request's scopes that take it; empty for a request without scopes. `rack` is unique in
     its cluster, and empty where it is not known.
     """
 
@@ -102,7 +102,7 @@ class Malleability:
 class Request:
     """A run: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`, whole pods throughout.
 
-    `spares` are pods a group. `may_spread` allows groups in several domains, all of them `within` one area if that is
+    `spares` are pods a group. `may_spread` allows groups in several domains, all of them `within` one area if it is
     set; if `balanced`, each domain that is used has equally many groups. `ceilings` name the scopes of the run; with
     any, every group lies within one of them.
     """
@@ -200,7 +200,7 @@ class Share(NamedTuple):
 
 
 class Distance(StrEnum):
-    """What a spare shares with the group it stands ready for, at least.
+    """The closest level that a spare shares with its group.
 
     Domains share a rack if all nodes of both that the run may use are in it.
     """
@@ -242,11 +242,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a plan costs, and how good it can be at best.
+    """The costs of a plan, and their lower bound.
 
-    A domain is used if a group is in it; `stranded_gpus` stay free in used domains. `pristine_domains` are used and
-    nobody used them before. `spares_elsewhere` are the groups with a spare outside their domain. `lower_bound` is for
-    what the policy compares first after that: domains, blocks, or stranded GPUs; `gap` is the plan's figure less it.
+    A domain is used if a group is in it; `stranded_gpus` stay free in used domains. `pristine_domains` are used domains
+    that were unused before. `spares_elsewhere` are the groups with a spare outside their domain. `lower_bound` is for
+    the first cost that the policy compares after that: domains, blocks, or stranded GPUs; `gap` is the plan's figure
+    less it.
     """
 
     domains: int
@@ -274,10 +275,10 @@ class Plan:
 
 
 class Level(StrEnum):
-    """What keeps a run from fitting: the first of these that does.
+    """The first level that keeps a run from fitting.
 
     REGION, CLUSTER, BLOCK and RACK: all nodes of the flavor are quarantined, since their labels contradict each other
-    there; or the run fits, but not within one of these. BALANCE: it fits, but not with equal shares of all domains.
+    there; or the run fits, but not within one such area. BALANCE: it fits, but not with equal shares of all domains.
     """
 
     FLAVOR = "flavor"
@@ -294,10 +295,10 @@ class Level(StrEnum):
 
 
 class FixKind(StrEnum):
-    """What a fix changes, and what its `changes` are.
+    """The subject of a fix, and the meaning of its `changes`.
 
     SPREAD {"spread": 1}; LEAVE_AREA {level: 1}, the wider one that the run stays within, or {"anywhere": 1}; UNBALANCED
-    {"balanced": 0}; SMALLER_PODS {"pod": n}, where no node is as large as a pod; FEWER_SPARES {"spares": n}, pods a
+    {"balanced": 0}; SMALLER_PODS {"pod": n}, where every node is smaller than a pod; FEWER_SPARES {"spares": n}, pods a
     group; SPREAD_AND_FEWER_SPARES both; SMALLER {"gpus": n}, the size of the run; RAISE_CEILING {scope: GPUs}, the new
     ceiling; FREE_NODES {node: GPUs}, those in use there.
     """
@@ -317,7 +318,7 @@ class FixKind(StrEnum):
 class Fix:
     """A change that would make the run fit, as a sentence; it was planned and does.
 
-    `least` says that no smaller change of its kind would do; else none was looked for.
+    `least` says that no smaller change of its kind would do; else no smaller one was searched.
     """
 
     kind: FixKind
@@ -343,11 +344,11 @@ class FormerPlan:
     groups: tuple[Group, ...]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where groups are none that a plan can have."""
+        """Raise ValueError where a plan cannot have such groups."""
         for before, group in zip((None, *self.groups), self.groups, strict=False):
             if group.index < 0 or (before is not None and before.index >= group.index):
                 raise ValueError(f"group {group.index} of the former plan is out of order, or there twice")
-            # bool is an int to Python, and NaN compares with nothing: only whole numbers are let in.
+            # bool is an int to Python, and comparisons with NaN are false: only whole numbers are let in.
             if not all(type(gpus) is int and 1 <= gpus <= MAX_GPUS for _, gpus in group.nodes):
                 raise ValueError(f"group {group.index} of the former plan takes an impossible number of GPUs of a node")
             if sum(gpus for _, gpus in group.nodes) != group.gpus:
@@ -374,8 +375,8 @@ class Replanned:
     """A plan of a run that has one already. Groups are named by their numbers, which they keep.
 
     `kept` are on the nodes that they were on. `moved` were in the former plan and go elsewhere; groups that were in no
-    plan before are in none of the three. `plan.groups` lacks numbers where a malleable run became smaller: those of
-    the groups that do not run, and has fewer spares than asked for where there is no room for more: `reasons` names
+    plan before are in no list of the three. `plan.groups` lacks the numbers of groups that do not run, where a
+    malleable run became smaller. It has fewer spares than requested where there is no room for more; `reasons` names
     these groups. `spares_used` are pods.
     """
 

@@ -16,12 +16,12 @@ from gkm.packing.values import MAX_GPUS, Request
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capacity:
-    """What an inventory offers to pods of one size, by node and by domain, in the order of the inventory.
+    """The capacity of an inventory for pods of one size, by node and by domain, in the order of the inventory.
 
     A slot is room for one pod. `node_slots` has one number per node. `slots` has a row per domain and a column per
     kind of node: nodes are of one kind if the same scopes take them. `kinds` names those scopes by their numbers, and
     `node_kinds` has the kind of each node, -1 where no scope takes it. A request without scopes has one kind of node
-    and scope 0 takes it. `free` is in GPUs, by domain: those of nodes that the run can use.
+    and scope 0 takes it. `free` is in GPUs, by domain, on the nodes that the run can use.
     """
 
     inventory: Inventory
@@ -34,7 +34,7 @@ class Capacity:
 
     @property
     def domain_slots(self) -> Integers:
-        """Return the slots of each domain, whatever scope they are in."""
+        """Return the slots of each domain, in any scope."""
         total: Integers = self.slots.sum(axis=1)
         return total
 
@@ -105,7 +105,8 @@ def steps(slots: int, request: Request, most: int, *, overflow: bool, share: int
     """Return the steps of a domain, those without the short group first; each with more groups than the one before.
 
     Without `overflow` all spares stay. No more than `most` groups are wanted. With a `share` a domain takes so many
-    groups or none, the short one among them, and a step counts such shares: 1, or 0 beside the short group's share.
+    groups or stays empty, the short group among them, and a step counts such shares: 1, or 0 beside the short group's
+    share.
     """
     found: list[Step] = []
     for short in (False, True) if request.missing_pods else (False,):
@@ -119,7 +120,7 @@ def steps(slots: int, request: Request, most: int, *, overflow: bool, share: int
 
 
 def _ways(slots: int, request: Request, most: int, *, overflow: bool, short: bool) -> list[tuple[int, int]]:
-    """Return (most groups, groups whose spares lie elsewhere), both rising; the short group is one of them or not."""
+    """Return (most groups, groups whose spares lie elsewhere), both rising; the short group may be among them."""
     offered = slots + (request.missing_pods if short else 0)
     highest = min(offered // (request.group_pods if overflow else request.unit_pods), most)
     found: list[tuple[int, int]] = []
@@ -146,9 +147,9 @@ def scope_of_domains(capacity: Capacity) -> Integers | None:
 
 @dataclass(frozen=True)
 class Offer:
-    """What domains offer to a run in one way: spares with their groups, or some elsewhere (`overflow`).
+    """The offer of domains to a run in one way: spares with their groups, or some elsewhere (`overflow`).
 
-    With a `share` a domain takes so many groups or none, the short one among them, and all that is counted are shares.
+    With a `share` a domain takes so many groups or stays empty, the short group among them; all counts are shares.
     `scope` has the scope of each domain.
     """
 

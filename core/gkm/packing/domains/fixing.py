@@ -1,13 +1,13 @@
 """Reduced-cost fixing: which steps of which domains plans of a cost can have, by prices (calculus.md, Method).
 
 Let a group be worth a price on each axis. Then every area (a kind of domain, or a block) has steps that are best for
-it, and all areas together cost at least what these do: a Lagrangian bound, whatever the prices, and a tight one at the
-right ones. By how much a step exceeds its area's best is slack, and the slack of a whole plan is its cost less the
-bound. So a step that exceeds it is in no plan of that cost, and one that is much better than leaving the area aside is
-in all of them, with all of its groups but those that the slack pays for.
+it, and all areas together cost at least as much as these: a Lagrangian bound at any prices, and a tight bound at the
+right prices. By how much a step exceeds its area's best is slack, and the slack of a whole plan is its cost less the
+bound. So no plan of that cost has a step that exceeds it. Every such plan has a step that is much better than leaving
+the area aside, with all its groups except the groups that the slack pays for.
 
-What is bounded is the cost that is compared first: groups with spares elsewhere where some must be; else domains,
-blocks or free GPUs, as the policy says. Of blocks a step is the whole block; of all else domains that are alike are one
+The bound is on the cost that is compared first: groups with spares elsewhere where some must be; else domains,
+blocks or free GPUs, as the policy says. For blocks, a step is the whole block; otherwise domains that are alike are one
 area.
 """
 
@@ -31,7 +31,7 @@ _NEVER = 1 << 61
 
 
 class Steps(NamedTuple):
-    """What areas can take: groups (a column for each axis) at a cost, in order of areas, the fewest groups first.
+    """The steps that areas can take: groups (a column per axis) at a cost, by area, the fewest groups first.
 
     `of` has the area of each step, `areas` those that have steps, `starts` their first steps.
     """
@@ -60,7 +60,7 @@ class Steps(NamedTuple):
 
 
 class PricingInstance(NamedTuple):
-    """What is to be placed: so many whole groups, and at most `limits` of each axis (None where no ceiling binds).
+    """The groups to place: so many whole groups, and at most `limits` of each axis (None where no ceiling binds).
 
     There are `copies` of each area; each has a step of no groups first. `short` are the steps with the short last
     group, whole groups beside it; None where the last group is whole.
@@ -77,7 +77,7 @@ class PricingInstance(NamedTuple):
 class Prices:
     """Prices by axis, and the bound at these, in parts of one cost (DENOMINATOR).
 
-    `least` is that of each area, `last` what the short group costs at least.
+    `least` is the least cost of each area, `last` the least cost of the short group.
     """
 
     instance: PricingInstance
@@ -216,7 +216,7 @@ class Fixing:
             used[of[some]] = True
             np.maximum.at(left, of[some], slack[some])
         price = priced.axis[self.axis]
-        # The short group takes the place of a whole one in one domain, whichever that is.
+        # The short group takes the place of a whole one in any one domain.
         least = self.offer.capacities[self.domains] - left[self.area] // np.maximum(price, 1) - self.offer.short
         least = np.where(aside[self.area] | (price == 0), 0, np.maximum(least, 0))
         here = zip(self.kind.tolist(), used[self.area].tolist(), strict=True)
@@ -224,7 +224,7 @@ class Fixing:
 
 
 def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int | None]) -> Fixing:
-    """Return what domains can take, and prices for it where there are any. `limits` are those of each axis."""
+    """Return the steps that domains can take, and their prices if any. `limits` has a limit for each axis."""
     # 1. Domains of equal slots and axis are of one kind, with the same steps.
     # 2. Areas of the prices are blocks where these are compared first, else domains of one kind and one cost.
     # 3. Each area has a table of steps without the short group and one with it, and what each step costs.
@@ -287,7 +287,7 @@ def _of_blocks(
     copies = np.ones(areas, dtype=np.int64)
     if not offer.short:
         return PricingInstance(whole, None, copies, offer.groups, limits)
-    # The short group lies where that costs the fewest whole ones: none, or one of its axis.
+    # The short group lies where it costs the fewest whole groups: zero, or one of its axis.
     fits = offer.beside[domains] >= 0
     lost = np.full_like(held, _NOWHERE)
     np.minimum.at(lost, (area[fits], axis[fits]), (offer.capacities - offer.beside)[domains][fits])

@@ -8,12 +8,12 @@ still to be placed, on that axis"; so whole groups never take its place.
 Parts of the tree are gone through from the last to the first. An area is either left aside or paid for; what is in it
 is added to what follows it with its cost. All tables stay, for the traceback.
 
-Of domains that are alike in one block a plan of the smallest keys uses the first, and of blocks, clusters and regions
-that are alike: so enough of each kind are in the tree, and a million domains of one GPU are few.
+A plan of the smallest keys uses the first of the domains that are alike in one block, and the first of the blocks,
+clusters and regions that are alike. So enough of each kind are in the tree, and a million domains of one GPU are few.
 
-Of two plans that cost the same, the traceback takes the one that uses the first domain in which they differ. Of those
-that use the same domains, it takes the one that has more groups in the first domain in which they differ, then the one
-whose last, short group comes later.
+If two plans cost the same, the traceback takes the plan that uses the first domain in which they differ. If they use
+the same domains, it takes the plan with more groups in the first domain in which they differ, then the plan whose last,
+short group comes later.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class AreaLevel(NamedTuple):
 
 
 class Symmetry(NamedTuple):
-    """What is needed of things that are alike: the kind of each domain, and the most of its kind in one block.
+    """The data that symmetry needs: the kind of each domain, and the most of its kind in one block.
 
     No more than `areas` are needed of areas that are alike. Domains that are `forced` are all needed.
     """
@@ -64,7 +64,7 @@ class Symmetry(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Parts, what they are alike in, and whether one of them is forced."""
+    """Parts, their common properties, and whether one of them is forced."""
 
     parts: tuple[Part, ...]
     kind: Hashable
@@ -98,14 +98,14 @@ def _parts(
 
 
 def _area(cost: int, parts: tuple[Part, ...], *, forced: bool) -> Area:
-    """Return an area; one of a single area costs what both cost."""
+    """Return an area; an area with a single inner area has the costs of both."""
     if len(parts) == 1 and isinstance(parts[0], Area):
         cost, parts = cost + parts[0].cost, parts[0].parts
     return Area(cost, parts, forced)
 
 
 MAX_CELLS = 25_000_000
-"""What is stored, at eight bytes each: 200 MB."""
+"""The most stored costs, at eight bytes each: 200 MB."""
 MAX_STEPS = 300_000_000
 """Cells of all options together: about a second."""
 DOMAIN_AREA = -1
@@ -119,7 +119,7 @@ Cell = tuple[int, ...]
 
 
 class DomainOption(NamedTuple):
-    """What a domain takes: up to so many whole groups on an axis, and with `short` the short last group beside them."""
+    """The groups that a domain takes: a most of whole groups on an axis, and with `short` the short last group."""
 
     groups: int
     cost: int
@@ -131,7 +131,7 @@ class Filled(NamedTuple):
     """The table of a domain and what follows it, or of an area (`domain` is DOMAIN_AREA) and what is in it.
 
     `here` are least costs from this part on. After a domain comes `follow`, and each of its options costs `extra` more;
-    an area that is paid for has the costs `follow`, those of its first part.
+    an area that is paid for has the costs `follow` of its first part.
     """
 
     domain: int
@@ -143,9 +143,9 @@ class Filled(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What is asked: the options of each domain by its number, and the most whole groups of each axis.
+    """The question: the options of each domain by its number, and the most whole groups of each axis.
 
-    Domains that are `forced` take one of their options, which may be of no groups more than what is not counted here.
+    Domains that are `forced` take one of their options, which may have no groups beyond the uncounted ones.
     With `short` the last group is short, and there are options with it. Sums of costs are below `impossible`.
     """
 
@@ -171,7 +171,7 @@ class Tables:
     total: Table
 
     def least(self, cell: Cell) -> int:
-        """Return the least cost of a cell, `impossible` or more where nothing does it."""
+        """Return the least cost of a cell, `impossible` or more where no plan does it."""
         return int(self.total[cell])
 
 
@@ -247,7 +247,7 @@ def _sizes(parts: Sequence[Part], options: Sequence[Sequence[DomainOption]]) -> 
 
 
 class DomainChoice(NamedTuple):
-    """What a used domain takes: whole groups, their axis, and whether the short last group is there beside them."""
+    """The groups in a used domain: whole groups, their axis, and whether the short last group is there beside them."""
 
     domain: int
     groups: int
@@ -256,7 +256,7 @@ class DomainChoice(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """What a used domain does in plans of least cost: from which cells, by which of its options, to which cells."""
+    """The steps of a used domain in plans of least cost: from which cells, by which of its options, to which cells."""
 
     domain: int
     before: Integers
@@ -265,10 +265,10 @@ class _Steps(NamedTuple):
 
 
 def read(tables: Tables, starts: Iterable[Cell]) -> list[DomainChoice]:
-    """Return what each used domain takes, in order, from one of some cells that cost equally little."""
+    """Return the groups that each used domain takes, in order, from one of some cells that cost equally little."""
     # 1. All cells that plans of least cost pass are followed, forward to the domains that are used. Cells are numbered
     #    as they lie in memory; there are often hundreds from which a domain can go on.
-    # 2. Backward, steps are dropped that lead to none of these plans.
+    # 2. Backward, steps are dropped that do not lead to these plans.
     # 3. Forward again, each domain takes the step that is preferred.
     cells = np.unique(np.ravel_multi_index(tuple(np.array(list(starts)).T), tables.problem.shape)).astype(np.int64)
     found: list[_Steps] = []
@@ -278,7 +278,7 @@ def read(tables: Tables, starts: Iterable[Cell]) -> list[DomainChoice]:
 
 
 def _forward(tables: Tables, parts: Sequence[Filled], cells: Integers, found: list[_Steps]) -> Integers:
-    """Follow plans that use a part wherever one of them can; add their steps, return the cells after the last part."""
+    """Follow plans that use a part where they can; add their steps, return the cells after the last part."""
     for part in parts:
         if part.domain == DOMAIN_AREA:
             entering = cells[part.here.reshape(-1)[cells] == part.follow.reshape(-1)[cells]]

@@ -44,7 +44,7 @@ class Costs(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What one of each part costs. The sum of a whole plan is below `impossible`. `first` is the cost after spares.
+    """The unit costs of each part. The sum of a whole plan is below `impossible`. `first` is the cost after spares.
 
     Where `impossible` takes more than 62 bits, sums are Python's integers: exact at any size, and slow (knapsack.py).
     """
@@ -65,7 +65,7 @@ def objective(policy: Policy, limits: Costs) -> Objective:
 
 
 class Chosen(NamedTuple):
-    """What a domain takes: groups by scope, and the scope of the short last group if it is there, WHOLE else.
+    """The groups that a domain takes, by scope, and the scope of the short last group if it is there, WHOLE else.
 
     `domain` is its number in the inventory. Without scopes there is one, with number 0. `away` are the groups of each
     scope whose spares may lie elsewhere; empty where that follows from the slots.
@@ -78,7 +78,7 @@ class Chosen(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What domains take, in order of their keys, and what that costs."""
+    """The groups that domains take, in order of their keys, and their cost."""
 
     chosen: list[Chosen]
     cost: int
@@ -134,7 +134,7 @@ def _pods(offer: Offer, chosen: Sequence[Chosen]) -> list[int]:
 
 
 class _Search:
-    """The tables of a run, in which some scopes have axes of their own."""
+    """The tables of a run, in which some scopes have their own axes."""
 
     def __init__(self, offer: Offer, costs: Objective, binding: Sequence[int]) -> None:
         self.offer, self.costs = offer, costs
@@ -147,7 +147,7 @@ class _Search:
         self.beside: list[int | None] = [*(offer.limit_beside(scope) for scope in binding), *rest]
 
     def best(self, highest: int | None) -> Choice | None:
-        """Return the best choice; None if there is none that costs no more than `highest`."""
+        """Return the best choice; None if every choice costs more than `highest`."""
         steps = fixing(self.offer, self.domains, self.axis, self.limits)
         priced, unit = steps.priced, self.costs.weights.spares if self.offer.overflow else self.costs.first
         if priced is None:

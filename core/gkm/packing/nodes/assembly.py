@@ -1,7 +1,7 @@
 """From how many groups each domain takes to the nodes of every pod and spare.
 
 Groups are numbered by place, then by scope; the short last group is the last, wherever it is. Where spares leave, they
-are those of the groups with the highest numbers in their domain.
+belong to the groups with the highest numbers in their domain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,14 +35,14 @@ class _Part:
     guests: list[Guests] = field(default_factory=list)
 
     def spares_at_home(self, most: int) -> list[int]:
-        """Return how many spares of each group stay, `most` for a group: those of the last groups leave."""
+        """Return how many spares of each group stay, `most` for a group: spares of the last groups leave."""
         return [min(most, max(0, self.stay - number * most)) for number in range(len(self.indices))]
 
 
 def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> tuple[Group, ...]:
-    """Return the groups in the order of their index. What is chosen must fit."""
+    """Return the groups in the order of their index. The choice must fit."""
     # 1. The groups of each scope in each domain are a part, with the spares that must stay or may leave.
-    # 2. Spares that leave get domains (`guests`); those of the last groups of a part leave.
+    # 2. Spares that leave get domains (`guests`); spares of the last groups of a part leave.
     # 3. Each domain is laid out with its groups and guests (`layout`).
     # 4. Groups take their nodes and spares, in the order of their index.
     parts = list(_parts(capacity, request, chosen))

@@ -1,7 +1,7 @@
 """Inputs and results of the layout of a domain, and the slack of scopes that share nodes.
 
 By Hall's theorem demands fit if and only if every choice of scopes asks for no more slots than the nodes have that at
-least one of them takes. What is left of each choice is its slack; a slot that one scope takes costs slack of the
+least one of them takes. The slots left to each choice are its slack; a slot that one scope takes costs slack of the
 choices without that scope.
 """
 
@@ -30,7 +30,7 @@ class NodeSlots(NamedTuple):
 
 
 class GroupDemand(NamedTuple):
-    """Pods of a group and those of its spares that stay. Spares of groups of other domains are a group without pods."""
+    """Pods of a group, and its spares that stay. Spares of groups of other domains are a group without pods."""
 
     pods: int
     spares: int
@@ -65,7 +65,7 @@ class Numbered(NamedTuple):
 
 
 def free_nodes(capacity: Capacity, domain: int, scopes: frozenset[int]) -> list[NodeSlots]:
-    """Return the nodes of a domain that have slots for some scopes, each with those of them that take it."""
+    """Return the nodes of a domain that have slots for some scopes, each with the scopes that take it."""
     members = capacity.inventory.in_domain(domain)
     here = slice(members.start, members.stop)
     slots, kinds = capacity.node_slots[here].tolist(), capacity.node_kinds[here].tolist()
@@ -119,7 +119,7 @@ class Slack:
         return found
 
     def _with(self, scopes: Scopes | set[int]) -> NDArray[np.bool_]:
-        """Return which choices have at least one of some scopes."""
+        """Return which choices have at least one of these scopes."""
         bits = sum(self.bits.get(scope, 0) for scope in scopes)
         found: NDArray[np.bool_] = (self._choices & bits) != 0
         return found

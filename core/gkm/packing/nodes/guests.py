@@ -65,7 +65,7 @@ def assign_guests(
                     free.take(domains[at], scope, count)
                     placed[number].append(Guests(domains[at], distance, count))
                     left[number] -= count
-                # What a domain has for a scope only ever gets less, so a full one is full for all that follow.
+                # The slots that a domain has for a scope only decrease, so a full one is full for all that follow.
                 at += left[number] > 0
             passed[area, scope] = at
     return placed
@@ -145,8 +145,8 @@ class _DisjointScopes:
 class _OverlappingScopes:
     """Free slots where scopes overlap, by Hall's theorem (`slack`).
 
-    For every choice of scopes the spares that still leave must be no more than all domains together have for it. What
-    a domain has for a choice is the least slack of all choices around it.
+    For every choice of scopes the spares that still leave must be no more than all domains together have for it. The
+    slots that a domain has for a choice are the least slack of all choices around it.
     """
 
     def __init__(self, capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]) -> None:

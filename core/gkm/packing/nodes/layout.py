@@ -3,14 +3,14 @@
 The quick layout serves domains of any size, also of a hundred thousand nodes: a group takes the largest node until one
 has slots for the rest of it, which is the fewest nodes for a group alone.
 
-A small domain is searched for the best layout: fewest spares beside their group, then fewest (group, node) pairs. What
-is searched are the nodes of each group, and how many of its spares are beside it. Whether pods and spares fit with such
-a choice is Hall's theorem over sets of nodes. Branches are cut where what is decided costs as much as the best layout
+A small domain is searched for the best layout: fewest spares beside their group, then fewest (group, node) pairs. The
+search covers the nodes of each group, and how many of its spares are beside it. Whether pods and spares fit with such a
+choice is Hall's theorem over sets of nodes. Branches are cut where the decisions so far cost as much as the best layout
 known, with the least that every further group costs.
 
 A search that ends early is followed by an integer program. It counts groups that are alike instead of telling them
-apart: a column says how many of them are on a set of nodes with so many spares beside them. Whatever takes a set of
-nodes flows to these nodes, none of which has more than its slots.
+apart: a column says how many of them are on a set of nodes with so many spares beside them. All that take a set of
+nodes flow to these nodes, within the slots of each.
 """
 
 from bisect import bisect_left, insort
@@ -35,7 +35,7 @@ MAX_NODES = 8
 MAX_STEPS = 5_000
 """Choices that are looked at in a domain before the integer program is made: some 15 ms."""
 PROGRAM_STEPS = 10_000
-"""What such a program counts as."""
+"""The cost of such a program in the budget."""
 _NODES = 2_000
 
 
@@ -52,7 +52,7 @@ class Layouts:
     _known: dict[tuple[object, ...], Numbered] = field(default_factory=dict)
 
     def lay_out(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
-        """Return where the groups of one domain go; of each node only scopes that these groups have are named."""
+        """Return where the groups of one domain go; only the scopes of these groups are named for each node."""
         rows = sorted([(-node.slots, node.rest, node.name, node) for node in nodes if node.slots])
         ordered = [row[-1] for row in rows]
         if ordered and ordered[0].slots == 1 and len({group.scope for group in groups}) == 1:
@@ -130,7 +130,7 @@ class _FreeSlots:
         demand: Counter[int] = Counter()
         for group in groups:
             demand[group.scope] += group.pods + group.spares
-        # One scope harms no other: then there is nothing to count.
+        # One scope harms no other: then no count is needed.
         self._slack = Slack(slots if len(demand) > 1 else {}, demand)
 
     def take(self, scope: int, most: int) -> tuple[int, int]:
@@ -147,7 +147,7 @@ class _FreeSlots:
         return best[-1], -best[0]
 
     def take_spares(self, scope: int, most: int, beside: Container[int]) -> list[int]:
-        """Take up to so many slots, each of the tightest node that is none of some."""
+        """Take up to so many slots, each of the tightest node outside a given set."""
         taken: list[int] = []
         while len(taken) < most:
             found = []
@@ -199,7 +199,7 @@ class _Nodes:
         return self._sizes[-1] if self._sizes else 0
 
     def tightest(self, least: int, beside: Container[int] = ()) -> int | None:
-        """Return the node with the fewest slots left, but `least`, that is none of some; None if there is none."""
+        """Return the node with the fewest slots left, but `least`, outside a given set; None without such a node."""
         for index in range(bisect_left(self._sizes, least), len(self._sizes)):
             entries = self._current(self._sizes[index])
             passed = []
@@ -282,7 +282,7 @@ class Search:
         self._further.reverse()
 
     def better(self) -> Numbered | None:
-        """Return the best layout that was found; None if none is better than the known one."""
+        """Return the best layout that was found; None if the known layout is the best."""
         free = np.zeros(len(self._sets), dtype=np.int64)
         for at, node in enumerate(self._nodes):
             free += (self._sets >> at & 1) * node.slots
@@ -324,7 +324,7 @@ class Search:
                     self._descend(left, reached, [*chosen, choice])
 
     def _order(self, choice: NodeChoice) -> tuple[int, int, int, int]:
-        """Return the order in which groups that are alike have their choices, that of the search itself."""
+        """Return the order of choices for groups that are alike; the search has the same order."""
         return choice.nodes.bit_count(), slots_of(self._nodes, choice.nodes), choice.nodes, choice.beside
 
     def _candidates(self, group: GroupDemand, takes: int, chosen: Sequence[NodeChoice]) -> Iterator[int]:
@@ -406,7 +406,7 @@ class _Flow:
 def _best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[Costs, list[NodeChoice]] | None:
     """Return what groups cost at least, the nodes of each, and the spares beside it; None if limits end the search."""
     # 1. A column for each choice counts the groups that have it; as many as there are of each kind have one.
-    # 2. Pods and spares of a choice flow from its set of nodes to these nodes, none of which has more than its slots.
+    # 2. Pods and spares of a choice flow from its set of nodes to these nodes, within the slots of each.
     # 3. Objectives: spares beside their group, pairs of groups and nodes, and then the first choices.
     program = Program()
     columns: dict[GroupDemand, dict[NodeChoice, Sum]] = {}

@@ -16,14 +16,14 @@ from gkm.packing.values import Group, Node, Plan, Request, TooLargeError
 
 @dataclass(frozen=True, slots=True)
 class PodGpus:
-    """The GPUs that pods of a run hold by node, and those of these nodes whose place is known."""
+    """The GPUs that pods of a run hold by node, and the nodes among them whose place is known."""
 
     gpus: Mapping[str, int]
     nodes: Sequence[Node]
 
 
 def following(request: Request, plans: Sequence[Sequence[Group]], held: PodGpus) -> tuple[Group, ...]:
-    """Return the groups of a plan where pods hold their GPUs; `plans` are those of the run, the current one first."""
+    """Return the groups of a plan where pods hold their GPUs; `plans` are the plans of the run, the current first."""
     current, *older = plans
     rest = Counter(held.gpus)
     found = {group.index: group for group in current if _take(rest, group)}

@@ -21,8 +21,8 @@ class Assignment:
     """How many groups each domain takes of each scope, and which groups stay.
 
     `stays` has the touched groups that stay, each with its pods that keep their slots, by kind of nodes. `slots` are
-    those that each scope takes of a kind of nodes in a domain, for pods and colocated spares; `colocated` are these
-    spares. `spares` are those of each scope in all. `proven` says that no fewer groups can move.
+    the slots that each scope takes of a kind of nodes in a domain, for pods and colocated spares; `colocated` are these
+    spares. `spares` are the spares of each scope in all. `proven` says that no fewer groups can move.
     """
 
     whole: Mapping[Key, int]
@@ -39,13 +39,14 @@ def assign(
 ) -> Assignment | None:
     """Return the assignment that moves the fewest groups, then pods, lacks the fewest spares and costs least.
 
-    None where the touched groups do not fit beside the untouched. With `any_way` the first one that fits will do.
+    None where the touched groups do not fit beside the untouched. With `any_way` the first assignment that fits is
+    returned.
 
     Raises:
         TooLargeError: the limits of the search, or the deadline, end it before the first solution.
     """
     # 1. The model places all groups on domains that could matter; ceilings come later, since untouched groups are rows.
-    # 2. Untouched groups stay; where the model has no column for one, nothing fits.
+    # 2. Untouched groups stay; where the model has no column for a group, there is no assignment.
     # 3. Touched groups get columns that say whether they, and how many of their pods, stay.
     # 4. Objectives: groups and pods that stay, spares that lack, the policy's costs, spares that stay, earlier domains.
     model = PlacementModel(
@@ -140,7 +141,7 @@ def _relevant(offer: Capacity, request: Request, surviving: SurvivingPlan) -> se
 
 
 def _balance(offer: Capacity, request: Request, model: PlacementModel) -> None:
-    """Give all domains that are used the same number of groups: one that divides all groups."""
+    """Give all domains that are used the same number of groups, a divisor of their total."""
     program, most = model.program, int(offer.domain_slots.max(initial=0)) // request.group_pods + 1
     sizes = [share for share in range(1, min(request.groups, most) + 1) if request.groups % share == 0]
     shares = {share: program.variable(1) for share in sizes}
@@ -232,7 +233,7 @@ class _Staying:
         )
 
     def _stays(self, solution: Solution) -> dict[int, Mapping[int, int]]:
-        """Return the touched groups that stay; of groups that are alike those with the lowest numbers."""
+        """Return the touched groups that stay; among groups that are alike, the lowest numbers."""
         alike: dict[object, list[int]] = {}
         for member in self._surviving.touched:
             if member.index in self._stay:

@@ -1,7 +1,7 @@
 """The nodes of every pod and spare after a loss, from how many groups each domain takes (calculus.md, After a loss).
 
-A lost pod goes to a spare of its group in the domain, else to a free slot, else to the spare of a neighbor: a pod that
-runs is worth more than one that stands ready. Pods that stand keep their slots, and so do spares that no pod needs.
+A lost pod goes to a spare of its group in the domain, else to a free slot, else to the spare of a neighbor: a running
+pod is worth more than a ready spare. Pods that stand keep their slots, and so do spares that no pod needs.
 """
 
 from collections import Counter
@@ -99,7 +99,7 @@ def _spare_counts(request: Request, groups: Sequence[NewGroup], most: Mapping[in
 
 
 def _in_area(offer: Capacity, request: Request, groups: Sequence[NewGroup], left: Mapping[str, int]) -> dict[str, int]:
-    """Return the slots that are left for spares: none outside the area that the run stays in."""
+    """Return the slots that are left for spares: no slots outside the area that the run stays in."""
     depth, area = request.depth, groups[0].place[: request.depth]
     return {node.name: left[node.name] if node.place[:depth] == area else 0 for node in offer.inventory.nodes}
 
@@ -131,11 +131,11 @@ class _NodeCapacity:
         return _Cell(self, groups, self._splits[domain].get(scope, {}), most)
 
     def free(self, name: str) -> int:
-        """Return the slots of a node that neither a pod nor a spare has."""
+        """Return the slots of a node without a pod or a spare."""
         return max(0, self.left[name] - len(self.ready.get(name, ())))
 
     def take(self, name: str, pods: int) -> None:
-        """Take slots of a node; spares that find none there lose theirs, those of the highest numbers first."""
+        """Take slots of a node; spares without slots there are dropped, the highest numbers first."""
         self.left[name] -= pods
         ready = self.ready.get(name, [])
         while len(ready) > max(0, self.left[name]):
@@ -153,7 +153,7 @@ class _NodeCapacity:
         rest = {(kind, of): slots for (at, kind, of), slots in self.chosen.slots.items() if at == domain and slots}
         here = [group for group in self.groups if group.domain == domain]
         found: dict[int, dict[str, int]] = {scope: {} for _, scope in rest}
-        # Where no other scope needs the slots, not even for spares that leave, a scope may take whichever it likes.
+        # Where no other scope needs the slots, not even for spares that leave, a scope may take any of them.
         shared = max(Counter(kind for kind, _ in rest).values()) > 1 or (
             sum(self.chosen.colocated.values()) < sum(self.chosen.spares.values())
         )
@@ -208,7 +208,7 @@ class _Cell:
                 raise AssertionError(f"group {group.index} stays in a domain that has too few slots for it")
 
     def arrive(self, spares: int) -> None:
-        """Give the groups that come from elsewhere their nodes: free slots, and those of spares where these are few."""
+        """Give the groups that come from elsewhere their nodes: free slots, then slots of spares."""
         coming = [group for group in self._groups if group.need]
         if not coming:
             return
@@ -268,7 +268,7 @@ class _Cell:
         return min(self._slots[name], self._nodes.free(name))
 
     def _best(self, group: NewGroup) -> str | None:
-        """Return the free node for more pods of a group: one that it is on, one that they fill, else the tightest."""
+        """Return the free node for more pods of a group: its own node, a node that they fill, else the tightest."""
         free = {name: count for name in self._slots if (count := self._free(name))}
         order = {
             name: (not group.nodes[name], count > group.need, count if count > group.need else -count, name)
@@ -300,12 +300,12 @@ class _SpareSlots:
         """Place the spares that find no slot beside their group, as near as slots are left; those that stand stay."""
         current = [(group, spare) for group in self.groups for spare in group.ready if spare.place != group.place]
         lacking = {group.index: limits[group.index] - len(group.spares) for group in self.groups}
-        # Where scopes overlap one that stands may have the only slot of another: then all are placed anew.
+        # Where scopes overlap, a spare in place may have the only slot of another spare: then all are placed anew.
         if any(lacking.values()) and not self._assigned_around(current, lacking):
             self._assigned_around([], lacking)
 
     def _assigned_around(self, current: Sequence[tuple[NewGroup, Spare]], lacking: Mapping[int, int]) -> bool:
-        """Place the spares beside some that stay; return whether all found a slot, and change nothing else."""
+        """Place the spares beside some that stay; return whether all found a slot; change only these."""
         # 1. Spares that stand stay on their nodes, as many as each group lacks.
         left, rest = Counter(self.left), Counter(lacking)
         stays: list[tuple[NewGroup, Spare]] = []
@@ -344,7 +344,7 @@ class _SpareSlots:
         }
 
     def separate(self) -> None:
-        """Move spares of changed groups off the nodes of their pods: to a free slot, or to that of another spare."""
+        """Move spares of changed groups off the nodes of their pods: to a free slot, or to another spare's slot."""
         # Each change leaves fewer spares beside their group, and may make way for another one.
         while self._separated_some():
             pass
@@ -363,7 +363,7 @@ class _SpareSlots:
         return changed
 
     def _moved(self, group: NewGroup, at: int) -> bool:
-        """Move a spare to a free slot of the domain that none of the group's pods shares, if there is one."""
+        """Move a spare to a free slot of the domain away from the group's pods, if there is one."""
         inventory = self.offer.inventory
         for number in inventory.in_domain(group.domain):
             name = inventory.nodes[number].name
@@ -375,7 +375,7 @@ class _SpareSlots:
         return False
 
     def _swapped(self, group: NewGroup, at: int, others: Sequence[tuple[NewGroup, int]]) -> bool:
-        """Exchange a spare's node with that of another spare, if fewer share a node with their group then."""
+        """Exchange a spare's node with another spare's node, if fewer share a node with their group then."""
         node = group.spares[at].node
         for other, number in others:
             there = other.spares[number].node

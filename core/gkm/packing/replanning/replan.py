@@ -1,4 +1,4 @@
-"""A run that has a plan is planned again: the fewest groups move, and none that can stay as it is (calculus.md). Pure.
+"""A run that has a plan is planned again. The fewest groups move; the others stay as they are (calculus.md). Pure.
 
 Each result says in sentences what stays, what moves, and why.
 """
@@ -38,11 +38,12 @@ from gkm.packing.values import (
 def replan(
     nodes: Iterable[Node] | Inventory, previous: FormerPlan, request: Request, inventory_version: str
 ) -> Replanned | Refusal:
-    """Return a plan for a run that has one, which moves the fewest groups and touches none that can stay as it is.
+    """Return a new plan for a planned run, which moves the fewest groups and leaves the others as they are.
 
-    `nodes` are those that the run may use now, without the lost and the cordoned; what the run itself takes counts as
-    free. Where groups cannot be placed beside those that lost nothing, some of these move as well; where that does not
-    fit either, a malleable run keeps what stands and becomes smaller; else the refusal is that of a plan from scratch.
+    `nodes` are those that the run may use now, without the lost and the cordoned; the GPUs of the run itself are free.
+    Where groups cannot be placed beside the undamaged groups, some of these move as well. If that does not fit either,
+    a malleable run keeps its standing groups and becomes smaller. Otherwise the refusal is the same as for a plan from
+    scratch.
 
     Raises:
         InvalidInventoryError: the nodes contradict each other or themselves.
@@ -86,7 +87,7 @@ class _Task:
         return self._result(sized, surviving, chosen) if surviving and chosen else None
 
     def with_untouched_released(self) -> Replanned | None:
-        """Return the plan with the fewest moves where untouched groups may move as well; None where nothing fits."""
+        """Return the plan with the fewest moves where untouched groups may move as well; None where no plan fits."""
         surviving = self._surviving(self.request)
         if surviving is None:
             return None
@@ -101,7 +102,7 @@ class _Task:
         return self._result(self.request, surviving, chosen, freed=True) if chosen else None
 
     def smaller(self) -> Replanned | None:
-        """Return the largest smaller size of a malleable run that keeps what stands; None if there is none."""
+        """Return the largest smaller size of a malleable run that keeps its standing groups; None without one."""
 
         def fits(sized: Request) -> bool:
             surviving = self._surviving(sized)
@@ -122,7 +123,7 @@ class _Task:
         return replanned(self.previous, fresh, sized.spares, {}, proven=proven, freed=False)
 
     def _surviving(self, sized: Request) -> SurvivingPlan | None:
-        """Return what remains for a run of a size; None where that is nothing, or the slots are too few."""
+        """Return the remaining groups for a run of a size; None without any, or with too few slots."""
         if sized.gpus // sized.pod_gpus > int(self.offer.domain_slots.sum()):
             return None
         surviving = surviving_plan(self.offer, sized, self.previous.groups, self.request.groups)
@@ -156,13 +157,13 @@ def _group(request: Request, group: NewGroup) -> Group:
 
 
 MAX_SENTENCES = 32
-"""Of groups that are named one by one. What follows is counted."""
+"""The most groups that are named one by one. The rest is a number."""
 _RELEASED = "beside the groups that lost nothing the others do not fit, so that some of those may move as well"
 NOT_PROVEN = "the search for fewer moves ended at its limit, so that fewer groups may have to move"
 
 
 def _metrics(offer: Capacity, request: Request, groups: Sequence[Group]) -> Metrics:
-    """Return what a plan costs. Where spares lack its bound is that of a plan without any, which is true too."""
+    """Return the costs of a plan. Where spares lack, the bound is for a plan without spares, which is also true."""
     lacking = any(len(group.spares) < request.spares for group in groups)
     scratch = best_placement(offer, replace(request, spares=0) if lacking else request)
     return metrics(offer, request, groups, scratch and scratch.bound)
@@ -174,7 +175,7 @@ def replanned(
     """Return the plan and what became of each group of the former one.
 
     `stays` has the groups that keep their domain and scope, each with its pods that took slots of spares. `proven` says
-    that no fewer groups can move, and `freed` that groups may have moved that lost nothing.
+    that no fewer groups can move, and `freed` that undamaged groups may have moved.
     """
     before = {group.index: group for group in previous.groups}
     after = {group.index: group for group in made.groups}

@@ -59,11 +59,11 @@ class SurvivingPlan:
 def surviving_plan(offer: Capacity, request: Request, former: Sequence[Group], numbers: int) -> SurvivingPlan:
     """Return what remains of a former plan for a request of the size that is planned.
 
-    `numbers` is how many groups the run has at its full size: one that is smaller has some of these numbers only.
+    `numbers` is how many groups the run has at its full size: a smaller run has only some of these numbers.
     """
     # 1. Groups claim the slots that they had, whole ones first; a smaller run drops the highest numbers.
-    # 2. The short group is the last, one that has the size already, or one that is dropped.
-    # 3. Groups that lost nothing are untouched, unless their scope gives too little for them all.
+    # 2. The short group is the last, a group that has the size already, or a dropped group.
+    # 3. Undamaged groups are untouched, unless their scope gives too little for them all.
     # 4. Spares claim what pods leave.
     existing = [group for group in former if group.index < numbers]
     # The lowest numbers are placed first: more than so many are never considered.
@@ -94,7 +94,7 @@ def surviving_plan(offer: Capacity, request: Request, former: Sequence[Group], n
 
 
 def _short(request: Request, former: Sequence[Group], numbers: int) -> int:
-    """Return the number of the short group, -1 where that is still open: the last, or one that has the size already."""
+    """Return the number of the short group, -1 where that is still open: the last, or a group of this size."""
     if request.groups == numbers:
         return numbers - 1
     gpus = request.last_pods * request.pod_gpus
@@ -104,7 +104,7 @@ def _short(request: Request, former: Sequence[Group], numbers: int) -> int:
 def _stays(
     members: Sequence[SurvivingGroup], request: Request, former: Sequence[Group], short: int
 ) -> tuple[set[int], set[int]]:
-    """Return the numbers of the groups that stay, and of those that are touched; of a smaller run some are neither.
+    """Return the numbers of the groups that stay, and of the touched groups; a smaller run drops some groups.
 
     A smaller run has fewer groups than still stand; those with the highest numbers go.
     """
@@ -130,7 +130,7 @@ def _members(claims: "_Claims", request: Request, former: Sequence[Group], short
 
 
 def _within_ceilings(request: Request, untouched: Sequence[SurvivingGroup], spares: int) -> list[SurvivingGroup]:
-    """Return the groups without those of scopes that give too little for them all: these are chosen among again."""
+    """Return the groups, except in scopes that give too little for all of them: these groups are chosen again."""
     given: Counter[int] = Counter()
     for member in untouched:
         given[member.scope] += member.pods + spares
@@ -211,8 +211,8 @@ class _Claims:
 class NewGroup:
     """A group in its domain and scope. `member` is what stood of it there, None where the group came from elsewhere.
 
-    `ready` are spares of the former plan whose slots no pod took; `spares` those of this plan. `from_spares` are pods
-    that took the slots of spares, their own or a neighbor's.
+    `ready` are spares of the former plan whose slots no pod took; `spares` the spares of this plan. `from_spares` are
+    pods that took the slots of spares, their own or a neighbor's.
     """
 
     index: int
