@@ -1,38 +1,15 @@
 """Every command line with `gkm` in the documents exists: command, options, and no more arguments than it takes."""
 
 import re
-import shlex
 from pathlib import Path
-from typing import Any
 
 import links
-import man_pages
 import pytest
-from support.docs.command_lines import SEPARATOR, in_blocks
+from support.docs.command_lines import SEPARATOR, faults, in_blocks
 
 ROOT = Path(__file__).parents[3]
-COMMANDS: dict[tuple[str, ...], Any] = {tuple(words): command for words, command in man_pages.commands()}
 INLINE = re.compile(r"(?<!`)`(gkm [^`]+)`(?!`)")
 PLACEHOLDER = re.compile(r"…|\.\.\.|\||\b[A-Z]{3,}\b|\[|\{|^gkm [a-z ]*(,|$)")
-
-
-def faults(line: str) -> str:
-    """Return what is wrong with a command line, or an empty text."""
-    words = shlex.split(line, comments=True)
-    path: tuple[str, ...] = ("gkm",)
-    while len(path) < len(words) and (*path, words[len(path)]) in COMMANDS:
-        path = (*path, words[len(path)])
-    command, rest = COMMANDS[path], words[len(path) :]
-    if man_pages.names(command) and not (rest and rest[0].startswith("-")):
-        return f"no such command: {' '.join(words[:3])}"
-    try:
-        # Only so can it be made without its required arguments; then the parser must refuse again.
-        context = command.make_context(command.name, [], resilient_parsing=True)
-        context.resilient_parsing = False
-        _, left, _ = command.make_parser(context).parse_args(list(rest))
-    except Exception as error:  # noqa: BLE001 -- whatever the parser raises is the finding
-        return str(getattr(error, "message", error))
-    return f"too many arguments: {left}" if left else ""
 
 
 def lines() -> list[tuple[str, str]]:
