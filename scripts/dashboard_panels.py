@@ -117,6 +117,15 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             },
         ),
         Panel(
+            "Starts that compiled",
+            "Volumes of pods that ended: every kernel hit or none was looked up, some missed, or there was no cache.",
+            {
+                "compiled nothing": f'sum(increase(gkm_private_layers_total{{wrote="no", {NODE}}}[{RATE}]))',
+                "compiled beside a cache": f'sum(increase(gkm_private_layers_total{{wrote="yes", {NODE}}}[{RATE}]))',
+                "compiled without a cache": f"sum(increase(gkm_volumes_without_cache_total{{{NODE}}}[{RATE}]))",
+            },
+        ),
+        Panel(
             "Captures",
             "What became of files that pods compiled, and attempts that failed and are repeated.",
             {
@@ -126,8 +135,9 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
         ),
         Panel(
             "Caches of captures",
-            "Those of the leader by the reason why they stay, and what was registered, refused and ended.",
+            "Those of the leader by the reason why they stay, and what was registered, held back, refused and ended.",
             {
+                "held back": "sum(gkm_generations_held_back)",
                 "{{reason}}": "sum by (reason) (gkm_captured_caches_retained)",
                 "{{result}}": f"sum by (result) (increase(gkm_captured_caches_total[{RATE}]))",
                 "not registered: {{reason}}": f"sum by (reason) (increase(gkm_capture_refusals_total[{RATE}]))",

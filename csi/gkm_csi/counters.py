@@ -10,6 +10,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.kernel_misses import RuntimeMisses
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
+from gkm.hoststate.records import VolumeRecord
 
 WRITE_INTERVAL_SECONDS = 1.0
 PUBLISH_METHOD = "NodePublishVolume"
@@ -57,10 +58,14 @@ class Counters:
             self._counted = replace(self._counted, publishes={**publishes, code: histogram})
         self._changed.set()
 
-    def layer_ended(self, used_bytes: int, misses: RuntimeMisses) -> None:
-        """Count the private layer of a volume that had a cache, by what the program left in it."""
+    def layer_ended(self, record: VolumeRecord, used_bytes: int, misses: RuntimeMisses) -> None:
+        """Count the private layer of a volume, by what the program left in it."""
         with self._lock:
-            self._counted = self._counted.with_layer(used_bytes, misses)
+            counted = self._counted
+            if record.digest:
+                self._counted = counted.with_layer(used_bytes, misses)
+            else:
+                self._counted = replace(counted, without_cache=counted.without_cache + (used_bytes > 0))
         self._changed.set()
 
     def kernels_measured(self, volume: str, misses: RuntimeMisses | None) -> None:

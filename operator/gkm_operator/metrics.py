@@ -155,6 +155,10 @@ CAPTURED_CACHES_RETAINED: Final = Gauge(
     ["reason"],
     registry=REGISTRY,
 )
+GENERATIONS_HELD_BACK: Final = Gauge(
+    "gkm_generations_held_back", "Generations of families with the condition HeldBack, on the leader.",
+    registry=REGISTRY,
+)  # fmt: skip
 LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
 READY: Final = Gauge(
     "gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"], registry=REGISTRY

@@ -88,6 +88,15 @@ def private_layers(layers: EndedLayers) -> Iterator[CounterMetricFamily]:
     )
 
 
+def without_cache(volumes: int) -> CounterMetricFamily:
+    """Return gkm_volumes_without_cache_total."""
+    return CounterMetricFamily(
+        "gkm_volumes_without_cache",
+        "Volumes that started without a cache and ended, into which the program wrote: it compiled all kernels.",
+        volumes,
+    )
+
+
 def kernel_misses(counted: Mapping[str, Mapping[MissReason, int]]) -> CounterMetricFamily:
     """Return gkm_kernel_misses_total, with every reason: Prometheus sees no increase in a sample that begins with 1."""
     family = CounterMetricFamily(
@@ -119,4 +128,5 @@ class CsiMetrics(Collector):
         self._last_error = ""
         yield publish_seconds(counted.publishes)
         yield from private_layers(counted.layers)
+        yield without_cache(counted.without_cache)
         yield kernel_misses(counted.kernel_misses)

@@ -73,6 +73,8 @@ class NodeCounters:
     layers: EndedLayers = EndedLayers()
     kernel_misses: Mapping[str, Mapping[MissReason, int]] = field(default_factory=dict)
     """Entries that programs compiled beside a cache, of volumes that ended: by runtime and reason."""
+    without_cache: int = 0
+    """Volumes that started without a cache and ended, into which the program wrote."""
 
     def with_layer(self, used_bytes: int, misses: RuntimeMisses) -> "NodeCounters":
         """Return the counts with one more ended layer, and the entries that were compiled into it."""
@@ -99,6 +101,7 @@ def save(layout: Layout, counted: NodeCounters) -> None:
     }
     layers = asdict(counted.layers)
     value = {"version": _VERSION, "bounds": list(BUCKET_BOUNDS), "publish": encoded, "layers": layers}
+    value["withoutCache"] = counted.without_cache
     value["runtimeMisses"] = {name: dict(reasons) for name, reasons in counted.kernel_misses.items()}
     files.replace(layout.counters, files.encode(value), durable=False)
 
@@ -121,7 +124,9 @@ def _from_json(value: Mapping[str, Any]) -> NodeCounters:
     histograms = {code: _histogram(encoded) for code, encoded in publishes.items()}
     # A process of an earlier version, which this one replaces, wrote none.
     misses = kernel_misses.by_runtime(value.get("runtimeMisses", {}), kernel_misses.counts)
-    return NodeCounters(histograms, _layers(value.get("layers", {})), misses)
+    if not _is_count(without_cache := value.get("withoutCache", 0)):
+        raise ValueError("withoutCache: not a count")
+    return NodeCounters(histograms, _layers(value.get("layers", {})), misses, without_cache)
 
 
 def _sum(one: Mapping[MissReason, int], other: Mapping[MissReason, int]) -> Mapping[MissReason, int]:

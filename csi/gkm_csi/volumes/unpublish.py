@@ -37,8 +37,8 @@ class VolumeUnpublisher:
     captures: Captures
     kernels: KernelWatch
     settled: SettledLayers
-    layer_ended: Callable[[int, RuntimeMisses], None]
-    """It gets the bytes and the kernels that a program left in the private layer of a volume with a cache."""
+    layer_ended: Callable[[VolumeRecord, int, RuntimeMisses], None]
+    """It gets the bytes that a program left in a private layer, and the kernels of one above a cache."""
 
     def unpublish(self, volume: VolumeTarget) -> None:
         """Remove a volume from its target and leave nothing; idempotent.
@@ -72,10 +72,10 @@ class VolumeUnpublisher:
                 f"volume {volume.volume_id}: the capture of its files on {self.node} is running; kubelet retries",
             )
         usage = self._layer_usage(volume, record)
-        misses = self.kernels.ended(record, usage) if usage is not None else {}
+        misses = self.kernels.ended(record, usage) if usage is not None and record.digest else {}
         self._unmount(volume)
         if usage is not None:
-            self.layer_ended(used_bytes(usage), misses)
+            self.layer_ended(record, used_bytes(usage), misses)
         self.settled.forget(volume.volume_id)
         self.volume_records.remove(volume.volume_id)
         try:
@@ -86,8 +86,8 @@ class VolumeUnpublisher:
         _LOG.info("unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest))
 
     def _layer_usage(self, volume: VolumeTarget, record: VolumeRecord) -> os.statvfs_result | None:
-        """Return the usage of the private layer above a cache; None without such a layer, or if it cannot be read."""
-        if not record.is_private or not record.digest:
+        """Return the usage of the private layer; None without one, or if it cannot be read."""
+        if not record.is_private:
             return None
         try:
             if self.mounter.observe(volume.target).mounts[-1:] != (mark_for(record),):

@@ -71,6 +71,8 @@ class CapturesController(Controller):
         self._working = False
         self._judged: dict[str, dict[CacheKey, tuple[str, ConditionValue]]] = {}
         """By namespace: the uid of each captured cache, and its condition."""
+        self._held_back: Counter[str] = Counter()
+        """By namespace: how many generations are held back."""
         self._lock = Lock()
         self.observed = ObservedCaptures(self._registry, self._enqueue)
         if self.enabled:
@@ -131,6 +133,8 @@ class CapturesController(Controller):
         with self._lock:
             old = self._judged.get(namespace, {})
             self._judged[namespace] = new
+            self._held_back[namespace] = sum(self._trials.is_held(each.cache) for each in plan.retained)
+            metrics.GENERATIONS_HELD_BACK.set(self._held_back.total())
             counts = Counter(value.reason for judged in self._judged.values() for _, value in judged.values())
         for reason in RetentionReason:
             metrics.CAPTURED_CACHES_RETAINED.labels(reason.value).set(counts[reason.value])

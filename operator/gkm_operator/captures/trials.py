@@ -221,13 +221,14 @@ class Trials:
             ConditionValue(HELD_BACK, FALSE, HeldBackReason.PINNED, "spec.pinned is true") if cache.held_back else None
         )
 
-    def _is_held(self, cache: CapturedCache) -> bool:
+    def is_held(self, cache: CapturedCache) -> bool:
+        """Return whether a generation is held back; thread-safe."""
         verdict = self._verdicts.get(cache.uid)
         return not cache.pinned and (cache.held_back if verdict is None else verdict.status == TRUE)
 
     def _is_on_trial(self, family: Sequence[CapturedCache], now: datetime) -> bool:
         """Return whether the generation that nodes take is new, has enough pods, and had them not long enough."""
-        tried = next((each for each in family if not self._is_held(each)), None)
+        tried = next((each for each in family if not self.is_held(each)), None)
         created = utc_time(family[0].created)
         if tried is None or len(family) == 1 or tried.pods_using < LEAST_PODS:
             return False
@@ -239,10 +240,10 @@ class Trials:
     def _judge(self, family: Sequence[CapturedCache], tallies: Sequence[Tally]) -> None:
         # The oldest first: one on top of a bad one is compared with what is before both.
         for number in range(len(family) - 2, -1, -1):
-            older = next((n for n in range(number + 1, len(family)) if not self._is_held(family[n])), None)
+            older = next((n for n in range(number + 1, len(family)) if not self.is_held(family[n])), None)
             if older is None or family[number].pinned:
                 continue
-            if self._is_held(family[number]):
+            if self.is_held(family[number]):
                 self._free(family[number], tallies[older])
             elif self._verdicts.get(family[number].uid) is None:
                 self._hold(family[number], tallies[number], family[older], tallies[older])

@@ -85,6 +85,7 @@ def test_what_a_program_leaves_in_a_private_layer_is_counted_once(rig: Rig) -> N
         "compiles": (private, "mkdir new && echo x > new/two.cubin"),
         "read-only": ({"cacheName": ref.name}, "cat kernel/one.cubin"),
         "had-no-cache": ({"cacheName": "nowhere", "ifUnavailable": "empty"}, "echo x > new"),
+        "had-no-cache-and-needed-none": ({"cacheName": "nowhere", "ifUnavailable": "empty"}, "true"),
     }
     for attributes, script in scripts.values():
         volume, target = rig.volume()
@@ -97,4 +98,6 @@ def test_what_a_program_leaves_in_a_private_layer_is_counted_once(rig: Rig) -> N
         return counters.load(rig.files.layout).layers
 
     until(lambda: layers().empty + layers().written == 4, "every private layer above a cache is counted")
+    until(lambda: counters.load(rig.files.layout).without_cache > 0, "a volume without a cache is counted")
     assert layers() == counters.EndedLayers(empty=3, written=1, written_bytes=4096)
+    assert counters.load(rig.files.layout).without_cache == 1

@@ -60,7 +60,7 @@ class InMemoryNode:
             captures=captures,
             kernels=KernelWatch(layers.mounted_layers, lambda *_: None),
             settled=SettledLayers(0, captures.capture_running),
-            layer_ended=lambda used, _misses: self.ended_layers.append(used),
+            layer_ended=lambda _record, used, _misses: self.ended_layers.append(used),
         )
         self.ref = self.files.ready()
 

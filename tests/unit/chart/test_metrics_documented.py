@@ -6,7 +6,7 @@ import pytest
 from gkm.hoststate.counters import EndedLayers, Histogram
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.telemetry import metrics as agent
-from gkm_agent.telemetry.server import kernel_misses, private_layers, publish_seconds
+from gkm_agent.telemetry.server import kernel_misses, private_layers, publish_seconds, without_cache
 from gkm_operator import metrics as operator
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -22,7 +22,12 @@ REGISTRIES = {
 ROWS = documented()
 CSI_FAMILIES = {
     family.name + ("_total" if family.type == "counter" else ""): family
-    for family in (publish_seconds({"OK": Histogram()}), *private_layers(EndedLayers()), kernel_misses({}))
+    for family in (
+        publish_seconds({"OK": Histogram()}),
+        *private_layers(EndedLayers()),
+        without_cache(0),
+        kernel_misses({}),
+    )
 }
 """The agent serves them from the file of the CSI process: no registry has them."""
 

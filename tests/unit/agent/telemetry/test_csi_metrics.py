@@ -40,11 +40,13 @@ def test_what_the_csi_process_counted_is_a_histogram(layout: Layout) -> None:
 
 
 def test_what_programs_left_in_private_layers_is_counted(layout: Layout) -> None:
-    counters.save(layout, NodeCounters(layers=EndedLayers().with_layer(0).with_layer(4096).with_layer(0)))
+    layers = EndedLayers().with_layer(0).with_layer(4096).with_layer(0)
+    counters.save(layout, NodeCounters(layers=layers, without_cache=3))
     page = page_of(layout)
     assert 'gkm_private_layers_total{wrote="no"} 2.0' in page
     assert 'gkm_private_layers_total{wrote="yes"} 1.0' in page
     assert "gkm_private_layer_bytes_total 4096.0" in page
+    assert "gkm_volumes_without_cache_total 3.0" in page
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_counters_survive_save_and_load(layout: Layout) -> None:
         "OK": Histogram().with_observation(0.002).with_observation(0.003).with_observation(99.0),
         "ABORTED": Histogram().with_observation(0.0),
     }
-    counted = NodeCounters(publishes, EndedLayers(empty=3, written=2, written_bytes=1 << 40))
+    counted = NodeCounters(publishes, EndedLayers(empty=3, written=2, written_bytes=1 << 40), without_cache=5)
 
     counters.save(layout, counted)
 
@@ -44,7 +44,7 @@ def test_a_file_of_a_version_without_layers_counts_on(layout: Layout) -> None:
     layout.counters.parent.mkdir(parents=True)
     layout.counters.write_text(json.dumps(good()))
     found = counters.load(layout)
-    assert (found.layers, list(found.publishes)) == (EndedLayers(), ["OK"])
+    assert (found.layers, found.without_cache, list(found.publishes)) == (EndedLayers(), 0, ["OK"])
 
 
 def test_a_layer_counts_by_what_was_left_in_it() -> None:
@@ -92,6 +92,8 @@ HISTOGRAM = ("publish", "OK")
         _changed("version", to=2),
         _changed("bounds", to=[1, 2]),
         _changed("bounds", to=None),
+        _changed("withoutCache", to=-1),
+        _changed("withoutCache", to=True),
         _changed("publish", to=[]),
         _changed("publish", to={"my-namespace/my-pod": good()["publish"]["OK"]}),
         _changed("publish", to={"OK": []}),

@@ -10,6 +10,7 @@ from gkm.api.meta import timestamp
 from gkm.api.nodes import CapturedImage
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Json, Resource
 from gkm_operator.captures.trials import CHECK_SECONDS, LEAST_PODS, TRIAL_SECONDS, Tally, is_worse
+from gkm_operator.metrics import GENERATIONS_HELD_BACK
 from support.operator.captures import NAMESPACE, NOW, CapturesProcess, CapturesWorld, of_family
 
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
@@ -127,6 +128,21 @@ def test_a_generation_that_makes_three_pods_fail_is_held_back(*, cluster: bool) 
     trial.fail(SECOND.name, 1, node="node-b")
     assert trial.check() == ("True", "PodsFailed")
     assert trial.process.refreshed[-1].name == SECOND.name  # type: ignore[attr-defined]
+
+
+def test_generations_that_are_held_back_are_counted() -> None:
+    trial = Trial(FIRST, SECOND, THIRD)
+
+    def held() -> float:
+        trial.process.run(2)
+        return GENERATIONS_HELD_BACK._value.get()
+
+    assert held() == 0
+    trial.hold(SECOND.name)
+    trial.hold(THIRD.name)
+    assert held() == 2
+    trial.merge(THIRD.name, {"spec": {"pinned": True}})
+    assert held() == 1
 
 
 @pytest.mark.parametrize(
