@@ -148,7 +148,9 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     kernels = KernelWatch(layers.mounted_layers, counters.kernels_measured)
     # Without a destination each of these captures would only take disk.
     settled = SettledLayers(
-        options.capture_settled_seconds if options.capture_mode == AUTO else 0, captures.capture_running
+        options.capture_settled_seconds if options.capture_mode == AUTO else 0,
+        captures.capture_running,
+        mounter.changed_ns,
     )
     reconcile.reconcile(options.layout, volume_records, mounter)
     node = NodeService(

@@ -110,6 +110,18 @@ class Mounter:
         with targets.open_target(self.kubelet, path) as target, target.open_directory() as point:
             return os.statvfs(point)
 
+    def changed_ns(self, path: Path, name: str) -> int:
+        """Return when a file at the top of a target, or a link, was last changed, in nanoseconds; 0 without it.
+
+        Raises:
+            OSError: there is no such target.
+        """
+        with targets.open_target(self.kubelet, path) as target, target.open_directory() as point:
+            try:
+                return os.stat(name, dir_fd=point, follow_symlinks=False).st_mtime_ns
+            except FileNotFoundError:
+                return 0
+
     def unmount(self, path: Path) -> int:
         """Implement MountInterface.unmount."""
         try:

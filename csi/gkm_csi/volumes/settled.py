@@ -3,16 +3,29 @@
 Kubelet asks for the usage of each volume about once a minute (NodeGetVolumeStats). Bytes and inodes tell whether a
 program wrote since: no file is read for it. A capture has all that the pod added so far, and the agent makes an image
 of what the generation lacks.
+
+A program of the pod, or `kubectl exec`, requests a capture by the file `.gkm-capture` in the volume: who cannot write
+there can request none. Each time of its last change is one request. A process that starts knows no earlier requests,
+and captures once more; the agent finds the same files.
 """
 
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gkm.hoststate.records import VolumeRecord
+
+REQUEST: Final = ".gkm-capture"
+PAUSE_SECONDS: Final = 120.0
+"""Between two requested captures of a volume: each one copies the layer. A request that comes earlier waits."""
+
+
+def _never(_target: Path, _name: str) -> int:
+    return 0
 
 
 class LayerUse(NamedTuple):
@@ -29,25 +42,48 @@ class _Watched:
     captured: LayerUse | None = None
 
 
+class _Request(NamedTuple):
+    changed_ns: int
+    taken: float
+
+
 @dataclass(slots=True)
 class SettledLayers:
-    """Calls `capture` once for each state in which a layer stays for `seconds`; 0 never calls it. Thread-safe."""
+    """Calls `capture` once for each request, and for each state in which a layer stays for `seconds` (0: for none).
+
+    `changed_ns` returns when a file in a target was changed, 0 without one, and raises OSError. Thread-safe.
+    """
 
     seconds: float
     capture: Callable[[VolumeRecord], object]
+    changed_ns: Callable[[Path, str], int] = _never
     clock: Callable[[], float] = time.monotonic
     _watched: dict[str, _Watched] = field(default_factory=dict)
+    _requests: dict[str, _Request] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def usage_measured(self, record: VolumeRecord, usage: os.statvfs_result) -> None:
-        """Take note of the usage of a volume; returns at once."""
-        if self.seconds > 0 and record.options.capture and record.is_private and self._has_settled(record, usage):
+        """Take note of the usage of a volume; returns at once. Raises OSError where the target is gone."""
+        if not record.options.capture or not record.is_private:
+            return
+        settled = self.seconds > 0 and self._has_settled(record, usage)
+        if self._is_requested(record) or settled:
             self.capture(record)
 
     def forget(self, volume: str) -> None:
         """Forget a volume that is gone."""
         with self._lock:
             self._watched.pop(volume, None)
+            self._requests.pop(volume, None)
+
+    def _is_requested(self, record: VolumeRecord) -> bool:
+        changed, now = self.changed_ns(Path(record.target_path), REQUEST), self.clock()
+        with self._lock:
+            last = self._requests.get(record.volume_id)
+            if not changed or (last and (last.changed_ns == changed or now - last.taken < PAUSE_SECONDS)):
+                return False
+            self._requests[record.volume_id] = _Request(changed, now)
+            return True
 
     def _has_settled(self, record: VolumeRecord, usage: os.statvfs_result) -> bool:
         use, now = LayerUse(usage.f_bfree, usage.f_ffree), self.clock()

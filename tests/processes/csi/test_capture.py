@@ -10,6 +10,7 @@ import pytest
 from gkm.hoststate import families
 from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
+from gkm_csi.proto.csi_pb2 import NodeGetVolumeStatsRequest
 from support.csi.rig import Rig
 from support.host.waiting import until
 
@@ -132,6 +133,39 @@ def test_the_files_of_an_empty_volume_are_captured(rig: Rig) -> None:
     what, files = captured(rig, volume)
     assert files == {"compiled": b"all of it"}
     assert what["digest"] == ""
+
+
+def measure(rig: Rig, volume: str, target: Path) -> None:
+    """Ask for the usage of a volume, as kubelet does once a minute."""
+    rig.client.call("NodeGetVolumeStats", NodeGetVolumeStatsRequest(volume_id=volume, volume_path=str(target)))
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "directory"])
+def test_a_running_pod_requests_a_capture_by_a_file(rig: Rig, tmp_path: Path, kind: str) -> None:
+    volume, target = published(rig, rig.ready(CONTENT))
+    inside = rig.namespace.inside(target)
+    (inside / "new").write_text("compiled")
+    measure(rig, volume, target)
+    match kind:
+        case "file":
+            (inside / ".gkm-capture").touch()
+        case "link":
+            (inside / ".gkm-capture").symlink_to(tmp_path / "nowhere")
+        case _:
+            (inside / ".gkm-capture").mkdir()
+    for _ in range(2):
+        measure(rig, volume, target)
+
+    def found() -> list[str]:
+        return [path.name for path in rig.files.layout.captured.glob(f"{volume}.*")]
+
+    until(lambda: bool(found()), "the capture of the running pod")
+    (name,) = found()  # and none before the request
+    _what, files = captured(rig, name)
+    assert files.pop(".gkm-capture", b"") == b""
+    assert files == {"new": b"compiled"}
+    unpublished(rig, volume, target)
+    assert rig.nothing_left(volume, target)
 
 
 def test_the_capture_of_a_member_names_the_family_and_the_member(rig: Rig) -> None:

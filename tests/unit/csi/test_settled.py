@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from gkm.hoststate.names import CacheRef
@@ -24,7 +25,16 @@ class Layer:
     def __init__(self, seconds: float = 120.0) -> None:
         self.now = 0.0
         self.captured: list[float] = []
-        self.settled = SettledLayers(seconds, lambda _: self.captured.append(self.now), clock=lambda: self.now)
+        self.requested = 0
+        """When the file of the request was changed."""
+        self.settled = SettledLayers(seconds, self._capture, self._changed_ns, clock=lambda: self.now)
+
+    def _capture(self, _record: VolumeRecord) -> None:
+        self.captured.append(self.now)
+
+    def _changed_ns(self, target: Path, name: str) -> int:
+        assert (str(target), name) == ("/target", ".gkm-capture")
+        return self.requested
 
     def look(self, at: float, blocks: int, inodes: int = 100, record: VolumeRecord = RECORD) -> None:
         self.now = at
@@ -77,6 +87,47 @@ def test_other_volumes_are_not_captured(seconds: float, record: VolumeRecord) ->
     for minute in range(10):
         layer.look(60.0 * minute, 900, record=record)
     assert layer.captured == []
+
+
+def requests(*times: int, seconds: float = 0.0, record: VolumeRecord = RECORD) -> list[float]:
+    """Return when a layer is captured whose request has these times of change, minute by minute."""
+    layer = Layer(seconds)
+    for minute, time in enumerate(times):
+        layer.requested = time
+        layer.look(60.0 * minute, 900 - minute, record=record)
+    return layer.captured
+
+
+@pytest.mark.parametrize(
+    ("times", "captured"),
+    [
+        pytest.param([0, 0, 7, 7, 7, 7], [120.0], id="once"),
+        pytest.param([7, 7, 7, 8, 8], [0.0, 180.0], id="again"),
+        pytest.param([7, 8, 8, 8], [0.0, 120.0], id="one that comes too soon waits"),
+        pytest.param([7, 8, 9, 10, 11, 12], [0.0, 120.0, 240.0], id="a pod that requests always"),
+        pytest.param([7, 0, 7, 0], [0.0], id="a file that comes and goes"),
+        pytest.param([-5, -5], [0.0], id="before 1970"),
+    ],
+)
+def test_each_request_is_one_capture(times: list[int], captured: list[float]) -> None:
+    assert requests(*times) == captured
+
+
+@pytest.mark.parametrize(
+    "record",
+    [replace(RECORD, options=VolumeOptions()), replace(RECORD, digest="sha256:" + "a" * 64)],
+    ids=["not to be captured", "read-only"],
+)
+def test_a_request_in_another_volume_is_none(record: VolumeRecord) -> None:
+    assert requests(7, 8, 9, record=record) == []
+
+
+def test_a_request_and_a_settled_layer_are_one_capture() -> None:
+    layer = Layer()
+    for minute in range(4):
+        layer.requested = 7 if minute == 2 else 0
+        layer.look(60.0 * minute, 900)
+    assert layer.captured == [120.0]
 
 
 def test_a_volume_that_is_gone_is_forgotten() -> None:

@@ -135,7 +135,8 @@ def test_generations_that_are_held_back_are_counted() -> None:
 
     def held() -> float:
         trial.process.run(2)
-        return GENERATIONS_HELD_BACK._value.get()
+        value: float = GENERATIONS_HELD_BACK._value.get()
+        return value
 
     assert held() == 0
     trial.hold(SECOND.name)
