@@ -280,8 +280,7 @@ class Reconciler:
         self._collector.collect(observed, desired.caches, complete=desired.complete)
         findings = self._volume_reports.findings(shown := self._unpersisted.overlay(observed), self._captures())
         choices = self._choose_members(desired, observed)
-        chosen = {choice.member for choice in choices}
-        published = statuses(shown, records, desired.inventory, findings, chosen)
+        published = statuses(shown, records, desired.inventory, findings, choices)
         self._publisher.set(published)
         if desired.complete:
             self._report_ready(ready_digests(observed, choices))

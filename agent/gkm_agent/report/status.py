@@ -43,12 +43,15 @@ def statuses(
     records: Iterable[VolumeRecord],
     inventory: Inventory,
     findings: NodeFindings | None = None,
-    chosen: Collection[CacheRef] = (),
+    choices: Iterable[FamilyChoice] = (),
 ) -> dict[str | None, NodeStatus]:
     """Return {scope: status} for every scope with caches, with pods that still use a deleted cache, or with captures.
 
-    A cache without a pointer has no status yet. `chosen` are the members that pods get of their families.
+    A cache without a pointer has no status yet. `choices` are the members that pods get of their families: what a pod
+    misses that names a family, it misses of the member.
     """
+    members = {choice.ref: choice.member for choice in choices}
+    chosen = set(members.values())
     findings = findings or NodeFindings()
     captures = findings.captures
     pointed = {ref: (cache.pointer, cache) for ref, cache in observed.items() if cache.pointer is not None}
@@ -59,7 +62,7 @@ def statuses(
         if record.digest:
             users.setdefault(record.ref, []).append(record)
         else:
-            without[record.ref] += 1
+            without[members.get(record.ref, record.ref)] += 1
     caches: dict[str | None, dict[str, NodeCacheStatus]] = {}
     for ref in sorted({*pointed, *users}, key=lambda ref: (ref.namespace or "", ref.name)):
         using = users.get(ref, [])

@@ -9,7 +9,7 @@ from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_agent.caches.decisions import Observed
 from gkm_agent.caches.model import Membership, WantedCache
 from gkm_agent.report.status import ready_digests
-from support.agent.fakes import A100, digest_of
+from support.agent.fakes import A100, H100, digest_of
 from support.agent.node import IMAGE, REF, Node
 
 OTHER = CacheRef("ml-apps", "other")
@@ -60,6 +60,39 @@ def test_a_driver_that_no_member_fits_moves_the_choice_to_the_cache_that_the_pod
     assert settled(node, *members) == "a"
     node.read_gpus(Inventory((A100,)))
     assert settled(node, *members) == "llama"
+
+
+def started_without(node: Node) -> dict[str, int]:
+    return {name: cache.pods_without_cache for name, cache in node.sink.held["ml-apps"].caches.items()}
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        pytest.param([member("a", 1)], {"a": 2}, id="a family of one capture"),
+        pytest.param([member("a", 1), member("b", 2)], {"a": 0, "b": 2}, id="the member that pods would get"),
+        pytest.param([member("llama"), member("a", 1)], {"llama": 2, "a": 0}, id="the cache that the pod names"),
+        pytest.param([member("llama")], {"llama": 2}, id="no family"),
+    ],
+)
+def test_pods_that_started_without_a_family_are_told_on_one_member(
+    node: Node, members: list[WantedCache], told: dict[str, int]
+) -> None:
+    node.read_gpus(Inventory((A100,)))
+    for volume in ("csi-1", "csi-2"):
+        node.mount("", volume)
+    settled(node, *members)
+    assert started_without(node) == told
+
+
+def test_a_member_that_fits_ends_the_report(node: Node) -> None:
+    node.read_gpus(Inventory((A100,)))
+    node.mount("", "csi-1")
+    assert settled(node, member("a", 1)) == "a"
+    assert started_without(node) == {"a": 1}
+    node.read_gpus(Inventory((H100,)))
+    settled(node, member("a", 1))
+    assert started_without(node) == {"a": 0}
 
 
 def test_a_choice_that_a_full_disk_refuses_is_written_by_the_next_pass(
