@@ -3,8 +3,8 @@
 A first pod compiles kernels. The time runs from its end until the cache of them is Ready on a second node, whose agent
 runs beside the first one. A second pod of the same manifest must find every kernel; a third one compiles more, and the
 bytes that the registry received for the next generation are compared with the layer of the new kernels. Signatures and
-statements are a part of those bytes. Needs root, and the partners of the tests on a real node. Then many nodes that
-compiled the same at the same moment push it (families_storm).
+statements are a part of those bytes. Needs root, and the partners of the tests on a real node. Then pods compile for
+two kinds of GPU (families_kinds), and many nodes that compiled the same at the same moment push it (families_storm).
 """
 
 import sys
@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import families_storm
+from families_kinds import SECOND, THIRD, expect, side_by_side
 from figures import Result
 from support.cluster import kwok
 from support.cluster.cluster import Cluster
 from support.cluster.installation import Installation
 from support.e2e.families import Family, capturing
 from support.e2e.fleet import Fleet
+from support.fakes import nvml_library
 from support.host.processes import Process
 from support.registry.olareg import Olareg
 from support.sigstore.cosign import Cosign
 
-SECOND = "second-node"
 KERNELS = [f"{2**power}:{2**warps}" for power in range(5, 17) for warps in range(6)]
 """Blocks and warps: powers of two, as Triton demands."""
 
@@ -51,10 +52,13 @@ def run(size: FamiliesSize) -> Result:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-")))
         fleet = stack.enter_context(_fleet(directory))
         stack.enter_context(capturing(fleet, "auto"))
-        stack.enter_context(_second_agent(fleet, directory / "second"))
+        for node, gpu in ((SECOND, nvml_library.H100), (THIRD, nvml_library.A100)):
+            stack.enter_context(_agent_of(node, gpu, fleet, directory / node))
         result = Result.of([_once(size, fleet, directory / "registry", number) for number in range(size.runs)])
+        kinds = Result.of([_two_kinds(size, fleet, number) for number in range(size.runs)])
     storms = Result.of([families_storm.storm(size.nodes) for _ in range(size.runs)])
-    return Result({**result.figures, **storms.figures}, [*result.rows, *storms.rows])
+    figures = {**result.figures, **kinds.figures, **storms.figures}
+    return Result(figures, [*result.rows, *kinds.rows, *storms.rows])
 
 
 @contextmanager
@@ -70,15 +74,16 @@ def _fleet(directory: Path) -> Iterator[Fleet]:
 
 
 @contextmanager
-def _second_agent(fleet: Fleet, directory: Path) -> Iterator[None]:
-    """Run the agent of a second node with the same GPUs; the node has no kubelet, because only its store matters."""
+def _agent_of(node: str, gpu: nvml_library.Gpu, fleet: Fleet, directory: Path) -> Iterator[None]:
+    """Run the agent of another node; the node has no kubelet, because only its store matters."""
     directory.mkdir()
     gkm = fleet.gkm
-    fleet.cluster.apply({**kwok.node(SECOND, gpus=1), "spec": {"unschedulable": True}})
-    words: list[str | Path] = ["--config", gkm.config, "--kubeconfig", gkm.account("gkm-agent", node=SECOND)]
-    where: list[str | Path] = ["--state", directory / "state", "--run", directory / "run", "--node", SECOND]
+    fleet.cluster.apply({**kwok.node(node, gpus=1), "spec": {"unschedulable": True}})
+    machine = nvml_library.environment(directory, library=nvml_library.build(), gpus=[gpu])
+    words: list[str | Path] = ["--config", gkm.config, "--kubeconfig", gkm.account("gkm-agent", node=node)]
+    where: list[str | Path] = ["--state", directory / "state", "--run", directory / "run", "--node", node]
     command = [sys.executable, "-m", "gkm_agent.main", *words, *where]
-    process = Process.start("second agent", command, directory / "agent.log", gkm.machine)
+    process = Process.start(f"agent of {node}", command, directory / "agent.log", machine)
     try:
         yield
     finally:
@@ -91,21 +96,21 @@ def _once(size: FamiliesSize, fleet: Fleet, registry: Path, number: int) -> dict
     count = size.first + size.more
     all_of_them = KERNELS[number * count : (number + 1) * count]
     known = all_of_them[: size.first]
-    _expect(family.compiled(*known), hits=0)
+    expect(family.compiled(*known), hits=0)
     ended = time.monotonic()
     family.ready(1, SECOND)
     ready = time.monotonic() - ended
     family.ready(1, fleet.cluster.node_name)
-    _expect(family.compiled(*known), hits=len(known))
+    expect(family.compiled(*known), hits=len(known))
     before = _stored_bytes(registry)
-    _expect(family.compiled(*all_of_them), hits=len(known))
+    expect(family.compiled(*all_of_them), hits=len(known))
     ended = time.monotonic()
     member = family.ready(2, SECOND)
     ready_again = time.monotonic() - ended
     pushed = _stored_bytes(registry) - before
     here = fleet.cluster.node_name
     before_kernels, kernels = (family.on_node(family.ready(each, here), here)["sizeBytes"] for each in (1, 2))
-    _expect(family.compiled(*all_of_them), hits=len(all_of_them))
+    expect(family.compiled(*all_of_them), hits=len(all_of_them))
     row = {
         "ready_elsewhere_s": ready,
         "second_generation_ready_elsewhere_s": ready_again,
@@ -118,9 +123,11 @@ def _once(size: FamiliesSize, fleet: Fleet, registry: Path, number: int) -> dict
     return row
 
 
-def _expect(found: list[bool], *, hits: int) -> None:
-    if sum(found) != hits:
-        raise RuntimeError(f"{sum(found)} of {len(found)} kernels were hits instead of {hits}")
+def _two_kinds(size: FamiliesSize, fleet: Fleet, number: int) -> dict[str, float]:
+    kernels = KERNELS[number * size.first : (number + 1) * size.first]
+    row = side_by_side(Family(fleet, fleet.new_namespace()), kernels)
+    sys.stderr.write(f"families: two kinds of GPU, run {number + 1} of {size.runs}: {row}\n")
+    return row
 
 
 def _stored_bytes(registry: Path) -> int:

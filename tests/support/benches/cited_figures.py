@@ -70,7 +70,7 @@ CITED: Mapping[str, tuple[str, ...]] = {
     # docs/design/capture.md
     "families": (
         *("ready_elsewhere_s", "second_generation_ready_elsewhere_s", "new_kernels_bytes", "pushed_bytes"),
-        *("pushed_ratio", "storm_images", "storm_layer_uploads", "storm_s"),
+        *("pushed_ratio", "variant_ready_elsewhere_s", "storm_images", "storm_layer_uploads", "storm_s"),
     ),
     # docs/decisions/0012-own-reflector.md, 0013-own-elector.md
     "fleet": (

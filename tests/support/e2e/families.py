@@ -10,6 +10,7 @@ from gkm.images.reference import Reference
 from support.cluster.gkm_objects import MOUNT, Object
 from support.e2e.fleet import Fleet
 from support.e2e.triton_pods import compiling, hits
+from support.fakes import nvml_library
 
 SECONDS = 300.0
 """For a step of several processes on a loaded machine."""
@@ -38,6 +39,22 @@ def _restart(fleet: Fleet, config: str, mode: str) -> None:
         fleet.gkm.run(name)
 
 
+@contextmanager
+def other_gpus(fleet: Fleet, *gpus: nvml_library.Gpu) -> Iterator[None]:
+    """Give the node these GPUs instead of its H100 until the block ends; pods keep the volumes that they have."""
+    try:
+        _replace_gpus(fleet, *gpus)
+        yield
+    finally:
+        _replace_gpus(fleet, nvml_library.H100)
+
+
+def _replace_gpus(fleet: Fleet, *gpus: nvml_library.Gpu) -> None:
+    fleet.gkm.processes["agent"].stop()
+    nvml_library.describe(fleet.gkm.directory / "nvml.json", gpus=gpus)
+    fleet.gkm.run("agent")
+
+
 @dataclass
 class Family:
     """The family `name` in a namespace. Its pods say neither `readOnly`, `ifUnavailable` nor `capture`."""
@@ -64,11 +81,16 @@ class Family:
     def ready(self, generation: int, node: str) -> Object:
         """Wait until a generation is Ready on a node; return the cache object."""
 
-        def is_ready() -> Object | None:
-            member = self.generations().get(generation)
-            return member if member and self.on_node(member, node).get("state") == "Ready" else None
+        return self.reaches(generation, node, state="Ready")
 
-        return self.fleet.cluster.until(is_ready, f"generation {generation} to be Ready on {node}", SECONDS)
+    def reaches(self, generation: int, node: str, **status: object) -> Object:
+        """Wait until the report of a node about a generation has these values; return the cache object."""
+
+        def reached() -> Object | None:
+            member = self.generations().get(generation)
+            return member if member and status.items() <= self.on_node(member, node).items() else None
+
+        return self.fleet.cluster.until(reached, f"generation {generation} to be {status} on {node}", SECONDS)
 
     def on_node(self, member: Object, node: str) -> Object:
         """Return the report of a node about a member; an empty object without one."""

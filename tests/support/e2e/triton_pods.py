@@ -14,7 +14,7 @@ SYSTEM = ("/usr", "/lib", "/lib64")
 
 
 def compiling(name: str, namespace: str, attributes: Mapping[str, str], *kernels: int | str) -> Object:
-    """A pod that compiles kernels, each BLOCK or BLOCK:WARPS, and prints the result of each in one line of JSON."""
+    """A pod that compiles kernels, each BLOCK[:WARPS[:ARCHITECTURE]], and prints a line of JSON for each."""
     python = triton.python()
     program = f"{python} -I {PROGRAMS / 'compile_kernel.py'}"
     made = objects.pod(name, namespace, attributes, " && ".join(f"{program} {kernel} && echo" for kernel in kernels))

@@ -2,7 +2,8 @@
 # ruff: noqa: ANN001, ANN002 -- a kernel is Triton's language in Python's grammar: its parameters have no Python types
 """Run by the Python that has Triton: compiles one kernel for a GPU that is not there, and says whether it had to.
 
-BLOCK is a constant of the kernel: another one is another cache entry. So is another number of warps: BLOCK:WARPS.
+BLOCK is a constant of the kernel: another one is another cache entry. So is another number of warps, BLOCK:WARPS, and
+another architecture, BLOCK:WARPS:80.
 $TRITON_CACHE_DIR is the cache.
 """
 
@@ -26,7 +27,7 @@ def add(x, y, out, n, block) -> None:
     tl.store(out + offsets, tl.load(x + offsets, mask=inside) + tl.load(y + offsets, mask=inside), mask=inside)
 
 
-def main(block: int, warps: int | None = None) -> None:
+def main(block: int, warps: int | None = None, arch: int = 90) -> None:
     """Print what happened as JSON; of a failure, the stages that were entered."""
     hits: list[bool] = []
     reached: list[str] = []
@@ -43,7 +44,7 @@ def main(block: int, warps: int | None = None) -> None:
     began = time.perf_counter()
     try:
         kernel = triton.compile(
-            ASTSource(add, signature, {"block": block}), target=GPUTarget("cuda", 90, 32), options=options
+            ASTSource(add, signature, {"block": block}), target=GPUTarget("cuda", arch, 32), options=options
         )
     except Exception:
         json.dump({"stages": reached}, sys.stdout)
