@@ -7,7 +7,7 @@ from gkm.gpus.values import FATAL_CODES, MAX_FAULTS, Fault, printable
 
 _T = TypeVar("_T")
 DescribeError = Callable[[Exception], tuple[str, str] | None]
-"""Returns the code and the text of a vendor's own error; None of any other."""
+"""Returns the code and the text of a vendor's own error; None for any other error."""
 
 MAX_MESSAGE = 160
 """With the name of a call before it, a message still fits into an error."""

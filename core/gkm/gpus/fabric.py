@@ -1,4 +1,4 @@
-"""Decode NVML's NVLink fabric information into words. Pure; the numbers are those of nvml.h."""
+"""Decode NVML's NVLink fabric information into words. Pure; the numbers come from nvml.h."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,8 @@ _SUMMARIES = {1: "Healthy", 2: "Unhealthy", 3: "LimitedCapacity"}
 
 _TRUE, _FALSE = 1, 2
 _ROUTE_UNHEALTHY, _PARTITION_ASSIGNED = 4, 12
-# NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 unknown, 1 true or connected, 2 false or disconnected. Of each
-# field the value that is a problem, and its words.
+# NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 unknown, 1 true or connected, 2 false or disconnected. For each
+# field, the value that is a problem, and its words.
 _PROBLEMS = {
     0: (_TRUE, "degraded bandwidth"),
     2: (_TRUE, "route recovery"),
@@ -40,9 +40,9 @@ _CONFIGURATIONS = {
 def decode(
     cluster_uuid: Sequence[int], clique_id: int | None, state: int, status: str, *, mask: int = 0, summary: int = 0
 ) -> GpuFabricInfo | None:
-    """Return the fabric of a GPU; None where it has none.
+    """Return the fabric of a GPU; None for a GPU without a fabric.
 
-    `status` is the text of the registration's result and counts only once the registration is complete. An all-zero
+    `status` is the text of the registration's result and is used only once the registration is complete. An all-zero
     cluster UUID means that the GPU is not attached (meta-pytorch/torchcomms #1385), so two nodes cannot share it as a
     name. Without a clique the GPU shares its memory with no other, so its cluster UUID names no domain either.
     """
@@ -64,13 +64,13 @@ def clique_of(cliques: Iterable[tuple[int, int]]) -> int | None:
     """Return the clique that older structures name, of pairs (type, id): the first for unicast pointers.
 
     nvml.h says so of nvmlGpuFabricInfo_v4_t. Cliques of logical endpoints can be wider: programs reach a GPU there only
-    with calls of their own for it.
+    with special calls.
     """
     return next((number for kind, number in cliques if kind == UNICAST_POINTER), None)
 
 
 def health(mask: int, summary: int) -> str:
-    """Return NVML's summary, followed by the problems in the mask; "" where NVML reports neither."""
+    """Return NVML's summary, followed by the problems in the mask; "" where NVML reports no health."""
     problems = problems_in_mask(mask)
     text = _SUMMARIES.get(summary, "")
     if not text and mask:

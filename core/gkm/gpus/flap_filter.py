@@ -1,4 +1,4 @@
-"""Filter a series of readings: GPUs that all vanish at once count as missing, not as removed, for five minutes. Pure.
+"""Filter a series of readings: GPUs that all vanish at once are missing, not removed, for five minutes. Pure.
 
 A driver that is restarted or upgraded takes all its GPUs along and answers meanwhile with errors, or not at all (its
 library is replaced too). A reading of "no GPU" would make every cache Incompatible for minutes.

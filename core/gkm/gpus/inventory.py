@@ -33,7 +33,7 @@ class InventoryReader:
         self._command = BoundedCommand(arguments, timeout, MAX_OUTPUT, environment)
 
     def read(self) -> Inventory:
-        """Return the GPUs that are present now. A failure is an error in the reading; this method raises nothing."""
+        """Return the GPUs that are present now. A failure is an error in the reading; this method never raises."""
         try:
             result = self._command.run()
         except RunFailed as error:

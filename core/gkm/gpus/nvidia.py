@@ -23,7 +23,7 @@ from gkm.gpus.values import MAX_GPUS, MAX_MIG_DEVICES, Gpu, GpuFabricInfo, Inven
 
 DRIVER = "nvidia"
 WARP_SIZE = 32
-"""Of every NVIDIA GPU so far (CUDA C++ Programming Guide, "Compute Capabilities"); NVML does not report it."""
+"""Warp size of every GPU so far (CUDA C++ Programming Guide, "Compute Capabilities"); NVML does not report it."""
 _MAX_MODEL = 96
 _CODES = {
     number: name.removeprefix("NVML_ERROR_")
@@ -38,7 +38,7 @@ FABRIC_STRUCTURES = (
     (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
     (pynvml.c_nvmlGpuFabricInfo_t, pynvml.nvmlDeviceGetGpuFabricInfo),
 )
-"""The newest first: the first one that the driver fills is read."""
+"""The newest first: the first structure that the driver fills is read."""
 VARIABLE = "GKM_DRIVER_ROOT"
 LIBRARY = "libnvidia-ml.so.1"
 _MAX_STEPS = 256
@@ -197,7 +197,7 @@ def cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}" if number > 0 else ""
 
 
-# Of RHEL and SUSE, of Debian, and of others; a library for another architecture is not loadable.
+# The paths of RHEL and SUSE, Debian, and others; a library for another architecture is not loadable.
 _DIRECTORIES = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",

@@ -1,9 +1,9 @@
 """Check whether a cache fits the GPUs of this machine: its build targets against the GPUs. Pure.
 
-The rule is that of upstream's check of the summary label (MCV preflightcheck): a GPU fits if any target has its
+The rule is upstream's check of the summary label (MCV preflightcheck): a GPU fits if any target has its
 backend, its architecture and its warp size; and its driver must be able to run the binaries. In doubt a cache fits: a
-useless cache costs one compilation, a wrong refusal costs one on every pod. docs/design/preflight.md has the rule as a
-table.
+useless cache costs one compilation, a wrong refusal costs a compilation on every pod. docs/design/preflight.md has the
+rule as a table.
 
 A table has the CUDA versions that a driver can run. A cache holds cubins. A cubin runs on every driver of its CUDA's
 major version and on every later one (CUDA Compatibility, "Minor Version Compatibility"). Pods may bring a newer
@@ -29,7 +29,7 @@ _CACHED_VERDICTS = 512
 """Verdicts: an agent checks the same caches every few seconds."""
 _MAX_LISTED_TARGETS = 6
 _MAX_LISTED_CHARACTERS = 24
-# Of several reasons the message leads with the nearest miss.
+# With several reasons, the message leads with the nearest miss.
 _REASON_PRIORITY = (
     Reason.GPU_LOST,
     Reason.DRIVER_TOO_OLD,
@@ -46,7 +46,7 @@ CUDA_OF_PTX = {7: 11, 8: 12, 9: 13}
 """{major version of PTX: major version of the CUDA that introduced it}: PTX ISA, "Release Notes", table of releases."""
 _MAX_PTX = 199
 """Larger numbers are no version of PTX: MCV writes the major version of the builder's driver into the same field (590),
-which demands nothing, because drivers do not compile the files that Triton and vLLM store."""
+which is no requirement, because drivers do not compile the files that Triton and vLLM store."""
 _CUDA_VERSION = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3}){0,2}", re.ASCII)
 _DRIVER_VERSION = re.compile(r"([0-9]{3,4})\.[0-9.]+", re.ASCII)
 

@@ -2,8 +2,8 @@
 
 It is a process of its own because an open NVML handle blocks driver upgrades (docs/design/node-state.md).
 A new vendor is one file with a function, and a line in `vendors`. Indices are the vendor's own, from 0: NVML's order
-for NVIDIA, amdsmi's for AMD. On a machine with GPUs of both, those of the later vendor follow the highest index of the
-earlier one, so NVIDIA's always equal NVML's.
+for NVIDIA, amdsmi's for AMD. On a machine with GPUs of both, indices of the later vendor follow the highest index of
+the earlier vendor, so NVIDIA's always equal NVML's.
 """
 
 import os
@@ -20,7 +20,7 @@ from gkm.gpus.values import MAX_GPUS, Inventory, printable
 Vendor = Callable[[Path], Inventory]
 """Returns the GPUs of one vendor: errors are values in the reading, and a machine without such GPUs gives an empty one.
 
-The argument is the directory of PCI devices, which distinguishes a missing driver from a machine that needs none.
+The argument is the directory of PCI devices, which distinguishes a missing driver from a machine without such GPUs.
 """
 
 
@@ -40,7 +40,7 @@ def read_vendor(name: str, vendor: Vendor, devices: Path) -> Inventory:
 
 
 def merge(readings: Sequence[Inventory]) -> Inventory:
-    """Return the readings of all vendors as one: the indices of each vendor follow those of the one before it."""
+    """Return the readings of all vendors as one: the indices of each vendor follow the previous vendor's indices."""
     combined = Inventory()
     for reading in readings:
         first = max((gpu.index + 1 for gpu in combined.gpus), default=0)

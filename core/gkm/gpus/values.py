@@ -14,7 +14,7 @@ Size = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 MAX_FAULTS = 32
 FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"})
-"""NVML reports them for a GPU that runs nothing until an administrator acts, even if some of its data is readable."""
+"""NVML reports them for a GPU that runs no work until an administrator acts, even if some of its data is readable."""
 
 
 class Fault(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Gpu(Struct, frozen=True):
     """One GPU. `arch` is "90" for sm_90, or "gfx942"; empty when it could not be read.
 
     `pci_address` has the form of sysfs (`0000:01:00.0`). A GPU in MIG mode is one GPU: a cache that fits it fits its
-    MIG devices, so they have no architecture of their own and share its index. `power_state` is P0 (busy) to P15.
+    MIG devices, so they have no own architecture and share its index. `power_state` is P0 (busy) to P15.
     """
 
     index: Index

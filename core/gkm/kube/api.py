@@ -149,7 +149,7 @@ class Api(Protocol):
         resource_version: str = "",
         foreground: bool = False,
     ) -> None:
-        """Delete an object; raise ApiError 404 if it does not exist, and 409 if it is not the one of `uid`.
+        """Delete an object; raise ApiError 404 if it does not exist, and 409 if its uid is not `uid`.
 
         With `resource_version`, the error 409 also comes for an object that has changed since.
 

@@ -41,8 +41,8 @@ The watch of a kind that has not changed since the server started is silent all 
 MAX_BODY_BYTES = 64 << 20
 """An eighth of the memory of a process (deploy/base); etcd takes no object above 1.5 MB."""
 MAX_PAGE_BYTES = 4 << 20
-"""Of a page of several objects: a process has a dozen lists at once, and a user may fill the objects of each. 250
-objects of GKM have 1 MB. The client requests a larger page again in smaller ones."""
+"""The limit of a page of objects. A process has a dozen lists at once, and a user may fill the objects of each.
+250 objects of GKM have 1 MB. The client requests a larger page again in smaller ones."""
 
 BODY_SECONDS = 120.0
 """The longest time for one body: MAX_BODY_BYTES at half a megabyte a second."""
@@ -144,7 +144,7 @@ class HttpApi(Api):
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> HttpWatch[T]:
         """Return a watch. It lasts about 290 seconds, with jitter so that a fleet does not reconnect at once."""
-        seconds = int(WATCH_SECONDS * random.uniform(0.9, 1.0))  # noqa: S311 -- spreads load, hides nothing
+        seconds = int(WATCH_SECONDS * random.uniform(0.9, 1.0))  # noqa: S311 -- spreads load only
         query: dict[str, str | int] = {
             **_selector_query(selector),
             "watch": "true",
@@ -181,7 +181,7 @@ class HttpApi(Api):
         return self._object(resource, _Request("create", "POST", path, query, body, accept=accept))
 
     def dry_run(self, resource: Resource[Any], value: Object) -> None:
-        """Let the server check the creation of an object, unknown fields included; nothing is stored."""
+        """Let the server check the creation of an object, unknown fields included, without storing it."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
         query = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -280,7 +280,7 @@ def _read(response: BaseHTTPResponse, limit: int) -> bytes:
     """Return the body, or the first `limit` + 1 bytes of a longer one.
 
     Raises:
-        HTTPError: the body broke off, or took more than BODY_SECONDS: the timeout of a socket is that of one read.
+        HTTPError: the body broke off, or took more than BODY_SECONDS: the timeout of a socket applies to one read.
     """
     data = BytesIO()
     remaining, deadline = limit + 1, time.monotonic() + BODY_SECONDS

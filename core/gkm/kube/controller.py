@@ -3,7 +3,7 @@
 1. `work` starts one thread, which starts the watches, and waits until every list is complete: to half a list, a
    controller would answer with deletions.
 2. Only then it starts the queues, whose workers write. A controller that does more overrides `run`.
-3. `stop` lets nothing new begin, and returns at once.
+3. `stop` prevents new reconciles, and returns at once.
 4. `join` waits for the requests that are under way.
 5. `close_watches` ends the watches: no thread reads them any more.
 
@@ -115,7 +115,7 @@ class Controller:
         return ()
 
     def work(self) -> None:
-        """Start, if it is enabled, and return at once, whatever the API server does."""
+        """Start, if it is enabled, and return at once, independent of the API server."""
         if self.enabled:
             self._thread.start()
 
@@ -142,8 +142,8 @@ class Controller:
     def attempt(self, act: Callable[[], T], backoff: Backoff, failure: str = "API server not available") -> T | None:
         """Call `act` until it succeeds, and return its result; None if `stop` ends it, after one attempt at least.
 
-        `failure` is the event in the log, once for each cause. The thread survives every error: nothing would start it
-        again.
+        `failure` is the event in the log, once for each cause. The thread survives every error: no other code would
+        start it again.
         """
         failures, last, after = 0, "", 0.0
         while True:
@@ -185,7 +185,7 @@ class Controller:
         self._wake.set()
 
     def stop(self) -> None:
-        """Let nothing new begin; return at once."""
+        """Prevent new reconciles; return at once."""
         self._stop.set()
         self._wake.set()
         for queue in self.queues:

@@ -1,6 +1,6 @@
 """The credentials of a kubeconfig or a pod, loaded again when the API server refuses them.
 
-The official client reads the token file of a kubeconfig only once, and that of a pod once a minute.
+The official client reads the token file of a kubeconfig only once, and a pod's token file once a minute.
 """
 
 import logging
@@ -39,7 +39,7 @@ class ApiCredentials:
         self._next_load = 0.0
 
     def renew(self, refused: ApiClient) -> bool:
-        """Return whether the current credentials differ from those of `refused`; load them at most every 10 s."""
+        """Return whether the current credentials differ from the `refused` ones; load them at most every 10 s."""
         with self._loading:
             if self.client is not refused:
                 return True

@@ -1,6 +1,6 @@
 """Decode lists and watch events into typed entries.
 
-An object that cannot be decoded must neither hide the others nor look deleted: its key takes its place.
+An object that cannot be decoded must not hide the others, and must not look deleted: its key takes its place.
 """
 
 import logging

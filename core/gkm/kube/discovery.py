@@ -1,7 +1,7 @@
 """Which kinds the API server serves, under which names: read from its discovery documents, and remembered briefly.
 
-A document is read per API group and version, so kinds of one group share requests. It must never guess: a kind counts
-as absent only if the API server itself answers so.
+A document is read per API group and version, so kinds of one group share requests. It must never guess: a kind is
+absent only if the API server itself answers so.
 """
 
 import re

@@ -35,7 +35,8 @@ class Elector:
     """One candidate. The requests of `api` must time out well before `timing.deadline`.
 
     After `acquire`, a thread renews the lease. `is_leader` becomes false by the clock alone, even while that thread
-    waits for a response: the leader must check it before each write and stop, for nothing else reports a lost lease.
+    waits for a response: the leader must check it before each write and stop, because no other signal reports a lost
+    lease.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Elector:
 
     def _pause(self) -> float:
         """Return the seconds until the next attempt, which is at the latest when the lease of another expires."""
-        usual = self._timing.retry * random.uniform(1.0, _JITTER)  # noqa: S311 -- spreads load, hides nothing
+        usual = self._timing.retry * random.uniform(1.0, _JITTER)  # noqa: S311 -- spreads load only
         left = expires_at(self._observed, self._timing) - self._clock() if self._observed else 0.0
         return left if 0.0 < left < usual else usual
 
@@ -135,7 +136,7 @@ class Elector:
         return True
 
     def _create(self) -> Lease:
-        """Create the lease without a holder, or return the one that another process has created meanwhile.
+        """Create the lease without a holder, or return the Lease that another process has created meanwhile.
 
         By an apply, whose request has the name: so the right to create leases can be for this one only.
         """

@@ -14,7 +14,7 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 """An API server requests pauses of seconds. A proxy that requests hours must not delay a client for as long."""
 
 UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
-"""msgspec's errors for bytes that are no JSON of a type; RecursionError is that of JSON which is nested too deeply."""
+"""msgspec's errors for bytes that are no JSON of a type; JSON that is nested too deeply raises RecursionError."""
 
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 _TOO_MANY_REQUESTS = 429
@@ -43,8 +43,8 @@ class ApiError(Exception):
     """A request that failed.
 
     `status` is the HTTP status (0: no response), `reason` the machine-readable reason (`NotFound`, `Conflict`,
-    `Expired` …), `message` a line for people, `retry_after` the requested pause in seconds (0: none), `causes` the
-    reasons of an `Invalid` object, one for each field (metav1.StatusCause).
+    `Expired` …), `message` a line for people, `retry_after` the requested pause in seconds (0: no request), `causes`
+    the reasons of an `Invalid` object, one for each field (metav1.StatusCause).
     """
 
     def __init__(

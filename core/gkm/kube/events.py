@@ -1,7 +1,7 @@
 """Kubernetes Events about objects of GKM, sent on transitions.
 
-No component depends on them, and a failure to send one fails nothing else. The name of an Event contains a hash of its
-content, so that several processes create it once.
+No component depends on them, and a failure to send one has no further effect. The name of an Event contains a hash of
+its content, so that several processes create it once.
 """
 
 import hashlib

@@ -13,8 +13,8 @@ class Index(Generic[K, T]):
     """Objects by key, after client-go's Indexer. A reflector feeds it with changes.
 
     `keys` returns the index keys of an object, `identity` distinguishes objects of one key. Both must depend on the
-    object alone. Thread-safe; a key is removed with its last object. A change takes the same time however many objects
-    a key has, because users decide that; `get` takes time in proportion to them.
+    object alone. Thread-safe; a key is removed with its last object. A change takes the same time for any number of
+    objects of a key, because users decide that number; `get` takes time in proportion to them.
     """
 
     def __init__(self, keys: Callable[[T], Iterable[K]], identity: Callable[[T], Hashable]) -> None:

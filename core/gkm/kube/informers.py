@@ -2,7 +2,7 @@
 
 A kind has one type here, thin enough to hold thousands of objects, and each reader derives from it what it needs
 (gkm.kube.memory bounds it). A watch starts with the first reader that starts it; a reader that subscribes later gets
-what is there first. So a process has one list, one connection and one copy of the objects, whoever reads them.
+what is there first. So a process has one list, one connection and one copy of the objects, for all readers.
 
 Readers that need different objects of a kind `select` them. The watch covers what the readers need that have started,
 and holds no other object: while one reader has started, the API server sends what that one selects; from the second on,
@@ -23,7 +23,7 @@ _Watched = tuple[str, str, ListSelector]
 
 
 class Selection(Generic[T]):
-    """What one reader needs of a kind: to it, no other object exists. Started and closed as a Reflector."""
+    """The objects of a kind that one reader needs: to it, no other object exists. Started and closed as a Reflector."""
 
     def __init__(
         self, shared: "_SharedWatch[T]", wants: Callable[[T], bool], selector: ListSelector, on_change: OnChange[T]
@@ -42,7 +42,7 @@ class Selection(Generic[T]):
 
     @property
     def unreadable(self) -> frozenset[Key]:
-        """Return the keys of objects that exist and cannot be read: any of them may be one that is needed."""
+        """Return the keys of objects that exist and cannot be read: any of them may be needed."""
         return self._shared.reflector.unreadable
 
     def get(self, name: str, namespace: str = "") -> T | None:

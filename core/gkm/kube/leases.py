@@ -61,7 +61,7 @@ class ObservedLease:
 def can_acquire(observed: ObservedLease, identity: str, now: float, timing: LeaseTiming) -> bool:
     """Return whether a candidate may take a lease: it holds it, or it has no holder, or it has expired. Pure.
 
-    A longer duration in the Lease than in `timing` counts: its holder may run with another configuration.
+    A longer duration in the Lease than in `timing` applies: its holder may run with another configuration.
     """
     spec = observed.lease.spec
     if not spec.holder_identity or spec.holder_identity == identity:

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from gkm.api.mnnvl_metadata import SHARED_KEYS
 
 MAX_HELD_BYTES = 3584
-"""Of one object as Python holds it; with its entry in a reflector it then takes at most 4 KiB."""
+"""The size of one object as Python holds it; with its entry in a reflector it then takes at most 4 KiB."""
 _BY_CONTROLLERS = "status"
 """Users cannot write it: each of these kinds has a status subresource."""
 _SHOWN = 253

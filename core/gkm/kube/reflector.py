@@ -18,7 +18,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 _SHORT_WATCH_SECONDS = 1.0
-"""A watch that ends sooner without an event counts as a failure: a broken proxy must not cause a busy loop."""
+"""A watch that ends sooner without an event is a failure: a broken proxy must not cause a busy loop."""
 
 OnChange = Callable[[T | None, T | None], None]
 """Called with (None, new), (old, new) or (old, None), from the reflector's one thread, in order."""
@@ -78,7 +78,7 @@ class Reflector(Generic[T]):
         self._watch: Watch[T] | None = None
         self._lock = Lock()
         self._delivery = RLock()
-        """Held while an object is stored and its change delivered: a late reader misses none, and gets none twice."""
+        """Held while an object is stored and its change delivered: a late reader gets every change exactly once."""
         self._thread: Thread | None = None
 
     def get(self, name: str, namespace: str = "") -> T | None:
@@ -215,7 +215,7 @@ class Reflector(Generic[T]):
         self._version = event.resource_version
 
     def _upsert(self, entry: ObjectEntry[T]) -> bool:
-        """Store an object, or forget one that is not retained; return False for one that is too large to be held."""
+        """Store an object, or forget one that is not retained; return False for an object above the size limit."""
         if not self._retain(entry.value):
             self._delete(entry.key)
             return True
@@ -231,7 +231,7 @@ class Reflector(Generic[T]):
         return True
 
     def _held(self, entry: ObjectEntry[T]) -> ObjectEntry[T] | None:
-        """Return an object as it may be held; None for one that is too large."""
+        """Return an object as it may be held; None for an object above the size limit."""
         if self.resource.unbounded:
             return entry
         try:

@@ -1,7 +1,7 @@
 """The pods that use volumes of GKM, which only its CSI driver can unmount.
 
-They come from the API server, not from the reports of agents: a pod that is starting counts, and so does one on a node
-whose agent is silent.
+They come from the API server, not from the reports of agents: they include a starting pod, and a pod on a node whose
+agent is silent.
 """
 
 from collections.abc import Iterator, Sequence

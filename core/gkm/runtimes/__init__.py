@@ -3,7 +3,7 @@
 Every part of GKM that must know a runtime reads its row: the build, captures, the pod webhook and the command line. A
 further runtime is one module here and one line in RUNTIMES.
 
-May know nothing but the standard library; must never read a file.
+May import only the standard library; must never read a file.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """CuTe DSL: a file for each function, with its cubin inside. Pure.
 
-Source: nvidia-cutlass-dsl 4.8.1. The key has the absolute path of the user's source, which is that of the container
-image, and not the path of the cache. Only direct calls of functions with `@jit` use the cache.
+Source: nvidia-cutlass-dsl 4.8.1. The key has the absolute path of the user's source, which is in the container image,
+and not the path of the cache. Only direct calls of functions with `@jit` use the cache.
 """
 
 from typing import Final

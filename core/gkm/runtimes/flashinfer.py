@@ -1,7 +1,7 @@
 """FlashInfer: operators of CuTe DSL, cubins and results of tuning; operators of nvcc cannot move. Pure.
 
 Source: flashinfer-python 0.7.2. Each hit of an operator that nvcc compiled runs ninja, which compiles it again at
-another path, or where a file lost its time: image layers have none. The import appends to a log below the base.
+another path, or where a file lost its time: image layers have no times. The import appends to a log below the base.
 """
 
 from typing import Final

@@ -31,7 +31,7 @@ GRAPHS: Final[Layout] = (
     folder(r"locks", file(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.lock")),
     folder(_SHARD, file(_CODE)),
 )
-"""The directory of the cache as other runtimes have it inside of their own."""
+"""The directory of the cache as other runtimes have it inside their directories."""
 
 GRAPH_PATH: Final = rf"(?:fxgraph/{_SHARD}|aotautograd)/{_KEY}"
 _GRAPH: Final = re.compile(
@@ -48,7 +48,7 @@ _OF_GRAPH: Final = ("gm", "example_inputs", "inputs_to_check", "fx_kwargs", "use
 
 
 def key_of(graph: bytes) -> Key | None:
-    """Return the key in the first bytes of a graph, by any author; None if they state none."""
+    """Return the key in the first bytes of a graph, by any author; None if they state no key."""
     found: dict[str, Factor] = {}
     for line in _FACTOR.finditer(graph):
         name, reason = line[2].decode(), _reason(line[2].decode())

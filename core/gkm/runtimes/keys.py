@@ -21,7 +21,7 @@ _MAX_SHOWN: Final = 48
 
 
 class MissReason(StrEnum):
-    """Why a cache did not have an entry; where several factors differ, the first in this order counts."""
+    """Why a cache did not have an entry; where several factors differ, the first in this order is the reason."""
 
     NO_SUCH_KERNEL = "NoSuchKernel"
     OTHER_GPU = "OtherGPU"
@@ -65,21 +65,21 @@ class Entries:
 
     Both patterns match whole paths. The group `entry` of `path` is the part that is one entry. Key files whose groups
     `kind` are equal are compared. A file of an entry states its own key, or else a key file with the same group `home`
-    states that of all entries there.
+    states the key of all entries there.
     """
 
     path: re.Pattern[str]
     key_file: re.Pattern[str]
     read: Callable[[bytes], Key | None]
     max_bytes: int
-    """Of a key file; of a longer one, this part is read if `may_truncate`, and else none."""
+    """The size of a key file. For a longer file, this part is read if `may_truncate`, and otherwise no part."""
     equal: MissReason
     """The reason of an entry that was compiled although no stated factor differs."""
     unstated: str
-    """What else the key has, which no pod states."""
+    """Further parts of the key, which no pod states."""
     may_truncate: bool = False
     environment: Callable[[bytes], Mapping[str, object]] | None = None
-    """Returns the variables in a key file; None where key files state none."""
+    """Returns the variables in a key file; None where key files state no variables."""
     key_variables: frozenset[str] = frozenset()
     """Variables that a key file states where they are set, and only there."""
     by_content: bool = False
@@ -95,7 +95,7 @@ _NONE: Final = re.compile(r"(?!)")
 UNTOLD: Final = Entries(
     _NONE, _NONE, lambda _: None, 0, MissReason.UNKNOWN, "GKM does not know what this runtime keys its entries on"
 )
-"""Of a runtime whose misses GKM cannot tell."""
+"""The entries of a runtime whose misses GKM cannot detect."""
 
 
 def digest(value: object) -> str:
@@ -124,7 +124,7 @@ def _value(key: Key, name: str) -> str | None:
 def _text(name: str, compiled: Factor | None, mounted: Factor | None) -> str:
     shown = [printable(each.shown, _MAX_SHOWN) if each else "none" for each in (mounted, compiled)]
     name = printable(name, _MAX_NAME)
-    # Two texts that are equal as far as they are shown say nothing.
+    # Two texts that look equal after truncation are no help.
     if all(shown) and shown[0] != shown[1]:
         return f"{name}: the cache has {shown[0]}, the pod has {shown[1]}"
     return f"{name} differs"

@@ -1,7 +1,8 @@
 """The layout of a cache directory: which paths a runtime writes, and the kind of file at each. Pure.
 
 A layout is a grammar of names. Each place has a pattern for one name, and says what a file of this name is, or which
-layout a directory of this name has. Layouts nest as runtimes do: vLLM's has those of TorchInductor and Triton inside.
+layout a directory of this name has. Layouts nest as runtimes do: vLLM's layout contains the layouts of TorchInductor
+and Triton.
 """
 
 import re
@@ -16,7 +17,7 @@ class FileKind(StrEnum):
 
     CONTENT = "cache files"
     HINT = "notes that only make a start faster"
-    """Packed by a build, and left on the node by a capture: nothing in them was compiled for a GPU."""
+    """Packed by a build, and left on the node by a capture: they hold no code for a GPU."""
     ARTIFACTS = "files of artifacts"
     """Content if its bytes have the frame of one: the user chose the name."""
     INCOMPLETE = "incomplete or damaged kernels"
@@ -27,7 +28,7 @@ class FileKind(StrEnum):
     SECRET = "keys, tokens and passwords"  # noqa: S105 -- a name of files
     WEIGHTS = "weights of models"
     OTHER_CACHE = "caches of other runtimes"
-    """In a directory of its own inside this one: the build packs it as what it is."""
+    """In its own directory inside this one: the build packs it as a cache of its runtime."""
     FOREIGN = "files that no runtime wrote as a cache"
 
 

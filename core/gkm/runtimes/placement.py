@@ -1,8 +1,8 @@
 """Where the caches of one image stand below a path, and which directory each variable names. Pure.
 
-One cache stands at the path itself, as MCV has it. Of several caches each stands in the directory that has the name of
-its runtime, so that two runtimes never share a directory. An image states its runtimes as one text, such as
-`vllm-triton`: it is also a part of names of repositories and objects, which allow a hyphen and no comma.
+One cache stands at the path itself, as MCV has it. Each of several caches stands in the directory with the name of its
+runtime, so that two runtimes never share a directory. An image states its runtimes as one text, such as `vllm-triton`:
+it is also a part of names of repositories and objects, which allow a hyphen and no comma.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def directory_of(name: str, names: Sequence[str]) -> str:
-    """Return the directory of a runtime's cache among those of `names`; "" for the only one."""
+    """Return the directory of a runtime's cache among the runtimes `names`; "" for the only cache."""
     return name if len(names) > 1 else ""
 
 

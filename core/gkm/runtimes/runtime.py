@@ -9,12 +9,12 @@ from gkm.runtimes.layout import FileKind, Layout, Place, kind_of, place_of
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What GKM knows of a runtime.
+    """The properties of a runtime.
 
     `name` is in images and statuses, `title` in texts. `variables` name the directory of the cache, the first one that
     the runtime reads first. `marks` is the part of `layout` that no other runtime writes: a directory with one such
-    file is a cache of this runtime. `entries` are what a miss adds to the cache. `beside` names the runtimes for which
-    its programs also compile, outside of this directory.
+    file is a cache of this runtime. `entries` describes the entries that a miss adds to the cache. `beside` names the
+    runtimes for which its programs also compile, outside of this directory.
     """
 
     name: str
