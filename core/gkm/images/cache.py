@@ -32,11 +32,11 @@ _ARCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,31}", re.ASCII)
 _MAX_WARP = 1024
 _NUMBER = re.compile(r"([0-9]{1,18})", re.ASCII)
 _COUNT = re.compile(r"([0-9]{1,18}), one of [^\n]*", re.ASCII)
-"""The entries of one of several caches (`entry_label`)."""
+"""The entries of a cache among several (`entry_label`)."""
 
 
 def entry_label(count: str, runtimes: str) -> str:
-    """Return the label of the number of entries of one of several caches.
+    """Return the label of the number of entries of a cache among several.
 
     A GKM that knows only images of one cache would mount the first cache without a word of the others. It refuses this
     text before it fetches anything, because it is not a number; MCV does not read the label.
@@ -128,9 +128,9 @@ class CacheImage:
 
 
 def common_targets(caches: Sequence[Collection[GpuTarget]]) -> tuple[GpuTarget, ...]:
-    """Return the GPUs that every cache is for, each with the newest versions that one of the caches needs.
+    """Return the GPUs that every cache is for, each with the newest versions that a cache needs.
 
-    A cache may state a GPU with several versions of CUDA, which are alternatives: the oldest counts.
+    A cache may state a GPU with several versions of CUDA, which are alternatives: the oldest is used.
     """
     if len(caches) == 1:
         return tuple(caches[0])
@@ -165,7 +165,7 @@ class _Summary(Struct):
 
 
 def describe(registry: Registry, ref: Reference) -> CacheImage:
-    """Return the description of a pinned image; of an index, the description of its image for this machine.
+    """Return the description of a pinned image; for an index, the description of its image for this machine.
 
     A signature binds the requested digest. The bytes of an index name its images by digest, so the signature binds
     those too (cosign does not sign the images of an index one by one).
@@ -247,7 +247,7 @@ def _runtime_cache(ref: Reference, labels: Mapping[str, str], kind: Format) -> R
 def _labels_missing(ref: Reference, image: ImageManifest) -> GKMError:
     """Return the error for an image without labels.
 
-    The legacy artifact variant of the format may have none. Its layer contains the GPUs, but GKM decides from the
+    The legacy artifact variant of the format may have no labels. Its layer contains the GPUs, but GKM decides from the
     labels alone whether a node downloads the layer, so it refuses the image.
     """
     variant = next(

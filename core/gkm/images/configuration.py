@@ -1,4 +1,4 @@
-"""The configuration of an image: the one that GKM writes with its manifest, and the fields of others that GKM reads.
+"""The configuration of an image: GKM writes it with its manifest, and reads some fields of others.
 
 GKM writes the same bytes for the same content. The fields of foreign images are hostile text. Creation times are RFC
 3339 (OCI image-spec, annotations.md and config.md); the signature of the digest covers them.
@@ -41,7 +41,7 @@ class ImageConfig(Struct):
 
     @property
     def diff_ids(self) -> tuple[str, ...]:
-        """Return the digests of the unpacked layers; () where the configuration states none."""
+        """Return the digests of the unpacked layers; () where the configuration states no digests."""
         try:
             return tuple(msgspec.convert(self.rootfs, type=_RootFilesystem).diff_ids)
         except msgspec.ValidationError:
@@ -95,7 +95,7 @@ def encode_config(platform: Platform, labels: dict[str, str], diff_ids: list[str
 def assemble_image(
     config: bytes, layers: Sequence[LocalBlob], labels: dict[str, str], base: Sequence[Descriptor] = ()
 ) -> LocalImage:
-    """Return the image of a configuration and its layers, after those of `base`, whose bytes it does not have."""
+    """Return the image of a configuration and its layers, after the layers of `base`, whose bytes it does not have."""
     packed = LocalBlob.from_bytes(config, OCI_CONFIG)
     manifest = {
         "schemaVersion": 2,

@@ -153,7 +153,7 @@ def write_all(descriptor: int, part: bytes | memoryview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image on disk: `blobs` are its configuration and its layers, `labels` those of the configuration.
+    """An image on disk: `blobs` are its configuration and its layers, `labels` the labels of the configuration.
 
     `attached` has the artifacts that a layout holds beside it, each behind its subject.
     """

@@ -18,7 +18,7 @@ from gkm.hoststate import names
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_LAYERS = 64
 MAX_SIZE = 1 << 63
-"""Of a blob, in bytes: the limit of an int64 (OCI image-spec, "Descriptor")."""
+"""The size of a blob, in bytes: the limit of an int64 (OCI image-spec, "Descriptor")."""
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_EMPTY = "application/vnd.oci.empty.v1+json"
@@ -158,7 +158,7 @@ def decode(raw: bytes, kind: type[T], what: str, check: Callable[[bytes], None] 
     """Return JSON from outside as a typed value; `check` limits the memory that it takes (gkm.api.json_limits).
 
     Raises:
-        GKMError: METADATA_INVALID, with the path of the wrong field and none of the content.
+        GKMError: METADATA_INVALID, with the path of the wrong field, without content.
     """
     try:
         check(raw)

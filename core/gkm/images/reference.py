@@ -93,7 +93,7 @@ class Reference:
 
         The part before the pattern's first slash matches the host, and the part after it the repository, where `*`
         spans slashes. So a repository cannot look like the host of another tenant. A pattern without a slash matches
-        hosts with all their repositories. Brackets are those of an IPv6 address.
+        hosts with all their repositories. Brackets belong to an IPv6 address.
         """
         host, slash, repository = pattern.partition("/")
         if not fnmatchcase(self.registry, host.replace("[", "[[]")):

@@ -84,7 +84,7 @@ class ByteStream:
 def joined(pieces: Iterator[memoryview]) -> memoryview:
     """Return all pieces as one: the first itself, if it is the only one.
 
-    Not by `join`, whose list has 200 bytes for each piece: hostile compression can make one of every byte.
+    Not by `join`, whose list has 200 bytes for each piece: hostile compression can make a piece of every byte.
     """
     whole = next(pieces, memoryview(b""))
     following = next(pieces, None)
@@ -113,7 +113,7 @@ def members(stream: ByteStream, *, skip_links: bool = False) -> Iterator[tuple[T
     `skip_links` skips links, for archives whose members are read in place: no code ever creates a link.
 
     Raises:
-        GKMError: UNSAFE_CONTENT for a member that is neither a file nor a directory, CONTENT_MISMATCH for a damaged
+        GKMError: UNSAFE_CONTENT for a member that is no file and no directory, CONTENT_MISMATCH for a damaged
             archive.
     """
     name: bytes | None = None

@@ -45,7 +45,7 @@ MAX_EMPTY_MEMBERS = 1024
 """Consecutive members or frames without output cost time and add no byte; writers produce a few at most."""
 MAX_MEMBERS = 400_000
 MEMBER_BYTES = 4096
-"""Each member costs 20 microseconds, whatever its output. Layers for partial reads (eStargz) have two for each file and
+"""Each member costs 20 microseconds for any output. Layers for partial reads (eStargz) have two for each file and
 one for each few megabytes of a large one. The bound is MAX_MEMBERS, plus one for every MEMBER_BYTES of output."""
 _Decompressor = igzip_lib.IgzipDecompressor | zstd.ZstdDecompressor
 _DECODE_ERRORS: tuple[type[Exception], ...] = (

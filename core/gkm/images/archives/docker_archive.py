@@ -212,7 +212,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
 def _archive(image: LocalImage, ref: Reference, report: ProgressCallback) -> Iterator[bytes]:
     config, *layers = image.blobs
-    # Each layer is read twice, to measure it and to write it: each reading counts as half of its bytes.
+    # Each layer is read twice, to measure it and to write it: each reading is reported as half of its bytes.
     count = ByteCounter(
         lambda done, of: report(done // 2, of // 2), 2 * sum(blob.descriptor.size for blob in image.blobs)
     )

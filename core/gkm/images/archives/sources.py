@@ -16,7 +16,7 @@ def open_image(path: Path, work: Path) -> LocalImage:
     `work` is an empty directory of the caller; both must exist until the image is stored.
 
     Raises:
-        GKMError: NOT_FOUND, METADATA_INVALID when it is neither; as the reader of the format raises.
+        GKMError: NOT_FOUND, METADATA_INVALID when the format is unknown; as the reader of the format raises.
         OSError: it cannot be read, or the disk refused.
     """
     if path.is_dir():

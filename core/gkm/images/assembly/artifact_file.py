@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_ARTIFACTS: Final = 20_000
-"""Of one file: a large model has hundreds. Their keys are held in memory."""
+"""The artifacts of one file: a large model has hundreds. Their keys are held in memory."""
 MAX_GROUPS: Final = 1_000
-"""Of one file: torch has ten kinds of artifacts, and adds a group of a kind at each save. An empty group costs time."""
+"""The groups of one file: torch has ten kinds of artifacts, and adds one at each save. An empty group costs time."""
 MAX_TEXT_BYTES: Final = 1024
-"""Of a kind or a key, as base64. Keys of torch are 52 characters of a hash with a short prefix."""
+"""The length of a kind or a key, as base64. Keys of torch are 52 characters of a hash with a short prefix."""
 HEAD_BYTES: Final = 4096
 """More than stands before the first artifact: its kind has MAX_TEXT_BYTES at most."""
 _VERSION: Final = 1
@@ -33,7 +33,7 @@ class NotAnArtifactFile(ValueError):
 
 
 class DamagedArtifactFile(ValueError):
-    """The bytes begin as such a file and are none; the message says what is wrong."""
+    """The bytes begin as such a file and are damaged; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[Arti
 
 
 def is_artifact_file(head: bytes) -> bool:
-    """Return whether the first HEAD_BYTES of a file are those of such a file."""
+    """Return whether the first HEAD_BYTES of a file begin such a file."""
     try:
         _first_kind(_PieceReader([head]))
     except NotAnArtifactFile:

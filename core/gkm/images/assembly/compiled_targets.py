@@ -4,7 +4,7 @@ An artifact of vLLM's binary format is a pickle of torch: it contains the PTX, t
 properties without compression. Three marks name the GPU: `.target sm_75` of PTX, `cc=75` or `cc='gfx90a'` of inductor's
 DeviceProperties, and the processor in AMD's code (`amdgcn-amd-amdhsa--gfx90a`, `hip:gfx90a`). Each artifact, also for
 CUDA, additionally lists the processors that ROCm's composable kernels support: `['gfx90a', 'gfx942']`. So a quoted gfx
-counts only as a value (after `=` or `:`), never as an item of a list.
+is used only as a value (after `=` or `:`), never as an item of a list.
 """
 
 import re

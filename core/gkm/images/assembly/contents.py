@@ -35,7 +35,7 @@ from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import ROOT
 
 SCANNED: Final = frozenset({Format.TRITON, Format.VLLM, Format.INDUCTOR})
-"""The formats that have scanners of their own, and a manifest with their name as its key."""
+"""The formats that have their own scanners, and a manifest with their name as its key."""
 _KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.HINT})
 """A path of these kinds tells enough."""
 
@@ -166,7 +166,7 @@ def _manifest(directory: Path, key: str, entries: Sequence[Mapping[str, Any]]) -
 
 @dataclass(slots=True)
 class _DirectoryScan:
-    """What one walk finds of each runtime."""
+    """The files that one walk finds of each runtime."""
 
     table: TableScan
     vllm: VllmScan = field(default_factory=VllmScan)
@@ -195,7 +195,7 @@ class _DirectoryScan:
         self.size += len(packed.data) if packed else entry.size
 
     def format(self, directory: Path) -> Format:
-        """Return the runtime; raises METADATA_MISSING if it is none."""
+        """Return the runtime; raises METADATA_MISSING if there is no cache."""
         runtime = self.table.selected.runtime
         if runtime and Format(runtime.name) not in SCANNED:
             return Format(runtime.name)

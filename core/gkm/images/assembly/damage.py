@@ -84,8 +84,8 @@ def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
 def captured_selection(part: FoundCache, check: Callable[[TreeEntry], None]) -> Selection:
     """Return the selection of what a pod compiled, without entries that lack a file: they may end a process.
 
-    Triton's kernels are not among those: a capture refuses one that is damaged. `check` gets each file and directory
-    before anything is read of it or kept.
+    Triton's kernels are not in the selection: a capture refuses one that is damaged. `check` gets each file and
+    directory before anything is read of it or kept.
 
     Raises:
         GKMError, OSError: as `walk` raises.
@@ -99,7 +99,7 @@ def captured_selection(part: FoundCache, check: Callable[[TreeEntry], None]) -> 
 
 
 def _kernels(directory: Path, selection: Selection, others: EntryCheck) -> Iterator[_KernelDirectory]:
-    """Yield the directories of kernels, each once it was read whole; `others` get all that is none."""
+    """Yield the directories of kernels, each once it was read whole; `others` get all other files."""
     current: _KernelDirectory | None = None
     for entry in walk(directory, selection):
         parent = entry.path.rpartition("/")[0]

@@ -4,7 +4,8 @@ Both stand alone, in object files and libraries, and in MLIR bytecode, so the se
 offset. A header of a fatbin names the length of its entries, and each entry its own: the entries are walked without
 reading what they hold, compressed or not. Foreign bytes cost constant memory and a bounded number of steps.
 
-A cubin of ABI version 7 has the architecture in the lowest byte of e_flags, one of version 8 in the next byte.
+A cubin of ABI version 7 has the architecture in the lowest byte of e_flags; a cubin of version 8 has it in the next
+byte.
 """
 
 import re
@@ -16,8 +17,8 @@ from gkm.api.targets import CUDA, GpuTarget
 from gkm.images.assembly.compiled_targets import target_of
 
 MAX_ENTRIES: Final = 100_000
-"""Of all fatbins of a file. A library of 5,000 object files for 10 GPUs has half of them."""
-# Foreign headers may overlap: only the literal is consumed, so that the cuts between pieces change nothing.
+"""The most cubins in all fatbins of a file. A library of 5,000 object files for 10 GPUs has half of them."""
+# Foreign headers may overlap: only the literal is consumed, so that the cuts between pieces have no effect.
 _CUBIN: Final = re.compile(rb"\x7fELF\x02\x01\x01(?=.([\x07\x08]).{7}..\xbe\x00.{28}(.{4}))", re.DOTALL)
 _FATBIN: Final = re.compile(rb"\x50\xed\x55\xba..\x10\x00(.{8})", re.DOTALL)
 _ENTRY: Final = struct.Struct("<HHIQ12xI")

@@ -39,11 +39,11 @@ def redact(entry: TreeEntry) -> RedactedFile | None:
 
 
 def without_secrets(data: bytes) -> RedactedFile | None:
-    """Return a JSON text without secrets; None if it contains none, or is no JSON."""
+    """Return a JSON text without secrets; None if it contains no secrets, or is no JSON."""
     names: set[str] = set()
 
     def cleaned(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        # The hook sees every pair, also one that a later pair of the same name hides.
+        # The hook sees every pair, also a pair that a later pair of the same name hides.
         names.update(name for name, value in pairs if _is_secret(name, value))
         return {name: None if _is_secret(name, value) else value for name, value in pairs}
 

@@ -21,7 +21,7 @@ PREDICATE_TYPE: Final = "https://slsa.dev/provenance/v1"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 BUILD_TYPE: Final = "https://gkm.io/cache/v1"
 LOCAL_BUILDER: Final = "https://gkm.io/cache/local"
-"""Whoever ran the command, without the claim of a build platform."""
+"""The person who ran the command, without the claim of a build platform."""
 _PYTHON_PACKAGES: Final = frozenset({"torch", "triton", "vllm"})
 
 

@@ -1,4 +1,4 @@
-"""Recognize the runtime whose cache a directory is, by the names in it; near it, where it is none itself."""
+"""Recognize the runtime whose cache a directory is, by the names in it, or find caches near it."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from gkm.runtimes import INDUCTOR, RUNTIMES, Runtime
 from gkm.runtimes.layout import Layout
 
 _MAX_NAMES: Final = 20_000
-"""Of one directory: a look for a cache near the named directory must end."""
+"""The entries of one directory: a search for a cache near the named directory must end."""
 _MAX_NEAR: Final = 8
 _ANCESTORS: Final = 7
 """As many names as the deepest layout has above its files."""
@@ -33,7 +33,7 @@ class FoundCache:
 def caches_in(directory: Path) -> list[FoundCache]:
     """Return the cache in `directory`, and those in directories of it that have the name of another runtime.
 
-    The name alone decides nothing: the directory must hold a cache of that runtime.
+    The name alone is no proof: the directory must hold a cache of that runtime.
 
     Raises:
         OSError: it cannot be read.
@@ -58,7 +58,7 @@ def runtime_of(directory: Path) -> Runtime:
     """Return the runtime whose cache is in `directory`.
 
     Raises:
-        GKMError: METADATA_MISSING when it is none; the error names caches below or above it.
+        GKMError: METADATA_MISSING when it is no cache; the error names caches below or above it.
         OSError: it cannot be read.
     """
     if found := runtime_in(directory):
@@ -81,7 +81,7 @@ def runtime_of(directory: Path) -> Runtime:
 
 
 def runtime_in(directory: Path) -> Runtime | None:
-    """Return the runtime whose cache is in `directory`; None where it is none. Raises OSError."""
+    """Return the runtime whose cache is in `directory`; None where there is no cache. Raises OSError."""
     marked = next((runtime for runtime in RUNTIMES if _has_mark(directory, runtime.marks)), None)
     # A file of artifacts has no name that tells.
     return INDUCTOR if marked is None and _has_artifact_file(directory) else marked

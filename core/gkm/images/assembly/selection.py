@@ -1,4 +1,4 @@
-"""Which files of a directory an image gets, by their paths, and the account of the ones that it does not get."""
+"""Which files of a directory an image gets, by their paths, and the account of the others."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
@@ -67,7 +67,7 @@ def _kind_of(runtime: Runtime, inside: Container[str]) -> KindOf:
 
 @dataclass(slots=True)
 class LeftOutFiles:
-    """The files and directories of one kind that stay out; `bytes` are those of the files."""
+    """The files and directories of one kind that stay out; `bytes` is the size of the files."""
 
     count: int = 0
     bytes: int = 0
@@ -76,7 +76,7 @@ class LeftOutFiles:
 
 @dataclass(slots=True)
 class LeftOut:
-    """The files and directories that an image does not get, by kind. A directory counts once, whatever it holds."""
+    """The files and directories that an image does not get, by kind. A directory is one item, with all its content."""
 
     kinds: dict[FileKind, LeftOutFiles] = field(default_factory=dict)
 

@@ -26,7 +26,7 @@ from gkm.runtimes.layout import FileKind
 from gkm.runtimes.placement import joined
 
 MAX_TEXT: Final = 63
-"""Of the names of the runtimes in a capture: they are the value of a label."""
+"""The length of the names of the runtimes in a capture: they are the value of a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ScannedCaches:
 
     caches: list[CacheContents]
     beside: LeftOut = field(default_factory=LeftOut)
-    """What stands beside the caches in a directory that is none itself."""
+    """The other entries of a directory that holds caches and is no cache itself."""
 
 
 def scan_caches(
@@ -49,9 +49,10 @@ def scan_caches(
     """Return the caches in directories: each is one, or holds several in directories named by their runtimes.
 
     Raises:
-        GKMError: METADATA_MISSING when a directory holds none, METADATA_INVALID when two are of one runtime or the GPUs
+        GKMError: METADATA_MISSING when a directory holds no cache, METADATA_INVALID when two are of one runtime or the
+        GPUs
             differ; as `scan_cache`.
-        OSError: one cannot be read.
+        OSError: a directory cannot be read.
     """
     beside = LeftOut()
     found = [each for directory in directories for each in _found(directory, beside)]
@@ -125,7 +126,7 @@ def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entr
 
 
 def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheContents]:
-    """Return the caches that a pod left; `stated` is the GPU of those that name none.
+    """Return the caches that a pod left; `stated` is the GPU of caches that name no GPU.
 
     A part that is no complete cache is left out while another part is one: the pod may have ended while it compiled.
 

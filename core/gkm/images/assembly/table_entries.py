@@ -1,7 +1,7 @@
 """The entries of a cache by the table of runtimes: which there are, for which GPUs, and which of them cannot hit.
 
-The formats of MCV and TorchInductor's have scanners of their own. For all other runtimes the table says where an entry
-stands and what it needs, and compiled code says the GPU.
+The formats of MCV and TorchInductor have their own scanners. For all other runtimes the table has the places and the
+needs of entries, and compiled code names the GPU.
 """
 
 import re
@@ -54,7 +54,7 @@ class TableScan:
         """Return the entries of the manifest.
 
         Raises:
-            GKMError: METADATA_MISSING when nothing can hit.
+            GKMError: METADATA_MISSING when no entry can hit.
         """
         if self.paths:
             return [{"form": runtime.name, "hash": path} for path in self.paths]

@@ -30,7 +30,7 @@ def kernel_targets(
 
 
 def found_or_stated(found: set[GpuTarget], stated: Sequence[GpuTarget]) -> list[GpuTarget]:
-    """Return the GPUs that a cache names, sorted; of a cache that names none, the one that the user states.
+    """Return the GPUs that a cache names, sorted; for a cache that names none, the GPU that the user states.
 
     Raises:
         GKMError: METADATA_INVALID when the user states another GPU, METADATA_MISSING when no GPU is known.
@@ -43,7 +43,7 @@ def found_or_stated(found: set[GpuTarget], stated: Sequence[GpuTarget]) -> list[
 
 
 def check_claims(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str) -> None:
-    """Refuse claims that are not among the GPUs found; if none is found, any claim passes.
+    """Refuse claims that are not among the GPUs found; without found GPUs, any claim passes.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -60,7 +60,7 @@ def check_claims(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str)
 
 
 def compiled_target(compiled: CompiledTargets) -> set[GpuTarget]:
-    """Return the GPU that the artifacts name; an empty set if they name none.
+    """Return the GPU that the artifacts name; an empty set without a name.
 
     Raises:
         GKMError: METADATA_INVALID when they name two.

@@ -1,6 +1,6 @@
 """Kernels from Triton's own metadata, and their entries in MCV's manifest.
 
-Manifest, labels and dummy_key equal those of an image that MCV built, byte for byte (tests/data/mcv).
+Manifest, labels and dummy_key equal the same parts of an image that MCV built, byte for byte (tests/data/mcv).
 """
 
 import hashlib
@@ -73,7 +73,7 @@ class KernelVersion(Struct):
 
 
 def version_in(metadata: bytes) -> str:
-    """Return the version of Triton that a kernel's metadata states; "" if it states none."""
+    """Return the version of Triton that a kernel's metadata states; "" if it states no version."""
     try:
         version = msgspec.json.decode(metadata, type=KernelVersion).triton_version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

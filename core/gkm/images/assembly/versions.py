@@ -62,7 +62,7 @@ class DependencyVersions:
         return stated
 
     def with_triton(self, version: str) -> "DependencyVersions":
-        """Return the versions with that of Triton in the cache's own kernels, "" if they state none.
+        """Return the versions, with Triton's from the cache's own kernels, "" if they state no version.
 
         Raises:
             GKMError: METADATA_INVALID when the user states another one.

@@ -1,10 +1,10 @@
 """Scan the files that vLLM writes under `torch_compile_cache`, entry by entry during the walk.
 
-Layouts and rules are those of MCV's detection and of its docs/vllm-binary-cache.md. Manifest and labels equal those of
-images that MCV built of the same caches in the formats "triton" and "binary", byte for byte
+Layouts and rules follow MCV's detection and its docs/vllm-binary-cache.md. Manifest and labels equal the ones in images
+that MCV built of the same caches in the formats "triton" and "binary", byte for byte
 (tests/unit/core/images/assembly/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs in three
-points: it lists the kernels of every rank, MCV those of the last `triton_cache` of a hash, which is the same for one
-rank; it removes secrets (gkm.images.assembly.factors_file); and the artifacts determine the GPU
+points: it lists the kernels of every rank, while MCV lists only the last `triton_cache` of a hash, which is the same
+for one rank; it removes secrets (gkm.images.assembly.factors_file); and the artifacts determine the GPU
 (gkm.images.assembly.vllm_labels).
 """
 
@@ -73,7 +73,7 @@ class HashDirectory:
     prefixes: dict[tuple[str, str], ModelComponent] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     graphs: dict[tuple[str, str], None] = field(default_factory=dict)
-    """The graphs in the directory of TorchInductor inside: without AOT vLLM 0.33 leaves nothing else."""
+    """The graphs in the directory of TorchInductor inside: without AOT vLLM 0.33 leaves no other files."""
 
     @property
     def binaries(self) -> list[ModelComponent]:

@@ -60,7 +60,7 @@ def vllm_targets(
 
 
 def _targets_of(vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[GpuTarget]) -> list[GpuTarget]:
-    """Return the GPUs of a cache, sorted; `kernels` are those of Triton's kernels; raises as `vllm_targets`."""
+    """Return the GPUs of a cache, sorted; `kernels` are the GPUs of Triton's kernels; raises as `vllm_targets`."""
     compiled = compiled_target(vllm_scan.compiled)
     variables = {target for target in map(_variable, vllm_scan.factors) if target}
     found = compiled or kernels or variables

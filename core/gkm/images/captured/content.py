@@ -1,4 +1,4 @@
-"""What a capture holds and how it is named: agents make these names, and the controllers check them. Pure."""
+"""The content and the names of captures: agents make these names, and the controllers check them. Pure."""
 
 import hashlib
 import re
@@ -29,7 +29,7 @@ class PackedFile(Struct, frozen=True):
 
 
 class Hardware(Struct, frozen=True, rename="camel"):
-    """What the files are for: the GPU and driver as measured on the node, the runtime and its version as they state."""
+    """The target of the files: the measured GPU and driver of the node, the runtime and the version that they state."""
 
     backend: _Short
     arch: _Short
@@ -62,7 +62,7 @@ def short(digest: str) -> str:
 
 
 def repository(registry: str, namespace: str, runtime: str) -> str:
-    """Return where the images of a namespace go: it has repositories of its own, one for each runtime."""
+    """Return the repository for images of a namespace, which has its own repository for each runtime."""
     return f"{registry}/{namespace}/{runtime}"
 
 

@@ -17,14 +17,14 @@ from gkm.images.signatures.attestations import attestation, attestations
 from gkm.images.signatures.evaluation import TrustPolicy
 
 CLOCK_SKEW: Final = timedelta(seconds=60)
-"""How far the clock of a node may be ahead of that of the controllers."""
+"""How far the clock of a node may be ahead of the controllers' clock."""
 
 
 class CaptureClaim(NamedTuple):
-    """What makes two captures the same.
+    """The identity of a capture.
 
     The namespace of the pod, the hardware key, the digest of the content, the family that the capture joins, and the
-    digest of the image that it extends; "" for neither.
+    digest of the image that it extends; "" without a family or such an image.
     """
 
     namespace: str
@@ -59,7 +59,7 @@ def check(
     Return the latest time of which enough signers state that the capture was made then or later.
 
     Raises:
-        GKMError: SIGNATURE_MISSING, no such statement counts; or the registry does not answer.
+        GKMError: SIGNATURE_MISSING, no such statement is valid; or the registry does not answer.
     """
     stated: list[tuple[datetime, int, Signer]] = []
     for found in attestations(registry, ref, PREDICATE_TYPE):
@@ -97,7 +97,7 @@ def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
 
 
 def time_of(payload: bytes, wanted: CaptureClaim) -> datetime | None:
-    """Return the time that a statement names for a claim; None if it states another one, or is none of ours."""
+    """Return the time that a statement names for a claim; None if it states another claim, or is not ours."""
     try:
         found, time = states_in(payload)
     except GKMError:

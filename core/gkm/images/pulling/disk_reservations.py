@@ -21,7 +21,7 @@ GrowReservation = Callable[[int, int], None]
 class DiskReservation:
     """The bytes that one pull may still write. Thread-safe, except `consume`, which one thread calls.
 
-    An image that claims no size counts as large as its blobs until more of it arrives.
+    An image without a claimed size is taken to be as large as its blobs until more of it arrives.
     """
 
     def __init__(self, image: CacheImage, grow: GrowReservation) -> None:

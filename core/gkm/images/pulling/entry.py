@@ -35,7 +35,7 @@ class StoreEntry:
 
 
 def find(layout: Layout, digest: str) -> StoreEntry | None:
-    """Return the entry of a digest; None if the store has none.
+    """Return the entry of a digest; None if the store lacks it.
 
     Raises:
         UnreadableState: the entry is damaged or has another digest: another program changed the store.
@@ -91,7 +91,7 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
 
 
 def _seal(directory: str) -> None:
-    """Remove the write permission of directories; their files have none."""
+    """Remove the write permission of directories; their files have no such permission."""
     # scandir, because os.walk reads all names of a directory at once and an image decides their number.
     with os.scandir(directory) as found:
         for one in found:

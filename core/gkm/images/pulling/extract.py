@@ -95,7 +95,7 @@ class FileWriter:
     _last: object = None
     _waiting: deque[Future[list[ListedFile]]] = field(default_factory=deque)
     _as_created: set[int] = field(default_factory=set)
-    """The modes that a new file has at once, because neither umask nor ACLs change them."""
+    """The modes that a new file has at once, because umask and ACLs do not change them."""
     _ended: bool = False
     """Whether batches that wait are of no use any more."""
 
@@ -199,7 +199,7 @@ class Extraction:
     """An extraction into an empty directory that no other process uses.
 
     The one cache of `formats` goes into the directory itself, several go where `gkm.runtimes.placement` has them.
-    `claimed_bytes` is the size that the image claims; None if it claims none. `reserve` is called with bytes of content
+    `claimed_bytes` is the size that the image claims; None without a claim. `reserve` is called with bytes of content
     and of disk before they are written; an exception from it ends the extraction.
     """
 
@@ -232,7 +232,7 @@ class Extraction:
 
     @property
     def manifest(self) -> bytes:
-        """Return the manifest of the cache; those of several caches one after the other."""
+        """Return the manifest of the cache; for several caches, their manifests one after the other."""
         return b"\n".join(self.manifests.values())
 
     def layer(self, parts: Iterable[bytes]) -> None:
@@ -277,7 +277,7 @@ class Extraction:
         self.manifests |= manifests
 
     def _in_time(self, parts: Iterable[bytes]) -> Iterator[bytes]:
-        # Checked for every compressed piece, because a piece has a bounded cost but may yield nothing.
+        # Checked for every compressed piece, because a piece has a bounded cost but may yield no bytes.
         for part in parts:
             check_duration(self.started, self._unpacked, self._names)
             yield part

@@ -251,7 +251,7 @@ class ImageDownload:
     def _download_blob(self, number: int, blob: Descriptor) -> Path:
         target = self.work / f"layer-{number}"
         # A wrong digest may come from the resumed bytes or from a mirror: blame the registry only after a download of
-        # every byte from the registry itself. The second download may resume one of an earlier pull.
+        # every byte from the registry itself. The second download may resume an earlier pull's download.
         part = REGISTRY_PART if self.registry.has_mirrors(self.ref) else PART
         origin = self.registry.without_mirrors()
         if not self._fetch(self.registry, blob, target, PART) and not self._fetch(origin, blob, target, part):

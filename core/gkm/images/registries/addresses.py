@@ -5,9 +5,9 @@ character, and its host must be a plain one.
 
 Classify an IP address: public, private, or a part of this machine and its cloud. Pure.
 
-An IPv6 address that carries an IPv4 address also counts as that one (RFC 4291 mapped and compatible, RFC 2765
+An IPv6 address that carries an IPv4 address is also treated as that address (RFC 4291 mapped and compatible, RFC 2765
 translated, RFC 6052 NAT64, RFC 3056 6to4), because a gateway delivers to it. The ranges come from IANA's registries of
-special-purpose addresses; an address that is not known to be public counts as private.
+special-purpose addresses; an address that is not known to be public is treated as private.
 """
 
 import re

@@ -46,7 +46,7 @@ _REFUSALS = frozenset({400, 401, 403})
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user with a password, or a refresh token in place of both. Its repr shows none of them."""
+    """A user with a password, or a refresh token in place of both. Its repr shows no secret."""
 
     user: str = ""
     password: str = ""
@@ -68,7 +68,7 @@ class Credentials(Protocol):
     """Logins for registries. Thread-safe."""
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
-        """Return the logins that match a repository, the most specific first; none for anonymous access.
+        """Return the logins that match a repository, the most specific first; an empty list for anonymous access.
 
         Raises:
             GKMError: the credentials cannot be read.
@@ -113,7 +113,7 @@ class Challenge:
 class Authorizer:
     """Sends requests to one registry with one set of credentials; caches accepted answers by scope. Thread-safe.
 
-    Other credentials need an Authorizer of their own: the token of one tenant must never serve another.
+    Other credentials need another Authorizer: the token of one tenant must never serve another.
     """
 
     def __init__(self, credentials: Credentials) -> None:

@@ -4,7 +4,7 @@ A read timeout bounds one silence, not a drip: a header line or a TLS record tha
 worker for hours. So each exchange has a timer that shuts its sockets down at the deadline.
 
 A connection resolves the host itself, checks the addresses and connects to exactly those. A name that resolves to
-another address a moment later (DNS rebinding) gains nothing, and no packet goes to an address that is not permitted.
+another address a moment later (DNS rebinding) has no effect, and no packet goes to an address that is not permitted.
 
 urllib3 passes only a timeout from a request to its connection. So `ExchangeTimeout`, a number of seconds, carries the
 exchange there.

@@ -1,7 +1,7 @@
 """Parse Kubernetes' image pull secrets, .dockerconfigjson and .dockercfg, typed and bounded; match them by repository.
 
 Both follow the kubelet (pkg/credentialprovider/keyring.go). Host and repository of an entry must match: `*` stands for
-a part of one label, so `*.example.com` matches neither `example.com` nor `a.b.example.com`. The port must be equal, and
+a part of one label, so `*.example.com` does not match `example.com` or `a.b.example.com`. The port must be equal, and
 the path must be a prefix of the repository. Entries are tried in reverse order of their text, so that a more specific
 entry comes first.
 
@@ -87,8 +87,7 @@ class PullSecrets:
         """Return the credentials of a cache, the Secrets `names` of its namespace first (None: a cluster-wide cache).
 
         Of the configuration's Secrets, only those for the image's registry and its mirrors are read, so that a missing
-        Secret of another host does not affect this cache. None if neither the cache nor the configuration names a
-        Secret.
+        Secret of another host does not affect this cache. None if the cache and the configuration name no Secret.
 
         Raises:
             GKMError: as Secrets.data and Reference.parse; UNAUTHORIZED for a Secret without credentials.
@@ -157,7 +156,7 @@ def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
 
 
 def _old_form(raw: bytes) -> dict[str, _Entry]:
-    """Return the entries at the root of a .dockercfg; none of a config.json without entries."""
+    """Return the entries at the root of a .dockercfg; an empty mapping for a config.json without entries."""
     entries = {}
     for server, value in msgspec.json.decode(raw, type=dict[str, Raw]).items():
         if ("." in server or ":" in server or server == "localhost") and bytes(value).lstrip().startswith(b"{"):

@@ -1,7 +1,7 @@
 """The hosts that may have a non-public address: only those that the configuration names. Pure.
 
 Users name registries, and registries name further hosts in redirects. Without this rule the control plane would connect
-to any address of its own network that a user names. A rule applies to a host with its port: a configured registry opens
+to any address of its network that a user names. A rule applies to a host with its port: a configured registry opens
 no other port of its machine.
 """
 
@@ -54,7 +54,7 @@ class HostRules:
         )
 
     def permit(self, host: str, port: int, address: str) -> bool:
-        """Return whether a connection for host and port may go to one of the host's resolved addresses."""
+        """Return whether a connection for host and port may go to a resolved address of the host."""
         return self._permit(host, port, addresses.kind(address))
 
     def permit_host(self, host: str, port: int) -> bool:

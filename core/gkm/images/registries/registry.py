@@ -4,7 +4,7 @@ A blob download: counts and hashes the received bytes, and resumes after an inte
 
 Requests to mirrors, by the protocol of containerd. Pure.
 
-A mirror may serve many registries. It learns the one that is meant from the query parameter `ns`, which containerd adds
+A mirror may serve many registries. It learns the right one from the query parameter `ns`, which containerd adds
 to every request for another host than the registry itself (containerd, docs/hosts.md, "Registry Host Namespace"; core/
 remotes/docker, addNamespace). So Spegel, Dragonfly and pull-through registries serve GKM as they serve containerd.
 """
@@ -58,7 +58,7 @@ _FAULTS_OF_A_SOURCE = frozenset(
         Reason.UNSAFE_CONTENT,
     }
 )
-"""What a source can be at fault for; a full disk, for example, is no reason to read the image from another source."""
+"""The faults that a source can have; a full disk, for example, is no reason to read the image from another source."""
 _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
 NAMESPACE = "ns"
@@ -104,7 +104,7 @@ class BlobDownload:
 class Registry(RegistryHosts):
     """All registries that the configuration allows. Thread-safe.
 
-    Every read goes to the mirrors first, also that of a tag, as with containerd's default capabilities of a host. A
+    Every read goes to the mirrors first, also the read of a tag, as with containerd's default capabilities of a host. A
     mirror that lacks an object, fails or sends wrong bytes costs a log line; the registry itself has the last word.
     """
 
@@ -131,7 +131,7 @@ class Registry(RegistryHosts):
         A download that breaks off resumes as long as each attempt receives bytes, and then at the next source.
 
         Raises:
-            GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length, which may be those of a mirror
+            GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length, which a mirror may have sent
                 (`has_mirrors`): a caller that can start again does so with `without_mirrors`.
         """
         self._from_first_source(ref, lambda source: self._blob_from(source, ref, download))
@@ -282,7 +282,7 @@ class Registry(RegistryHosts):
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
 
     def _from_first_source(self, ref: Reference, read: Callable[[str], T]) -> T:
-        """Return what `read` gets from the first source that has it; only the registry's own failure counts."""
+        """Return what `read` gets from the first source that has it; only the registry's own failure is raised."""
         *mirrors, registry = self.sources(ref)
         for mirror in mirrors:
             if not self.mirrors_have_time():

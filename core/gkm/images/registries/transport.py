@@ -3,7 +3,7 @@
 Every failure to reach a host has the same message, so that a user who names hosts does not learn which of their ports
 are open or what listens there. The cause is in the log, and in the error's `detail` for the command line.
 
-Responses within bounds: the size and time of a body, whatever the headers claim, and the delay before a retry.
+Responses within bounds: the size and time of a body, independent of the headers, and the delay before a retry.
 """
 
 import logging
@@ -255,7 +255,7 @@ class Transport:
         )
 
     def _pools_for(self, url: str) -> PoolManager:
-        """Return the connections for an address; a redirect may need another proxy, or none."""
+        """Return the connections for an address; a redirect may need another proxy, or no proxy."""
         try:
             proxy = proxy_for(addresses.parse_address(url))
         except addresses.InvalidAddress as error:
@@ -318,7 +318,7 @@ def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
 def requested_pause(retry_after: str) -> float:
     """Return the seconds until a retry that the header Retry-After requests, at most MAX_RETRY_AFTER_SECONDS.
 
-    The header is a number or a date (RFC 9110, section 10.2.3); anything else counts as 0.
+    The header is a number or a date (RFC 9110, section 10.2.3); anything else is read as 0.
     """
     try:
         requested = Retry().parse_retry_after(retry_after[:64])
@@ -328,7 +328,7 @@ def requested_pause(retry_after: str) -> float:
 
 
 def retry_delay(attempt: int, requested: float = 0.0, first: float = FIRST_DELAY_SECONDS) -> float:
-    """Return the seconds to wait before the attempt with this number, which is at least 2; `first` is that of 2.
+    """Return the seconds to wait before an attempt, whose number is at least 2; `first` is the delay before attempt 2.
 
     Every client of a registry gets the same answer, so each waits for another time.
     """

@@ -24,11 +24,11 @@ from gkm.images.signatures.signature_formats import (
 
 MAX_ATTESTATIONS = 64
 MAX_READ = 32
-"""Attestations of each type and form that verification reads, whoever attached them."""
+"""Attestations of each type and form that verification reads, from all authors."""
 MAX_REQUIRED_BYTES = 4 << 20
 """Size of an attestation that a policy requires, signed: 3 MiB of JSON. A bill of 5,000 packages has 2 MiB."""
 MAX_READ_BYTES = 32 << 20
-"""Of all attestations that one verification reads."""
+"""The bytes of all attestations that one verification reads."""
 MAX_ATTESTATION_BYTES = 16 << 20
 """Size of a signed statement: a list of a captured cache's files has up to 10 MiB, then base64. cosign reads 128 MiB.
 """
@@ -78,8 +78,8 @@ class FetchedAttestation:
 class AttestationReader:
     """Reads the attestations of a pinned image that policies require, in both forms, one at a time.
 
-    `read_error` is the first transient error: then the image may have more attestations. Nothing is verified. What is
-    malformed hides no other attestation.
+    `read_error` is the first transient error: then the image may have more attestations. This class verifies no
+    signature. A malformed attestation hides no other.
     """
 
     registry: Registry
@@ -165,7 +165,7 @@ def _unusable(form: SignatureForm, problem: str) -> FetchedAttestation:
 
 
 def _candidates(referrers: list[Descriptor], predicate_type: str) -> list[Descriptor]:
-    """Return the referrers that state a type, then those that state none and may be bundles: not all lists have it."""
+    """Return the referrers that state a type, then others that may be bundles: not all lists have a type."""
     stated = [each for each in referrers if each.annotations.get(PREDICATE_ANNOTATION) == predicate_type]
     silent = [each for each in referrers if not each.annotations.get(PREDICATE_ANNOTATION)]
     return stated + [each for each in silent if each.artifact_type.startswith((BUNDLE_PREFIX, OCI_EMPTY))]

@@ -1,7 +1,7 @@
 """The JSON form of a Sigstore bundle v0.3: the fields that verification uses, with their defaults.
 
 GKM decodes a bundle once, into these types, and encodes it again from them for sigstore-python. So two parsers cannot
-read two different bundles from the same bytes (a duplicate key, a field that only one of them knows). The encoded form
+read two different bundles from the same bytes (a duplicate key, a field that only one parser knows). The encoded form
 also holds the zero values that Go omits (`logIndex` 0, an empty list of hashes) and that sigstore-python requires.
 Source: sigstore/protobuf-specs, sigstore_bundle.proto and sigstore_rekor.proto.
 """
@@ -111,7 +111,7 @@ class EnvelopeSignature(Struct):
 
 
 class DSSEEnvelope(Struct, rename="camel"):
-    """A DSSE envelope. Whoever reads a bundle limits its bytes, and the payload with them: a statement can be large."""
+    """A DSSE envelope. The reader of a bundle limits its bytes, and the payload with them: a statement can be large."""
 
     payload: bytes
     payload_type: str

@@ -63,7 +63,7 @@ def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> N
 
 
 def holder(certificate: x509.Certificate) -> Signer:
-    """Return the holder that a certificate names; call `check` first, an unchecked certificate proves nothing.
+    """Return the holder that a certificate names; call `check` first, an unchecked certificate is no proof.
 
     Raises:
         Untrusted: the certificate does not name exactly one holder and one provider.

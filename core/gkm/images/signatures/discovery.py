@@ -1,4 +1,4 @@
-"""Find the signatures of an image in its registry; `evaluation` decides whether a signature counts."""
+"""Find the signatures of an image in its registry; `evaluation` decides whether a signature is valid."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ MAX_MANIFEST_BYTES = 1 << 20
 MAX_HELD_BYTES = 4 << 20
 """Memory of all signatures of an image until their evaluation; 128 real signatures need less than half of it."""
 _TYPES_BY_PROBABILITY = {OCI_EMPTY: 2, "application/vnd.dev.cosign.artifact.sig.v1+json": 3}
-"""The second is that of `cosign sign --registry-referrers-mode=oci-1-1`, whose many layers must not hide a bundle."""
+"""The second is for `cosign sign --registry-referrers-mode=oci-1-1`, whose many layers must not hide a bundle."""
 T = TypeVar("T")
 
 
@@ -150,7 +150,7 @@ def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signat
 
 
 def signature_layers(registry: Registry, ref: Reference, descriptor: Descriptor) -> list[Descriptor]:
-    """Return the layers with signatures in a referrer: a bundle, or legacy signatures; none in another artifact.
+    """Return the layers with signatures in a referrer: a bundle, or legacy signatures; empty for another artifact.
 
     cosign attaches legacy signatures instead of writing their tag with `--registry-referrers-mode=oci-1-1`.
 
@@ -183,7 +183,7 @@ def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature |
 
 
 def layers_in_tag(registry: Registry, tag: Reference) -> list[Descriptor]:
-    """Return the layers of a tag of cosign beside an image; none if there is no such tag; raises GKMError."""
+    """Return the layers of a tag of cosign beside an image; an empty list without such a tag; raises GKMError."""
     try:
         return registry.manifest(tag, MAX_MANIFEST_BYTES).image().layers
     except GKMError as error:

@@ -1,9 +1,9 @@
 """Comparison of a log entry's body with the signature that the entry came with.
 
-A log entry proves nothing about a signature that it does not name: until CVE-2026-22703, cosign accepted a forged
+A log entry is no proof for a signature that it does not name: until CVE-2026-22703, cosign accepted a forged
 signature beside a valid entry of another signature. So the digest, the signature and the verifier in the body must all
-be those of this signature. Supported bodies: hashedrekord and dsse 0.0.1 (Rekor 1), hashedrekord and dsse 0.0.2
-(Rekor 2; sigstore/rekor-tiles).
+belong to this signature. Supported bodies: hashedrekord and dsse 0.0.1 (Rekor 1), hashedrekord and dsse 0.0.2 (Rekor 2;
+sigstore/rekor-tiles).
 """
 
 import hashlib

@@ -20,11 +20,11 @@ _UNKNOWN_SIGNER = Signer()
 
 @dataclass(frozen=True, slots=True)
 class SignatureFinding:
-    """The result for one signature under the policy with the index `policy`: whether it counts, and the reason.
+    """The result for one signature under the policy with the index `policy`: whether it is valid, and the reason.
 
-    `signer` is the key of the policy or the holder of the trusted certificate that made the signature. It is set for a
-    signature that does not count too, so that a person sees the signer; it is empty for an unknown one. `signed` is the
-    earliest time that a log or timestamp authority confirms for a signature that counts.
+    `signer` is the key of the policy or the holder of the trusted certificate that made the signature. It is also set
+    for an invalid signature, so that a person sees the signer; it is empty for an unknown signer. `signed` is the
+    earliest time that a log or timestamp authority confirms for a valid signature.
     """
 
     form: SignatureForm
@@ -71,7 +71,7 @@ class TrustPolicy:
         return ref.in_repository(self.policy.signature_repository)
 
     def evaluate(self, signature: Signature, digest: str) -> SignatureFinding:
-        """Return whether a signature counts, with the reason."""
+        """Return whether a signature is valid, with the reason."""
         finding = SignatureFinding(signature.form, ok=False, reason=signature.problem, policy=self.index)
         if signature.problem:
             return finding
@@ -150,7 +150,7 @@ def _matches_entry(entry: PublicKey | Identity, signer: Signer) -> bool:
 
 
 def max_matching(matches: Sequence[Sequence[int]]) -> int:
-    """Return how many signers can have an entry of their own; `matches` lists the entries that each signer matches.
+    """Return how many signers can have distinct entries; `matches` lists the entries that each signer matches.
 
     A signer that matches two identities is one signer, and must not take the only entry that another signer matches.
     So the function computes a maximum bipartite matching by augmenting paths.

@@ -65,7 +65,8 @@ class PublicKey:
         """Return whether this key signed `data`.
 
         cosign uses SHA-256 for every RSA key and for P-256. Sigstore's algorithm registry pairs larger curves with
-        larger hashes, but older versions of cosign used SHA-256 for them too. So both hashes count for those curves.
+        larger hashes, but older versions of cosign used SHA-256 for them too. So both hashes are accepted for those
+        curves.
         """
         curve = self.key.curve.name if isinstance(self.key, ec.EllipticCurvePublicKey) else ""
         algorithms = _CURVE_HASHES.get(curve, (hashes.SHA256(),))

@@ -1,4 +1,4 @@
-"""The formats of a transparency log entry: in a bundle, in an annotation, in a response of Rekor. Nothing is verified.
+"""The formats of a transparency log entry: in a bundle, in an annotation, in a response of Rekor. It verifies no entry.
 
 Source: sigstore/protobuf-specs, sigstore_rekor.proto; cosign's specs/SIGNATURE_SPEC.md; sigstore/rekor, openapi.yaml.
 """

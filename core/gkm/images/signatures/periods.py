@@ -1,7 +1,7 @@
 """The verified times of a signature, and whether its log and authorities were trusted at those times.
 
-The log's signature confirms a time with Rekor 1. Rekor 2 states no time of its own, so a signed timestamp (RFC 3161)
-proves when a signature existed. A timestamp counts if a trusted authority signed it within its period of validity.
+The log's signature confirms a time with Rekor 1. Rekor 2 states no time, so a signed timestamp (RFC 3161)
+proves when a signature existed. A timestamp is accepted if a trusted authority signed it within its period of validity.
 Other tokens are ignored, as in sigstore-python: a bundle may hold tokens of authorities that this trusted root does
 not name.
 """
@@ -25,7 +25,7 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
     """Return the log entry of a signature, if log, authority and certificate log were trusted at every verified time.
 
     Raises:
-        Untrusted: one of them was not trusted, or no trusted service confirms a time.
+        Untrusted: a time was not trusted, or no trusted service confirms a time.
     """
     if signature.entry is None:
         raise Untrusted("has no log entry, which a signature without a key needs")

@@ -1,6 +1,6 @@
-"""Evaluation of the attestations that policies require: find one that counts for each, or state why none does.
+"""Evaluation of the attestations that policies require: find a valid one for each, or state why there is none.
 
-An attestation counts if a signer of the policy signed it (the checks are those of signatures, `evaluation`), if its
+An attestation is valid if a signer of the policy signed it (with the checks of signatures, `evaluation`), if its
 subject is the digest of the image, and if its predicate satisfies every rule. Rules run only on predicates of trusted
 signers, and only until one attestation satisfies them.
 
@@ -34,12 +34,12 @@ from gkm.images.signatures.rules_child import CPU_SECONDS, HEADROOM_BYTES, OUT_O
 from gkm.images.signatures.signature_formats import Signature
 
 _EVALUATION = BoundedSemaphore()
-"""One at a time in a process: whoever may push can attach attestations of which one takes 60 MiB to decode, and the
+"""One at a time in a process: any user who may push can attach an attestation that takes 60 MiB to decode, and the
 child that runs the rules takes as much; the webhook has 256 MiB."""
 MAX_FINDINGS = 4
 MAX_TYPE = 256
-"""Characters of a type that the registry states, as of one that a policy names."""
-"""Attestations in the reason why none counts, so that a message stays readable."""
+"""Characters of a type that the registry states or that a policy names."""
+"""Attestations in the reason why all are invalid, so that a message stays readable."""
 RUN_SECONDS = 10.0
 """For a child, from its start: an idle machine needs 0.1 s beyond CPU_SECONDS."""
 MAX_OUTPUT_BYTES = 4 << 10
@@ -52,7 +52,7 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGI
 class AttestationFinding:
     """The result for one attestation that the policy with the index `policy` requires.
 
-    `reason` has the signer's form and the reason for each attestation found if none counts.
+    `reason` has the signer's form and the reason for each attestation found if all are invalid.
     """
 
     policy: int
@@ -83,7 +83,7 @@ class _Requirement:
         return AttestationFinding(self.trust.index, self.required.predicate_type, ok=False, reason=reason)
 
     def consider(self, signature: Signature, digest: str, until: float) -> None:
-        """Take an attestation that counts, or note why it does not; raises the transient errors of `violation`."""
+        """Take a valid attestation, or note why it does not; raises the transient errors of `violation`."""
         found = self.trust.evaluate(signature, digest)
         problem = found.reason
         if found.ok:

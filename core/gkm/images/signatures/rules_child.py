@@ -1,8 +1,8 @@
 """The program that runs the rules of a policy on one predicate: `python -I -m gkm.images.signatures.rules_child`.
 
 Its input is JSON, `{"rules": [expression…], "predicate": …}`; its output is `{}` if all rules are true, or the number
-of the first one that is not, with the reason. It limits its memory, its CPU time and what it may open before it reads
-the input: the engine knows no deadline, and a signer may be careless or compromised.
+of the first one that is not, with the reason. It limits its memory, its CPU time and the files that it may open before
+it reads the input: the engine knows no deadline, and a signer may be careless or compromised.
 """
 
 import json

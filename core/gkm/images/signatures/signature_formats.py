@@ -1,4 +1,4 @@
-"""Parsers for the two stored forms of a signature, and of an attestation; they verify nothing.
+"""Parsers for the two stored forms of a signature, and of an attestation; they do not verify.
 
 Legacy: a layer with a "simple signing" payload and annotations with the signature, in the tag `sha256-<hex>.sig`.
 A legacy attestation is a DSSE envelope in the tag `sha256-<hex>.att`, with the same annotations.
@@ -37,7 +37,7 @@ CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"
 CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
 ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
 LEGACY_TYPE_ANNOTATION = "predicateType"
-"""Of a layer with an attestation."""
+"""The size of a layer with an attestation."""
 
 
 _NO_STATEMENT = "it is no envelope of one signed statement"
@@ -57,7 +57,7 @@ class Signature:
     `signed` holds the bytes that the signature must cover, `claims` the image digests that the signed text names.
     `payload` is the payload of a DSSE envelope, of which `signed` is the encoding. A keyless signature has a
     `certificate` (DER). `bundle` is the decoded bundle, encoded again for sigstore-python; `stamps` are its timestamp
-    tokens. `problem` is the reason why a signature is unusable; such a signature never counts.
+    tokens. `problem` is the reason why a signature is unusable; such a signature is never valid.
     """
 
     form: SignatureForm
@@ -117,7 +117,7 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
 def parse_bundle(
     raw: bytes, predicate_type: str = SIGN_PREDICATE, check: Callable[[bytes], None] = json_limits.check
 ) -> Signature:
-    """Return the signature in a Sigstore bundle: that of an image, or of a statement of `predicate_type`.
+    """Return the signature in a Sigstore bundle: of an image, or of a statement of `predicate_type`.
 
     `check` limits the values of the statement (gkm.api.json_limits).
 
@@ -172,7 +172,7 @@ def parse_legacy_attestation(raw: bytes, annotations: dict[str, str], predicate_
 
 
 def _claims(payload: bytes, predicate_type: str, check: Callable[[bytes], None]) -> tuple[tuple[str, ...], str]:
-    """Return the image digests that a statement names, and the reason why it is none of `predicate_type`."""
+    """Return the image digests that a statement names, and the reason why it is not of `predicate_type`."""
     statement = decode(payload, _Statement, "signed statement", check)
     types = (STATEMENT_TYPE,) if predicate_type == SIGN_PREDICATE else STATEMENT_TYPES
     if statement.type not in types or statement.predicate_type != predicate_type:

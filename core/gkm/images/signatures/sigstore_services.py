@@ -66,7 +66,7 @@ class SigstoreService:
         self._transport = Transport(Registries(hosts={parts.netloc: host}), parts.netloc, self._limits)
 
     def post(self, path: str, body: bytes, secret: str = "") -> ServiceResponse:
-        """Send a JSON document and return the response, whatever its status.
+        """Send a JSON document and return the response, with any status.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, NOT_ALLOWED or TOO_LARGE.

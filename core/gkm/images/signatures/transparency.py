@@ -27,7 +27,7 @@ def check(entry: LogEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()) 
 
     These are the times in `stamped`, which timestamp authorities confirm, and the log's own time. A log that states no
     time (Rekor 2) must have been trusted at the stamped times. Without a stamped time it must be trusted now, because
-    nothing else proves that the entry is older than the end of the log's period.
+    there is no other proof that the entry is older than the end of the log's period.
 
     Raises:
         Untrusted: no trusted log has the entry.

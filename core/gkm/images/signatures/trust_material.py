@@ -109,7 +109,7 @@ def _key(key: str, _stamp: object) -> PublicKey:
 
 
 _ROOTS: LRUCache[tuple[str, object], TrustedRootFile] = LRUCache(MAX_CACHED)
-"""One thread reads a root while others wait: each object has verifiers of its own."""
+"""One thread reads a root while others wait: each object has its own verifiers."""
 
 
 def _read_root(path: str) -> TrustedRootFile:

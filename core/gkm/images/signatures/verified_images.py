@@ -76,7 +76,7 @@ class RegistryImages:
         return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return the refusal of a digest accepted for `signers`, if policies no longer name one; connect to nothing.
+        """Return the refusal of a digest accepted for `signers`, if policies no longer name one, offline.
 
         Raises:
             GKMError: the reference is invalid.

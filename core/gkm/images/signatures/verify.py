@@ -63,7 +63,7 @@ class Verdict:
     message: str
     findings: tuple[SignatureFinding, ...] = ()
     attestations: tuple[AttestationFinding, ...] = ()
-    """Of each attestation that the policies require; empty if the signatures do not satisfy them."""
+    """The finding for each attestation that the policies require; empty if the signatures do not satisfy them."""
     detail: str = ""
     """The `detail` of the GKMError that prevented verification."""
     retry_after: float = 0.0
@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def signed(self) -> datetime | None:
-        """Return the earliest confirmed time of a signature that counts."""
+        """Return the earliest confirmed time of a valid signature."""
         times = (finding.signed for finding in self.findings if finding.ok)
         return min((time for time in times if time is not None), default=None)
 
@@ -135,7 +135,7 @@ class Verifier:
     def revoked(self, ref: Reference, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
         """Return the refusal of an image that `signers` made acceptable, if the present policies revoke it.
 
-        The policies revoke it if they no longer name one of the signers and the others do not suffice, if no policy
+        The policies revoke it if they no longer name a signer and the others do not suffice, if no policy
         covers the image any more, or if a key or trusted root is unusable. None if only the registry can decide: a
         policy may require more signatures than before. This method reads only the files of policies and never raises.
         """
@@ -178,7 +178,7 @@ class Verifier:
         verdict = _evaluated(registry, ref, trusts, until)
         if verdict.verified is False and any(registry.has_mirrors(trust.place(ref)) for trust in trusts):
             # A mirror can withhold signatures or list only useless ones: the registry itself decides on a refusal.
-            # Its signatures get log lookups of their own, because those of a mirror may have used them up.
+            # Its signatures get separate log lookups, because signatures of a mirror may have used them up.
             return _evaluated(registry.without_mirrors(), ref, trusts, until)
         return verdict
 
@@ -237,7 +237,7 @@ class LogLookups:
                 if entry := rekor.find_entry(signature.signed, signature.signature, verifier):
                     return entry
             except GKMError as error:
-                # An error of a log proves nothing about the image.
+                # An error of a log is no evidence about the image.
                 self.read_error = self.read_error or GKMError(Reason.REGISTRY_UNAVAILABLE, error.message)
         return None
 
@@ -280,7 +280,7 @@ def covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
 
 def _reason(trust: TrustPolicy, findings: Sequence[SignatureFinding]) -> Reason:
     if all(finding.ok for finding in findings):
-        # Every signature counts, but there are too few, or no signature exists.
+        # Every signature is valid, but there are too few, or no signature exists.
         return Reason.SIGNATURE_MISSING
     if not any(finding.ok for finding in findings) and any(trust.is_unnamed_identity(finding) for finding in findings):
         return Reason.IDENTITY_MISMATCH

@@ -77,7 +77,7 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner, repository: st
 
 
 def _legacy(registry: Registry, ref: Reference, place: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
-    """Add a layer to the tag at `place` unless it has a valid one of this signer; return the tag."""
+    """Add a layer to the tag at `place` unless this signer has a valid layer there; return the tag."""
     tag = discovery.legacy_tag(place)
     layer: LegacyLayer | None = None
     for _ in range(store.MAX_ROUNDS):
@@ -95,7 +95,7 @@ def _legacy(registry: Registry, ref: Reference, place: Reference, signer: ImageS
 
 
 def _bundle(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest) -> str:
-    """Attach a bundle unless the image has a valid one of this signer; return the referrer."""
+    """Attach a bundle unless the image has this signer's valid bundle; return the referrer."""
     for each in discovery.signatures_first(registry.referrers(ref))[: discovery.MAX_SIGNATURES]:
         signature = _read(partial(discovery.bundle, registry, ref, each))
         if signature is not None and trust.evaluate(signature, ref.target).ok:
@@ -141,7 +141,7 @@ def attest(
 ) -> str:
     """Sign a statement about a pinned image and store it; return its reference. The same one is stored only once.
 
-    `repository` is that of the signatures, "" for the image's own.
+    `repository` is where the signatures are, "" for the image's own.
 
     `suffices`: whether another statement of this signer, by its payload, makes a new one unnecessary.
 

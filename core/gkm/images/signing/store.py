@@ -42,7 +42,7 @@ STALE_SECONDS = 30.0
 """The longest wait until a registry answers with what was written: a cache before it keeps tags and lists for seconds.
 """
 _REFUSALS_TO_CHANGE = frozenset({400, 403, 405, 409, 412, 422})
-"""The statuses of registries for a write to an immutable tag; the specification names none."""
+"""The statuses of registries for a write to an immutable tag; the specification names no status."""
 _PAUSES = Backoff(0.2, 2.0)
 
 
@@ -62,7 +62,7 @@ class _Index(Struct):
 class LegacyTag:
     """The content of the tag with an image's legacy signatures; `raw` has the layers exactly as in the manifest.
 
-    `digest` is that of the manifest, "" if the tag does not exist.
+    `digest` is the manifest's digest, "" if the tag does not exist.
     """
 
     media_type: str
@@ -228,7 +228,7 @@ def _found(registry: Registry, tag: Reference) -> Manifest | None:
 
 
 def _replace(registry: Registry, tag: Reference, before: str, raw: bytes, media_type: str) -> None:
-    """Write a tag whose manifest has the digest `before`, "" for none, and wait until the registry serves another one.
+    """Write a tag whose manifest has the digest `before`, "" without one, and wait until the registry serves another.
 
     The next writer reads the tag, adds to it and writes it: an old copy would lose what was added now.
     """
