@@ -1,1 +1,1 @@
-"""What more than one GKM process needs. Importing this package loads nothing else: the CSI process counts every MiB."""
+"""The code that several GKM processes need. Importing this package loads no module: the CSI process saves every MiB."""

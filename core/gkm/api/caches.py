@@ -95,7 +95,7 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     rollout: RolloutPolicy | None = None
     """How many nodes pull the image at a time; default: all."""
     family: Annotated[str, Meta(max_length=253, pattern=f"{NAME_PATTERN}|^$")] = ""
-    """Family of the cache: volumes that name it get one of its members. A cache belongs to the family of its name too.
+    """Family of the cache: volumes that name it get a member. A cache belongs to the family of its name too.
     """
     generation: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     """Number of the content among the members of the family; a node prefers the largest one that fits its GPUs."""
@@ -116,7 +116,7 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     image_created: DateTime | None = None
     """When the image was created, as its annotation, label or configuration states it."""
     image_signed: DateTime | None = None
-    """Earliest time that a log or timestamp authority confirms for a signature that counts."""
+    """Earliest time that a log or timestamp authority confirms for a valid signature."""
     size_bytes: Annotated[int, Meta(ge=0)] = 0
     """Size of the image in bytes, as its manifest states it; 0 while unknown."""
     runtime: Annotated[str, Meta(max_length=128)] = ""

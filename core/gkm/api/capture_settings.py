@@ -9,7 +9,7 @@ SLOWEST_BYTES_PER_SECOND = 256 << 10
 """A registry client gives an upload up as stalled below 64 KiB a second (gkm.images.registries.transport.Limits)."""
 
 LONGEST_AGE_SECONDS = 100 * 365 * 86_400.0
-"""A date so far ago is one that datetime can compute."""
+"""datetime can compute a date so far ago."""
 
 _Glob = Annotated[str, Meta(max_length=253)]
 _Path = Annotated[str, Meta(max_length=1024, pattern=r"^(/[^\x00]*)?\Z")]
@@ -44,9 +44,9 @@ class CaptureSigning(Struct, frozen=True, rename="camel", forbid_unknown_fields=
 class CapturedCaches(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The caches that the controllers register for captures, and how long they and their images stay.
 
-    Of each namespace and hardware key (backend, architecture, major version of the driver, runtime and its version) the
-    `versions` newest captures have a cache, until they are `max_age` seconds old; 0 of either registers none. A capture
-    that pods mount, or that a cache of a user names, stays longer.
+    For each namespace and hardware key (backend, architecture, major version of the driver, runtime and its version),
+    the `versions` newest captures have a cache until they are `max_age` seconds old. If either is 0, GKM registers no
+    captures. A capture that pods mount, or that a cache of a user names, stays longer.
 
     A capture is a GKMCache of the namespace of its pod. Captures of the `cluster_namespaces` (globs) are
     ClusterGKMCaches instead, which pods of all namespaces may mount.
@@ -64,16 +64,17 @@ class CapturedCaches(Struct, frozen=True, rename="camel", forbid_unknown_fields=
 class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The files that pods add to private volumes: which volumes are captured, and where their images go.
 
-    `mode`: `auto` captures every private volume whose attribute `capture` is not "false", `request` only those with
-    "true", `off` none. Without `registry` and a signer nothing leaves a node, and `auto` captures as `request` does.
-    Images go to `registry`/<namespace of the pod>/<runtime>, at most `bytes_per_second` of them from each node;
+    `mode`: `auto` captures every private volume whose attribute `capture` is not "false", `request` only volumes with
+    "true", and `off` captures no volume. Without `registry` and a signer no capture leaves a node, and `auto` "
+    "captures as `request` does. Images go to `registry`/<namespace of the pod>/<runtime>, at most `bytes_per_second` "
+    "of them from each node;
     `credentials_secret` names a Secret with credentials (.dockerconfigjson) in GKM's own namespace, for pushes alone.
-    Without it the credentials of `registries.hosts` count.
+    Without it GKM uses the credentials of `registries.hosts`.
 
-    The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; 0 of either retains
-    nothing. `min_free_percent` of the disk stays free, of bytes and of inodes. With the mode `auto` and a destination,
-    a volume to which no program wrote for `settled_seconds` is captured while its pod runs; 0 waits for the end of the
-    pod. `caches` is about the objects that the controllers make of captures.
+    The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; if either is 0, it
+    retains no captures. `min_free_percent` of the disk stays free, of bytes and of inodes. With the mode `auto` and a
+    destination, a volume to which no program wrote for `settled_seconds` is captured while its pod runs; 0 waits for
+    the end of the pod. `caches` is about the objects that the controllers make of captures.
     """
 
     mode: Literal["auto", "request", "off"] = "auto"

@@ -1,4 +1,4 @@
-"""Which names are those of NVLink cliques: one rule for NVML, labels of Nodes, files and providers. Pure.
+"""The names of NVLink cliques: one rule for NVML, labels of Nodes, files and providers. Pure.
 
 GPUs outside of a fabric have names as well: NVML reports an all-zero cluster UUID, feature discovery of NVIDIA's device
 plugin 0.17.0 makes the label `00000000-0000-0000-0000-000000000000.0` of it, and others write `N.A` or `0`. A scheduler
@@ -12,10 +12,10 @@ CLIQUE_LEVEL = "nvlink"
 CLIQUE_LABEL = "nvidia.com/gpu.clique"
 
 PLACEHOLDERS = ("unknown", "none", "null", "nil", "undefined", "unset", "tbd", "todo", "na", "n-a", "n.a")
-"""Values in lower case that stand for none."""
+"""Placeholders for a missing value, in lower case."""
 
 NO_CLIQUE = f"^([0-]*|n/a|{'|'.join(PLACEHOLDERS).replace('.', '[.]')})([.][0-9]*)?$"
-"""What no clique is named, in lower case: zeros or a placeholder, also with the number of a clique behind it.
+"""Names that no clique has, in lower case: zeros or a placeholder, also with the number of a clique behind it.
 
 deploy/chart/gkm/templates/topology-hygiene has it and the placeholders too."""
 
@@ -23,5 +23,5 @@ _NO_CLIQUE = re.compile(NO_CLIQUE)
 
 
 def names_clique(name: str) -> bool:
-    """Return whether a name is that of an NVLink clique, or of its cluster."""
+    """Return whether a name belongs to an NVLink clique, or to its cluster."""
     return _NO_CLIQUE.match(name.strip().lower()) is None

@@ -27,5 +27,5 @@ class ClusterRole(Struct, frozen=True):
     rules: tuple[PolicyRule, ...] | None = None
 
     def allows(self, verb: str, group: str, resource: str) -> bool:
-        """Return whether one of its rules allows a verb on all objects of a resource."""
+        """Return whether a rule allows a verb on all objects of a resource."""
         return any(rule.allows(verb, group, resource) for rule in self.rules or ())

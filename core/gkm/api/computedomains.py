@@ -65,7 +65,7 @@ class ComputeDomainStatus(Struct, frozen=True):
 
 
 class ComputeDomain(Struct, frozen=True):
-    """A ComputeDomain. NVIDIA's controller tears it down once it is terminating, whatever its finalizers."""
+    """A ComputeDomain. NVIDIA's controller tears it down once it is terminating, with any finalizers."""
 
     metadata: MnnvlMetadata
     spec: ComputeDomainSpec = ComputeDomainSpec()

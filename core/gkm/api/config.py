@@ -159,7 +159,7 @@ def parse(text: str | bytes, where: str = "configuration") -> Config:
 
 
 def parse_verification(text: str | bytes, where: str = "verification") -> Verification:
-    """Return the section `verification` from a YAML text of its own; raises as `parse` does."""
+    """Return the section `verification` from a separate YAML text; raises as `parse` does."""
     return _read(text, Verification, where)
 
 

@@ -1,4 +1,4 @@
-"""Environment variables that override scalars of the configuration: those of the section `capture`, and no others.
+"""Environment variables that override scalars of the configuration: only the section `capture` has them.
 
 The ConfigMap is the same on every node; a registry, a key or the mode may differ on some. Other sections have no such
 variables: most of their values are lists and maps, and one place for each setting is easier to audit.
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def overridden(config: T, environment: Mapping[str, str]) -> T:
-    """Return a configuration with the values of the environment; the same one where it sets none.
+    """Return a configuration with the values of the environment; the same object where it sets no value.
 
     Raises:
         InvalidVariable: a variable is unknown or invalid.

@@ -131,7 +131,7 @@ KINDS = (
 
 
 LABELS = {"app.kubernetes.io/part-of": "gkm"}
-"""Of every definition: gkm.api.definition_origin recognizes earlier versions by them."""
+"""The labels of every definition: gkm.api.definition_origin recognizes earlier versions by them."""
 
 
 def definitions() -> dict[str, Schema]:

@@ -2,8 +2,9 @@
 
 Upstream GKM has kinds of the same names. An API server silently drops fields that are not in a schema, so a foreign
 definition must be recognized before it is used, and must not be replaced. GKM only adds fields and values, and makes
-fields optional: a definition of an earlier version lacks some of this one's and has no others, one of a later version
-has more. Rules, bounds and descriptions are not compared: they do not tell which of two versions is the later. Pure.
+fields optional: a definition of an earlier version lacks some of this one's and has no others; a later version's
+definition has more. Rules, bounds and descriptions are not compared: they do not tell which of two versions is the
+later. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,7 +61,7 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """Return the differences as predicates for one line; "" for none."""
+        """Return the differences as predicates for one line; "" without any."""
         fields = (("lacks", self.lacking), ("has", tuple(path for path in self.added if path not in self.lacking)))
         return self.other or " and ".join(f"{verb} {_some(paths)}" for verb, paths in fields if paths)
 
@@ -92,7 +93,7 @@ def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Comparison:
 
 
 def _lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield the paths of fields that only the first schema has; of such a field, not the paths of those in it."""
+    """Yield the paths of fields that only the first schema has; and not the paths inside of such a field."""
     is_same_type = ours.get("type") == theirs.get("type")
     if theirs.get(_ANYTHING) is True and (is_same_type or "type" not in theirs):
         return

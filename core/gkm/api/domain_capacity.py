@@ -17,7 +17,7 @@ CAPACITY_KEY, CONDITIONS_KEY = "capacity", "conditions"
 DOMAINS_AVAILABLE = "DomainsAvailable"
 """Condition: the kind ComputeDomain is installed."""
 GROVE_MANAGES_DOMAINS = "GroveManagesDomains"
-"""Condition: True if the installed Grove operator may write ComputeDomains; GKM then writes none for a PodCliqueSet."""
+"""Condition: True if the Grove operator may write ComputeDomains; GKM then leaves PodCliqueSets to it."""
 
 MAX_CLIQUES, MAX_POOLS = 4096, 16
 """4096 cliques of 18 nodes are 73,000 nodes, and half of the 1 MiB that a ConfigMap may hold."""

@@ -1,6 +1,6 @@
 """The condition MNNVLReady of a ComputeDomain, which the controllers write as the annotation `gkm.io/mnnvl-ready`.
 
-NVIDIA's `status.status` says Ready as soon as a domain exists, so GKM has a condition of its own.
+NVIDIA's `status.status` says Ready as soon as a domain exists, so GKM has a separate condition.
 """
 
 from enum import StrEnum
@@ -20,7 +20,7 @@ _Name = Annotated[str, Meta(max_length=253)]
 
 
 class ReadyReason(StrEnum):
-    """Reasons of MNNVLReady; if several apply, the first in this order counts."""
+    """Reasons of MNNVLReady; if several apply, the first in this order is the reason."""
 
     DOMAIN_LOST = "DomainLost"
     DOMAIN_TERMINATING = "DomainTerminating"
@@ -47,7 +47,7 @@ class CliqueMembers(Struct, frozen=True):
 
 
 class MNNVLReadiness(Condition, frozen=True, rename="camel"):
-    """The condition, with the nodes that it counts: one for each pod, because a node has one IMEX channel."""
+    """The condition, with its numbers of nodes: one node for each pod, because a node has one IMEX channel."""
 
     expected: Count = 0
     """Pods that the workload should have."""

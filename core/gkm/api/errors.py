@@ -32,7 +32,7 @@ class Reason(StrEnum):
     UNSAFE_CONTENT = "UnsafeContent"
     DISK_FULL = "DiskFull"
     NODE_ERROR = "NodeError"
-    # of a reference that names nothing we may or can use
+    # a reference to an object that we may not or cannot use
     INVALID_REFERENCE = "InvalidReference"
     NOT_ALLOWED = "NotAllowed"
     NOT_FOUND = "NotFound"

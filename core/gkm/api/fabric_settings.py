@@ -48,7 +48,7 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         return seconds_of(self.interval)
 
     def chooses(self, node: str, labels: Mapping[str, str] | None) -> bool:
-        """Return whether a node is named, or selected by its labels; None are unknown ones."""
+        """Return whether a node is named, or selected by its labels; None if they are unknown."""
         selected = bool(self.node_selector) and labels is not None and self.node_selector.items() <= labels.items()
         return node in self.nodes or selected
 

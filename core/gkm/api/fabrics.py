@@ -98,7 +98,7 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     domain: Annotated[str, Meta(pattern=f"{DOMAIN_PATTERN}|^$")] = ""
     """<clusterUUID>.<cliqueID>; empty without a domain."""
     health: HealthName | None = None
-    """Health of the NVLink fabric: healthy, degraded, unhealthy, or none without one."""
+    """Health of the NVLink fabric: healthy, degraded, unhealthy, or `none` without a fabric."""
     message: Annotated[str, Meta(max_length=512)] = ""
     """Reason why the health is not healthy, or the domain is empty."""
     infiniband_ports: Annotated[str, Meta(pattern="^([0-9]{1,4}/[0-9]{1,4})?$")] = ""

@@ -28,8 +28,8 @@ class SharingFilter(Struct, frozen=True, rename="camel"):
 class SharedClaim(Struct, frozen=True):
     """A claim that Grove makes from a template, and adds to every container of the pods that it reaches.
 
-    The template is one of the set with this name, or else an object of `namespace`, "" for that of the set. A claim of
-    a set or a scaling group may have a filter; without, it reaches all of their pods.
+    The template is one of the set with this name, or else an object of `namespace`; "" is the namespace of the set. A
+    claim of a set or a scaling group may have a filter; without, it reaches all of their pods.
     """
 
     name: str
@@ -60,7 +60,7 @@ class CliqueTemplate(Struct, frozen=True, rename="camel"):
 
     @property
     def replicas(self) -> int:
-        """Return the number of pods; Grove's webhook replaces 0, and none, by 1."""
+        """Return the number of pods; Grove's webhook replaces 0, and a missing number, by 1."""
         return self.spec.replicas or 1
 
 

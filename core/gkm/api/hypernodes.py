@@ -1,7 +1,7 @@
 """HyperNode (topology.volcano.sh/v1alpha1) and the Topology of Kueue and KAI, reduced to the fields that GKM reads.
 
-HyperNodes of all sources are read: strangers write them. The CRD limits neither the number of members nor labels, so
-the limits are those of etcd's largest object.
+HyperNodes of all sources are read: strangers write them. The CRD does not limit the number of members or labels, so the
+limits follow from etcd's largest object.
 """
 
 from collections.abc import Mapping

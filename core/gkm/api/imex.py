@@ -1,8 +1,8 @@
 """Who runs the IMEX daemons of ComputeDomains: NVIDIA's DRA driver, or the administrator of the hosts. Pure.
 
 `imex.mode` of NVIDIA's chart, since v0.5.0, is in no ComputeDomain. Two objects show it: with hostManaged the chart has
-no DeviceClass of daemons, and the ResourceSlices of nodes have channels and no daemon. That a domain has no DaemonSet
-and no node proves nothing: a young one of the other mode has none either.
+no DeviceClass of daemons, and the ResourceSlices of nodes have channels and no daemon. A domain without DaemonSet and
+nodes is no proof: a young domain of the other mode also has no DaemonSet and no node.
 """
 
 from collections.abc import Collection
@@ -53,13 +53,13 @@ class PublishedDevices(Struct, frozen=True):
 
     @property
     def types(self) -> frozenset[str]:
-        """Return the types of its devices, none of another driver's."""
+        """Return the types of its devices; an empty set for another driver's slice."""
         devices = self.spec.devices or () if self.spec.driver == DRIVER else ()
         return frozenset(device.attributes.type.string or "" for device in devices)
 
 
 def mode(*, has_daemon_class: bool, types: Collection[str]) -> IMEXMode:
-    """Return the mode; `types` are those of all devices of the driver."""
+    """Return the mode; `types` has the types of all devices of the driver."""
     if has_daemon_class or DAEMON in types:
         return IMEXMode.DRIVER_MANAGED
     return IMEXMode.HOST_MANAGED if CHANNEL in types else IMEXMode.UNKNOWN

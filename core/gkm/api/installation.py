@@ -1,4 +1,4 @@
-"""What belongs to an installation of GKM, and whether an object of that name is ours. Pure.
+"""The objects of an installation of GKM, and whether an object of such a name is ours. Pure.
 
 The controllers report it (gkm_installed), and `gkm doctor` explains it; both read the objects as JSON of any shape.
 """
@@ -39,7 +39,7 @@ def driver_differences(found: Mapping[str, Any]) -> list[str]:
 
 
 def is_our_daemon_set(found: Mapping[str, Any], name: str) -> bool:
-    """Return whether a DaemonSet of this name is the one that GKM ships."""
+    """Return whether a DaemonSet of this name is shipped by GKM."""
     labels = _mapping(_mapping(found.get("metadata")).get("labels"))
     selector = _mapping(_mapping(_mapping(found.get("spec")).get("selector")).get("matchLabels"))
     return labels.get(_PART_OF) == "gkm" and selector.get(_NAME) == name

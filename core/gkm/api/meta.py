@@ -48,10 +48,10 @@ _NO_FINALIZERS: list[str] = []
 
 
 class Condition(Struct, frozen=True, rename="camel"):
-    """A condition as Kubernetes' API conventions define it; lengths are those of metav1.Condition."""
+    """A condition as Kubernetes' API conventions define it; lengths follow metav1.Condition."""
 
     type: Annotated[str, Meta(max_length=316)]
-    """What the condition is about, in CamelCase."""
+    """Subject of the condition, in CamelCase."""
     status: Annotated[str, Meta(pattern="^(True|False|Unknown)$")]
     """True, False or Unknown."""
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]

@@ -27,7 +27,7 @@ controller makes for a ComputeDomain: the uid of that."""
 AUTO_MNNVL = "grove.io/auto-mnnvl"
 """Annotation of the older dialect: enabled or disabled."""
 MNNVL_GROUP = "grove.io/mnnvl-group"
-"""Annotation of the newer dialect: a group, or none; also a label of the group's ComputeDomains."""
+"""Annotation of the newer dialect: a group, or `none`; also a label of the group's ComputeDomains."""
 
 PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -41,7 +41,7 @@ GROVE_OPERATOR = "grove-operator"
 DOMAIN_COMPONENT = "pcs-computedomain"
 
 MAX_TEXT = 253
-"""The longest text of a reference that can be of an existing object; the API server checks none of them."""
+"""The longest text of a reference that can be of an existing object; the API server does not check references."""
 
 _LABELS = frozenset(
     {
@@ -149,5 +149,5 @@ def _short(annotations: dict[str, str]) -> dict[str, str]:
 
 
 def _only(keys: frozenset[str], found: dict[str, str] | None) -> dict[str, str] | None:
-    """Return the values of some keys. The keys are those of GKM, so that all objects share their text."""
+    """Return the values of some keys. The keys belong to GKM, so that all objects share their text."""
     return {key: found[key] for key in keys if key in found} or None if found else None

@@ -5,7 +5,8 @@ that decodes the same Struct at that moment sees incomplete information. It hang
 the process (SIGSEGV): in 29 of 30 runs of four threads that decoded a Sigstore bundle at once (msgspec 0.22.0 on
 CPython 3.11).
 
-A generic Struct (`Review[Pod]`) has such information for each of its aliases, which nothing lists: there must be none.
+A generic Struct (`Review[Pod]`) has such information for each of its aliases, and no list of aliases exists: use no
+generic Struct.
 """
 
 from collections.abc import Iterator

@@ -30,11 +30,11 @@ class Network(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Enrollment of workloads in ComputeDomains.
 
     `auto_mnnvl_enabled` gates enrollment only: the domains of enrolled workloads are scaled, protected and released
-    whatever it is. `mnnvl_dialect` decides about a PodCliqueSet without annotations: `auto-mnnvl` enrolls it when it
-    requests GPUs, `mnnvl-group` does not. A container requests GPUs by a resource in `gpu_resources`, or by a claim
-    of a device class in `gpu_device_classes`. `placement` adds an affinity to one value of the node label
-    `placement_label` for all pods of a domain. `grove_cluster_role` is the ClusterRole of the installed Grove
-    operator, which shows whether Grove itself writes ComputeDomains.
+    with any value. `mnnvl_dialect` decides about a PodCliqueSet without annotations: `auto-mnnvl` enrolls it when it
+    requests GPUs, `mnnvl-group` does not. A container requests GPUs by a resource in `gpu_resources`, or by a claim of
+    a device class in `gpu_device_classes`. `placement` adds an affinity to one value of the node label
+    `placement_label` for all pods of a domain. `grove_cluster_role` is the ClusterRole of the installed Grove operator,
+    which shows whether Grove itself writes ComputeDomains.
     """
 
     auto_mnnvl_enabled: bool = field(default=False, name="autoMNNVLEnabled")

@@ -97,7 +97,7 @@ class KernelMisses(Struct, frozen=True, rename="camel", omit_defaults=True):
     kernels: Annotated[int, Meta(ge=0)] = 0
     """Number of kernels and graphs that the program compiled into its private layer, of all runtimes."""
     mounted_kernels: Annotated[int, Meta(ge=0)] = 0
-    """Number of kernels and graphs in the cache. The hits are unknown, and none hits that is not among them."""
+    """Number of kernels and graphs in the cache. The hits are unknown, and only these can hit."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Compiled kernels by the reason why the cache did not have them (docs/reference/reasons.md)."""
     at_least: bool = False
@@ -185,9 +185,9 @@ class CapturedImage(Struct, frozen=True, rename="camel", omit_defaults=True):
     content_digest: Digest | None = None
     """Digest of the files, their paths and the hardware."""
     family: Annotated[str, Meta(max_length=253)] = ""
-    """Name of the cache in the volume of the pod, which the capture joins; empty if it joins none."""
+    """Name of the cache in the volume of the pod, which the capture joins; empty if it joins no cache."""
     base: Digest | None = None
-    """Digest of the image that this one extends; absent if it extends none."""
+    """Digest of the image that this image extends; absent if it extends no image."""
     files: Annotated[int, Meta(ge=0)] = 0
     """Number of the files in the image."""
     size_bytes: Annotated[int, Meta(ge=0)] = 0

@@ -37,7 +37,7 @@ class SpareShare(Struct, frozen=True):
     domain: str
     """Fabric domain of these nodes."""
     distance: str
-    """Smallest part of the topology that they share with the group: domain, rack, block, cluster, region or none."""
+    """Smallest part of the topology that they share with the group: domain, rack, block, cluster, region or `none`."""
 
 
 class PlannedGroup(Struct, frozen=True, omit_defaults=True):
@@ -112,7 +112,7 @@ class PlanLevel(Struct, frozen=True, rename="camel"):
     most_unusable_gpus: float = field(name="mostUnusableGPUs")
     """Free GPUs that the expected mix of groups cannot use, of the place with the most."""
     most_unusable: str = ""
-    """Place with the most such GPUs, as region/cluster/block/domain; empty if every place has none."""
+    """Place with the most such GPUs, as region/cluster/block/domain; empty if no place has any."""
 
 
 class PlanFragmentation(Struct, frozen=True, rename="camel"):
@@ -149,9 +149,9 @@ class PlanMetrics(Struct, frozen=True, rename="camel"):
 
 
 class PlanSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The plan. A plan that the command line computes offline has no `run` and none of the fields below it.
+    """The plan. A plan that the command line computes offline has no `run` and lacks the fields below it.
 
-    The GPUs of the plan count as used until the pods of the run use them or `expiresAt` passes.
+    The GPUs of the plan are in use until the pods of the run use them or `expiresAt` passes.
     """
 
     hash: Sha256
@@ -173,7 +173,7 @@ class PlanSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     run_generation: Count = 0
     """metadata.generation of the Run at the time of planning."""
     number: Count = 0
-    """Number of the plan among those of its run; the highest is the newest."""
+    """Number of the plan among the plans of its run; the highest is the newest."""
     supersedes: str = ""
     """Name of the plan of this run that this plan supersedes."""
     reason: Annotated[str, Meta(max_length=1024)] = ""

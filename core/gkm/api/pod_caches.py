@@ -7,7 +7,7 @@ CACHE: Final = "gkm.io/cache"
 CLUSTER_CACHE: Final = "gkm.io/cluster-cache"
 """Label of a pod: the name of a ClusterGKMCache."""
 DEFAULT_CACHE: Final = "gkm.io/default-cache"
-"""Label of a namespace: the GKMCache of its pods that have neither label."""
+"""Label of a namespace: the GKMCache of its pods without these labels."""
 
 CONTAINER: Final = "gkm.io/cache-container"
 MODE: Final = "gkm.io/cache-mode"

@@ -32,7 +32,7 @@ _REPOSITORY = r"^(|[A-Za-z0-9.:\[\]-]+(/[a-z0-9][a-z0-9._-]*)+)$"
 MAX_PATTERN = 512
 """Characters in a pattern."""
 MAX_SUBJECT = 1024
-"""Characters in a subject; a longer subject matches nothing."""
+"""Characters in a subject; a longer subject never matches."""
 
 
 class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -85,8 +85,8 @@ class PredicateRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 class RequiredAttestation(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """An attestation that an image needs: an in-toto statement of `predicateType` that satisfies every rule.
 
-    One attestation must satisfy all rules. It counts if one of the policy's keys or identities signed it, with the same
-    checks as for signatures, and if its subject is the digest of the image.
+    One attestation must satisfy all rules. It is valid if one of the policy's keys or identities signed it, with the
+    same checks as for signatures, and if its subject is the digest of the image.
     """
 
     predicate_type: Annotated[str, Meta(min_length=1, max_length=256)]
@@ -107,21 +107,22 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     can only restrict. (Sigstore's policy-controller combines its policies the same way.)
 
     `keys` lists public keys: PEM text, or the path of a PEM file. `identities` lists holders of keyless signatures.
-    `require` counts over both together: `any` one of them, `all` of them, or a number of them. One signer counts for
-    one entry: a signer that matches two identities counts once, and a key that is listed twice counts once.
+    `require` applies to both together: `any` one of them, `all` of them, or a number of them. One signer satisfies one
+    entry: a signer that matches two identities satisfies one of them, and a key that is listed twice is one entry.
 
     `trustedRoot` is the path of a Sigstore trusted_root.json (certificate authorities, logs, timestamp authorities).
     Identities need it; GKM never fetches a trusted root.
 
     `tlog` sets the role of the transparency log for signatures by key. `required`: only a signature with a valid entry
-    in a log of the trusted root counts. `optional` (the default): a signature without an entry counts, but with a
-    trusted root one with an invalid entry does not. `ignored`: GKM does not check entries. A keyless signature always
-    needs its entry, because the log proves that the signer used the certificate during its minutes of validity.
+    in a log of the trusted root is valid. `optional` (the default): a signature without an entry is valid; with a
+    trusted root, a signature with an invalid entry is not. `ignored`: GKM does not check entries. A keyless signature
+    always needs its entry, because the log proves that the signer used the certificate during its minutes of validity.
 
-    `attestations` lists what the image needs besides its signatures; each by one of the signers, whatever `require` is.
+    `attestations` lists the attestations that the image needs besides its signatures. One of the signers must make
+    each, with any `require`.
 
-    `tlogLookup` lets GKM query the logs of the trusted root (at their `baseUrl`) for the entry of a keyless signature
-    in the legacy form that has none. GKM sends no other requests to the logs.
+    `tlogLookup` lets GKM query the logs of the trusted root (at their `baseUrl`) for the missing entry of a keyless
+    signature in the legacy form. GKM sends no other requests to the logs.
 
     `signatureRepository` is the repository with the signatures and attestations of the images, as cosign's variable
     COSIGN_REPOSITORY names it. Without it, they are in the repository of the image.

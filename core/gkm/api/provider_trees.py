@@ -1,7 +1,7 @@
 """ProviderTree: what one topology provider knows of the network, as its pod writes it (docs/design/providers.md).
 
 The pod writes `spec`, the controllers write `status`. The whole tree is one compressed text in one object: a reader
-sees all of it or none.
+sees the whole tree or no tree.
 """
 
 from enum import StrEnum
@@ -42,7 +42,7 @@ class ProviderTreeSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The last good tree of a provider, and the state of its pod."""
 
     state: SpecState = "Starting"
-    """Starting: nothing was read since the pod's start; Serving: the tree counts; Failed: kubelet restarts the pod."""
+    """Starting: no read since the pod's start; Serving: the tree is used; Failed: kubelet restarts the pod."""
     reason: Text = ""
     """Why the provider failed last, or what it waits for, without content of its source."""
     revision: Number = 0
@@ -64,7 +64,7 @@ class ProviderTreeSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     heartbeat_time: DateTime | None = None
     """When the pod of the provider has written last."""
     stale_seconds: Annotated[int, Meta(ge=0, le=MAX_SECONDS)] = 0
-    """The age of observedTime at which the tree counts as stale; 0 is never."""
+    """The age of observedTime at which the tree is stale; 0 is never."""
 
 
 class RefusedHyperNode(Struct, frozen=True, rename="camel"):
@@ -77,18 +77,18 @@ class RefusedHyperNode(Struct, frozen=True, rename="camel"):
 
 
 class ProviderTreeStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the controllers make of the tree. The pod passes refused HyperNodes to the provider as replies."""
+    """The controllers' verdict about the tree. The pod passes refused HyperNodes to the provider as replies."""
 
     observed_revision: Number = 0
     """Revision that this status is about."""
     refused: Annotated[list[RefusedHyperNode], Meta(max_length=MAX_REFUSED)] = field(default_factory=list)
     """HyperNodes of this revision that the API server refuses, after retries; at most 64."""
     conditions: Conditions = field(default_factory=list)
-    """Accepted: the controllers use the tree of this revision; otherwise the last accepted one counts on."""
+    """Accepted: the controllers use the tree of this revision; otherwise they still use the last accepted one."""
 
 
 class ProviderTree(Struct, frozen=True, rename="camel", tag_field="kind", tag="ProviderTree"):
-    """The network by one topology provider; its name is that of the provider."""
+    """The network by one topology provider; it has the name of the provider."""
 
     metadata: ObjectMeta
     spec: ProviderTreeSpec = ProviderTreeSpec()

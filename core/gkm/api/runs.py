@@ -132,7 +132,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename="camel"):
             extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = field(default_factory=list)
-    """Parts of the cluster with a maximum of GPUs; every group is in one of them."""
+    """Parts of the cluster with a maximum of GPUs; every group is in one part."""
     policy: PolicyName | None = None
     """Metric that the planner minimizes first; default: packing.policy."""
     priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, extra_json_schema={"format": "int32"})] = 0

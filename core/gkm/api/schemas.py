@@ -17,7 +17,7 @@ from gkm.api import field_docs
 Schema = dict[str, Any]
 
 _OWN = ("description", "default")
-"""Keys that a field sets itself and that override those of its type."""
+"""Keys that a field sets itself and that override the keys of its type."""
 _OF_EVERY_OBJECT = {
     # In the words of k8s.io/apimachinery (metav1.TypeMeta), which every CustomResourceDefinition repeats.
     "apiVersion": {

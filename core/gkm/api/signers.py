@@ -10,7 +10,7 @@ MAX_NAME = 1024
 
 
 class Signer(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The signer of a signature that counts: a key, or the holder of a certificate (`identity` and `issuer`)."""
+    """The signer of a valid signature: a key, or the holder of a certificate (`identity` and `issuer`)."""
 
     key_id: Annotated[str, Meta(max_length=64)] = field(default="", name="keyID")
     """Base64 of the SHA-256 of the public key in DER form, as cosign writes it."""

@@ -13,7 +13,7 @@ NAME = "gkm-task-group-kinds"
 """The ClusterRole of the controllers and its binding, and the ConfigMap that remembers the kinds."""
 VERBS = ("create", "delete", "get", "list", "watch")
 DRY_RUNS = "gkm-dry-runs"
-"""The namespace of dry runs: nothing is stored in it (deploy/components/task-groups/policies.yaml)."""
+"""The namespace of dry runs: no object is stored in it (deploy/components/task-groups/policies.yaml)."""
 
 _ADMISSION = "gkm-admission-dry-runs"
 _SYSTEM = "gkm-system"

@@ -54,7 +54,7 @@ class NVLinkTest(Struct, frozen=True, rename="camel"):
     """Evidence that NVLink works: the bandwidth that the Job of this template reports."""
 
     min_bandwidth_gbps: Annotated[int, Meta(ge=1, le=1_000_000)] = field(name="minBandwidthGBps")
-    """Least average bus bandwidth, in GB/s, that counts as verified."""
+    """Least average bus bandwidth, in GB/s, of a verified domain."""
 
 
 class GroupTemplateSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -91,7 +91,7 @@ class PoolSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Desired state of a pool."""
 
     description: Annotated[str, Meta(max_length=1024)] = ""
-    """What the pool is for, for people."""
+    """Purpose of the pool, for people."""
     common_group_templates: Annotated[list[ObjectName], Meta(max_length=MAX_TEMPLATES)] = field(default_factory=list)
     """GroupTemplates of every group, in the order of their merge."""
 
@@ -191,7 +191,7 @@ class TaskGroupStatus(HasConditions, Struct, frozen=True, rename="camel", omit_d
     pods_seen: bool = False
     """Whether a pod with the group's label was seen: only then can the group end with its pods."""
     succeeded_pods: Annotated[list[_UID], Meta(max_length=MAX_TASKS)] = field(default_factory=list)
-    """uids of pods that succeeded, until the group ends: they count also when they are removed."""
+    """uids of pods that succeeded, until the group ends: they are included even after their removal."""
     objects: Annotated[list[GroupObject], Meta(max_length=MAX_TEMPLATES)] = field(default_factory=list)
     """The objects of the group in the order of their creation."""
     conditions: Conditions = field(default_factory=list)

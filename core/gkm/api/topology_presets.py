@@ -1,8 +1,8 @@
 """Labels of clouds and of topograph that say where nodes are, by preset: `topology.presets` of the configuration. Pure.
 
-The levels have the names that cables give them (leaf, spine, core), so that labels and surveys mean the same levels. A
-label counts as an NVLink domain only if it is one on every type of node: a capacity block of AWS is a reservation, and
-a subblock of Google is an NVLink domain on some machines only. There `nvidia.com/gpu.clique` names it.
+The levels have the names that cables give them (leaf, spine, core), so that labels and surveys mean the same levels.
+GKM reads a label as an NVLink domain only if it is a domain on every type of node: a capacity block of AWS is a
+reservation, and a subblock of Google is an NVLink domain on some machines only. There `nvidia.com/gpu.clique` names it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,14 @@ PRESET_LEVELS = ("sub-leaf", "leaf", "spine", "core", "tier-4")
 OPTIONAL_LEVELS = frozenset({"sub-leaf", "core", "tier-4"})
 """Levels that some nodes of a family lack."""
 NO_TOPOLOGY = "no-topology"
-"""The value that topograph gives to nodes which it does not find: it stands for none."""
+"""The value that topograph gives to nodes which it does not find: a placeholder."""
 
 Keys = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelFamily:
-    """Keys of labels by level, and those of NVLink domains, which count behind the configured ones.
+    """Keys of labels by level, and keys of NVLink domains, which come after the configured keys.
 
     `further` keys say where nodes are as well, and belong to no level.
     """

@@ -35,7 +35,7 @@ def _keys(*keys: str) -> list[str]:
 
 
 class TopologyLabels(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Keys of the node labels for each property; the first label that the node has counts.
+    """Keys of the node labels for each property; GKM uses the first label that the node has.
 
     An empty list disables a property. `domain` is the fabric domain. A node whose `health` is `unhealthy` gets no new
     groups.
@@ -74,7 +74,7 @@ def _default_levels() -> list[TopologyLevel]:
 
 
 class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """`config` of a provider that has none."""
+    """`config` of a provider without configuration."""
 
 
 Globs = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=64)]
@@ -122,8 +122,8 @@ _CONFIGS: dict[str, type[NoConfig | CountedAdapters | CountedInterfaces]] = {
 class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A source of HyperNodes: labels, or the provider whose pod has this name (`topology.providers` of the chart).
 
-    `config` belongs to the provider. One that sends nothing for `stale_seconds` is restarted; 0 is never, and without a
-    value the provider decides.
+    `config` belongs to the provider. A provider without events for `stale_seconds` is restarted; 0 is never, and
+    without a value the provider decides.
     """
 
     name: ProviderName
@@ -162,10 +162,10 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How nodes form domains. A node without a fabric domain is a domain of its `own`, or is in `quarantine`.
 
     `presets` add the labels of clouds and of topograph: keys to `labels`, and the levels leaf, spine and so on in place
-    of `block`, unless `levels` are given. `levels` are those of the tree, from the closest to the widest; `providers`
-    come with the most trusted first, and those that measure precede the others. `kueue` and `kai` name the Topology to
-    write; an empty name writes none. `node_labels` writes the levels on Nodes. Both need it: a Topology whose labels no
-    node has admits nothing.
+    of `block`, unless `levels` are given. `levels` are the levels of the tree, from the closest to the widest;
+    `providers` come with the most trusted first, and measuring providers precede the others. `kueue` and `kai` name the
+    Topology to write; an empty name writes no Topology. `node_labels` writes the levels on Nodes. Both need it: a
+    Topology whose labels no node has admits no pods.
     """
 
     labels: TopologyLabels = field(default_factory=TopologyLabels)
@@ -201,7 +201,7 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             self._expand()
 
     def _expand(self) -> None:
-        """Add the keys and levels of the presets; doing so twice changes nothing."""
+        """Add the keys and levels of the presets; a second call has no effect."""
         preset, labels = self.preset_keys, self.labels
         more = {"domain": preset.domain, "block": preset.block, "rack": preset.rack}
         expanded = {name: joined(getattr(labels, name), keys) for name, keys in more.items()}
@@ -252,10 +252,10 @@ def _default_mix() -> list[MixGroup]:
 class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Defaults for the planning of runs.
 
-    The GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run. While runs of other namespaces wait,
+    The GPUs of a plan are in use for `plan_ttl` seconds, or until its pods run. While runs of other namespaces wait,
     the plans of one namespace hold at most `namespace_share` percent of the GPUs of a flavor without pods. `mix` is the
-    expected mix of groups; it decides which free GPUs count as usable (docs/design/calculus.md, Fragmentation).
-    `flavors` lists flavors of future nodes: a run may name one that no node has yet.
+    expected mix of groups; it decides which free GPUs are usable (docs/design/calculus.md, Fragmentation).
+    `flavors` lists flavors of future nodes: a run may name a flavor that no node has yet.
     """
 
     policy: Literal["fewest-domains", "fewest-blocks", "least-waste"] = "fewest-domains"

@@ -1,6 +1,6 @@
 """The ConfigMap `gkm-topology`: what the controllers know of the topology and what they wait for, for people.
 
-Nothing in it is content of a provider: no name of a switch, a cable, a GUID or a domain.
+It has no content of a provider: no name of a switch, a cable, a GUID or a domain.
 """
 
 from enum import StrEnum
@@ -18,9 +18,10 @@ MAX_BYTES = 1 << 20
 
 
 class ProviderState(StrEnum):
-    """Starting: nothing has come since the start of its pod. Serving: its tree counts, and is new.
+    """Starting: it has sent no event since the start of its pod. Serving: its tree is used, and is new.
 
-    Failed: it failed, and its last good tree counts. Stale: it has been silent for too long, and its last tree counts.
+    Failed: it failed, and its last good tree is used. Stale: it has been silent for too long, and its last tree is
+    used.
     """
 
     STARTING = "Starting"
@@ -64,7 +65,7 @@ class ReportedConflict(Struct, frozen=True):
 class TopologyStatus(Struct, frozen=True, rename="camel"):
     """The whole report. `domains` counts by level; `contradictions` are claims of a provider that do not count.
 
-    `version` is that of the tree: equal trees have equal versions.
+    `version` is the version of the tree: equal trees have equal versions.
     """
 
     conditions: tuple[Condition, ...] = ()

@@ -50,5 +50,5 @@ def _reduce(cache: WatchedCache | WatchedClusterCache) -> None:
 
 
 def oversized(cache: Cache) -> str:
-    """Return which field of a watched cache is too large, so that its spec is not known; "" if none is."""
+    """Return which field of a watched cache is too large, so that its spec is not known; "" if no field is."""
     return cache.oversized if isinstance(cache, WatchedCache | WatchedClusterCache) else ""

@@ -2,7 +2,7 @@
 
 A driver or a file system can hold a process in the kernel, where no signal ends it. `run` gives up on such a process
 instead of waiting for it, and starts no second one until the first has ended: a broken driver never gathers processes.
-The program runs in a session of its own, so that the kill also reaches the processes that it started.
+The program runs in a new session, so that the kill also reaches the processes that it started.
 """
 
 import os
@@ -52,11 +52,11 @@ class BoundedCommand:
     own_session: bool = True
     _lock: Lock = field(default_factory=Lock, init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    """Of the last run: it has ended, unless it runs now or is stuck in the kernel."""
+    """The process of the last run: it has ended, unless it runs now or is stuck in the kernel."""
     _cancelled: bool = field(default=False, init=False)
 
     def run(self, stdin: bytes = b"") -> CommandResult:
-        """Run the program with `stdin` as its standard input and return its result, whatever its exit status is.
+        """Run the program with `stdin` as its standard input and return its result, with any exit status.
 
         Raises:
             RunFailed: it does not start, exceeds a bound, or an earlier run still hangs in the kernel.
@@ -75,7 +75,7 @@ class BoundedCommand:
 
     def cancel(self) -> None:
         """Kill the program that another thread runs; its `run` returns or raises at once."""
-        # Before the process is read: `run` sets the process first and reads this afterwards, so one of the two sees the
+        # Before the process is read: `run` sets the process first and reads this afterwards, so one side sees the
         # other, also when the program runs before Popen has returned.
         self._cancelled = True
         if self._process is not None:
@@ -99,7 +99,7 @@ class BoundedCommand:
     def _result(self, process: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> CommandResult:
         output, errors = self._exchange(process, memoryview(stdin), deadline)
         try:
-            # A program that closed its output is ending; its exit status tells whether the output counts.
+            # A program that closed its output is ending; its exit status tells whether the output is complete.
             code = process.wait(max(0.0, deadline - time.monotonic()) + KILL_SECONDS)
         except subprocess.TimeoutExpired:
             raise RunFailed("does not end") from None
@@ -161,7 +161,7 @@ def _register(
 
 
 def _write(descriptor: int, unsent: memoryview) -> memoryview:
-    """Write a part of `unsent` and return the rest; a program that reads no input gets none."""
+    """Write a part of `unsent` and return the rest; a program that reads no input gets no input."""
     try:
         return unsent[os.write(descriptor, unsent) :]
     except BrokenPipeError:

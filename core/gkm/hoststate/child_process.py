@@ -1,8 +1,8 @@
 """A child process with a socket pair: its start, and its end with all that it started.
 
 The child inherits one descriptor, its end of the socket pair as standard input, and only the given environment. It runs
-in a session of its own, so that a signal to its process group also reaches its own children. A child that hangs in
-the kernel, where no signal ends it, is given up and never waited for without a limit.
+in a new session, so that a signal to its process group also reaches its own children. A child that hangs in the kernel,
+where no signal ends it, is given up and never waited for without a limit.
 """
 
 import os

@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         """Add a flag whose default comes from `variable`: for `--log-level`, GKM_LOG_LEVEL. The flag wins.
 
-        An empty variable counts as unset.
+        An empty variable is unset.
         """
         name = variable or "GKM_" + flag.removeprefix("--").upper().replace("-", "_")
         shown = f"{name}; default: {default}" if default else name

@@ -50,8 +50,8 @@ class Histogram:
 class EndedLayers:
     """Private layers of volumes that had a cache and ended: those that the program left empty, those it wrote to.
 
-    A kernel that the program finds in the cache writes nothing, one that the cache lacks is compiled into the layer.
-    `written_bytes` is the size of the layers at their end.
+    A kernel that the program finds in the cache writes no file; a kernel that the cache lacks is compiled into the
+    layer. `written_bytes` is the size of the layers at their end.
     """
 
     empty: int = 0
@@ -67,7 +67,7 @@ class EndedLayers:
 
 @dataclass(frozen=True, slots=True)
 class NodeCounters:
-    """What the CSI process counts on a node."""
+    """The counters of the CSI process on a node."""
 
     publishes: "PublishHistograms" = field(default_factory=dict)
     layers: EndedLayers = EndedLayers()
@@ -107,7 +107,7 @@ def save(layout: Layout, counted: NodeCounters) -> None:
 
 
 def load(layout: Layout) -> NodeCounters:
-    """Return the counters; none without a file.
+    """Return the counters; zeros without a file.
 
     Raises:
         UnreadableState: the file is invalid, or of another version.
@@ -122,7 +122,7 @@ def _from_json(value: Mapping[str, Any]) -> NodeCounters:
     if not isinstance(publishes, dict) or not publishes.keys() <= CODES:
         raise ValueError("publish: a key is not a gRPC code")
     histograms = {code: _histogram(encoded) for code, encoded in publishes.items()}
-    # A process of an earlier version, which this one replaces, wrote none.
+    # A process of an earlier version, which this one replaces, wrote no such field.
     misses = kernel_misses.by_runtime(value.get("runtimeMisses", {}), kernel_misses.counts)
     if not _is_count(without_cache := value.get("withoutCache", 0)):
         raise ValueError("withoutCache: not a count")

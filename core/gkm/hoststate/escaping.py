@@ -3,7 +3,7 @@ r"""Escape foreign text before it leaves a process: for a terminal, a log line, 
 Manifests, labels, file names and responses of registries are not trusted. A terminal obeys control characters (C0, and
 C1 as single characters) and shows text with bidirectional overrides in another order than the order of its bytes
 (Unicode TR 36, "Bidirectional Text Spoofing"). Unprintable characters therefore become the escapes of Python's source:
-`\x1b`, `\u202e`. Every program calls one of these functions on all its output.
+`\x1b`, `\u202e`. Every program calls these functions on all its output.
 """
 
 

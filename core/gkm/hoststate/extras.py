@@ -1,6 +1,6 @@
-"""End a program that lacks its dependencies with one line: `pip install .` alone installs none.
+"""End a program that lacks its dependencies with one line: `pip install .` alone installs no dependency.
 
-No dependency is required by default, because the CSI process installs its own extra and nothing else.
+No dependency is required by default, because the CSI process installs only its own extra.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The member of a family that a node chose (docs/decisions/0046-families.md): written by the agent, read by publish.
 
-A family without a member besides the cache of its own name has no such file.
+A family without a member besides the cache of the same name has no such file.
 """
 
 from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class KernelMissCounts:
-    """The entries of one runtime that a program compiled: their number by reason, beside `mounted` ones of the cache.
+    """The entries of one runtime that a program compiled: numbers by reason, beside the `mounted` entries of the cache.
 
     `difference` names the first factor that differs, in a text for people; the pod may have written any part of it. If
     not `complete`, both numbers are lower bounds: the volume exceeds the limits of a read.

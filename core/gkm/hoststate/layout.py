@@ -105,7 +105,7 @@ class Layout:
     def captured(self) -> Path:
         """Return the directory of captures: files that pods added to their volumes, until the agent removes them.
 
-        The capture of a volume has a directory of its own, with CAPTURED_FILE in it.
+        The capture of a volume has its own directory, with CAPTURED_FILE in it.
         """
         return self.state / "captured"
 

@@ -1,6 +1,6 @@
 """How often something may happen: pauses between retries, a token bucket, and a minimum interval for each key.
 
-These are values and clocks only. None of them sleeps: the caller does, where a stop event can end its wait. `clock`
+These are values and clocks only. They never sleep: the caller does, where a stop event can end its wait. `clock`
 returns monotonic seconds.
 """
 
@@ -38,7 +38,7 @@ class Backoff:
 
         An overloaded server requests the same pause from every client, so that one is spread as well: by half at most.
         """
-        ours, requested = random.uniform(0.5, 1.0), at_least * random.uniform(1.0, _SPREAD)  # noqa: S311 -- spreads load, hides nothing
+        ours, requested = random.uniform(0.5, 1.0), at_least * random.uniform(1.0, _SPREAD)  # noqa: S311 -- spreads load only
         return max(self.longest_pause(failures) * ours, requested)
 
 

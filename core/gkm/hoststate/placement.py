@@ -17,7 +17,7 @@ _UNSUPPORTED: Final = frozenset({errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL, e
 
 
 def spread(directory: Path) -> None:
-    """Let ext4 place each new directory in `directory` in a block group of its own; no effect on other file systems.
+    """Let ext4 place each new directory in `directory` in its own block group; no effect on other file systems.
 
     By default it places them in the group of their parent, and a new file there steps over each inode that was deleted
     in the last minutes (ext4: recently_deleted). So an eviction made the next pull slow: 15,000 files cost 13 seconds

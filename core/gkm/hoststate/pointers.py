@@ -33,8 +33,8 @@ class Pointer:
     `digest` is the digest of the requested content. READY implies that its entry exists; in another state it may exist
     as well (a cache that became INCOMPATIBLE keeps its entry). `message` is one line for the events of a pod.
     `driver_version` is the GPU driver at the compatibility check, "" on a node without a GPU. `size_bytes` is the size
-    of the extracted files, `progress` a percentage. `uid` is that of the object; "" without Kubernetes, and in pointers
-    of versions that wrote no uid.
+    of the extracted files, `progress` a percentage. `uid` is the uid of the object; "" without Kubernetes, and in
+    pointers of versions that wrote no uid.
     """
 
     ref: CacheRef

@@ -18,15 +18,15 @@ MAX_FILES: Final = 200_000
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 BLOCK_BYTES: Final = 4096
-"""The size that the smallest file counts as."""
+"""The accounted size of the smallest file."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
     """The number of copied files, and their bytes.
 
-    `skipped` counts files that are never copied: links, special files, and names that no image can hold, one of which
-    would make the whole capture unusable.
+    `skipped` counts files that are never copied: links, special files, and names that no image can hold, a single such
+    name would make the whole capture unusable.
     """
 
     files: int
@@ -35,9 +35,9 @@ class CopyResult:
 
 
 def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes: int) -> CopyResult:
-    """Copy the files of `mount` that none of `lowers` has (descriptors of directories) into the new `destination`.
+    """Copy the files of `mount` that are not in `lowers` (descriptors of directories) into the new `destination`.
 
-    The caller ensures that nothing is mounted inside `mount`. Files count in whole blocks.
+    The caller ensures that `mount` has no mounts inside. Sizes are in whole blocks.
 
     Raises:
         LayerTooLarge: more files or bytes, or deeper directories, than the bounds.

@@ -1,4 +1,4 @@
-"""Walk the files of a mounted volume and tell those that the pod added from those of the layers below.
+"""Walk the files of a mounted volume and separate the files of the pod from the files of the layers below.
 
 The pod is not trusted: it had the mount to itself and may have left anything in it. Directories are opened one name at
 a time beneath a descriptor and never through a link.
@@ -59,8 +59,8 @@ class LayerVisitor(Protocol):
 def walk(mount: int, lowers: Sequence[int], visitor: LayerVisitor, check: Callable[[int], None]) -> None:
     """Visit the files of `mount` and compare them with `lowers` (descriptors of directories).
 
-    A lower file with the same mode, size and time counts as unchanged. `check` gets the number of entries so far and
-    ends the walk by its exception. The caller ensures that nothing is mounted inside `mount`.
+    A lower file with the same mode, size and time is unchanged. `check` gets the number of entries so far and
+    ends the walk by its exception. The caller ensures that `mount` has no mounts inside.
 
     Raises:
         LayerTooLarge: deeper directories than MAX_DEPTH.

@@ -97,7 +97,7 @@ def mark_of(mount: Mount) -> Mark | None:
 
 
 def marked_mounts(mounts: Iterable[Mount]) -> Iterator[MarkedMount]:
-    """Yield those of `mounts` that this driver made."""
+    """Yield the entries of `mounts` that this driver made."""
     for mount in mounts:
         mark = mark_of(mount)
         if mark is not None:

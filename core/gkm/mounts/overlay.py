@@ -19,7 +19,7 @@ read. Taken from its source; not tested on such a node."""
 _SELINUX_ENFORCE: Final = Path("/sys/fs/selinux/enforce")
 _MIN_LOWERS = 2
 _OPEN_MODE = 0o777
-"""Of the top directory of a private layer: any user of the pod must be able to write there."""
+"""The mode of the top directory of a private layer: any user of the pod must be able to write there."""
 _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -33,7 +33,7 @@ def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
     between check and use. `name` is the device in mountinfo.
 
     Raises:
-        OSError: the kernel refused; nothing is mounted.
+        OSError: the kernel refused; there is no mount.
     """
     if len(lowers) < _MIN_LOWERS:
         raise ValueError("an overlay without an upper layer needs two lower ones (EINVAL otherwise)")
@@ -48,7 +48,7 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
     overlay accepts no detached layer (EINVAL).
 
     Raises:
-        OSError: the kernel refused; nothing is mounted.
+        OSError: the kernel refused; there is no mount.
     """
     inodes = max(MIN_INODES, size // BYTES_PER_INODE)
     syscalls.mount(name, str(scratch), "tmpfs", _FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
@@ -69,7 +69,7 @@ def _options(lowers: Sequence[int]) -> str:
 
 
 def missing_features() -> list[str]:
-    """Return a message that a person can act on for each kernel feature that this machine lacks; nothing is mounted."""
+    """Return a message that a person can act on for each kernel feature that this machine lacks, without any mount."""
     return [problem for problem in (_openat2_problem(), _overlay_problem()) if problem]
 
 

@@ -36,7 +36,7 @@ def open_beneath(root: Path, relative: str, flags: int, resolve: int = 0) -> Ite
 
 
 def proc_fd_path(descriptor: int) -> str:
-    """Return a path to the file of `descriptor`, valid whatever becomes of its name."""
+    """Return a path to the file of `descriptor`, valid after any change of its name."""
     return f"/proc/self/fd/{descriptor}"
 
 

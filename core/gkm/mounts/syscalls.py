@@ -54,7 +54,7 @@ def umount2(target: str, flags: int) -> None:
     """Remove a mount (man 2 umount).
 
     Raises:
-        OSError: the kernel refused; EINVAL where nothing is mounted.
+        OSError: the kernel refused; EINVAL without a mount.
     """
     _check(_libc.umount2(os.fsencode(target), flags), target)
 
@@ -82,7 +82,7 @@ def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 
 def enter_private_mounts() -> None:
-    """Move this thread into a mount namespace of its own (unshare(2)), which ends with its last process.
+    """Move this thread into a new mount namespace (unshare(2)), which ends with its last process.
 
     Mounts that others make still appear in it; those that are made in it appear nowhere else.
 

@@ -66,7 +66,7 @@ class MountTarget:
     def unmount(self) -> int:
         """Unmount all mounts of the directory and return their number.
 
-        Mounts stack, so umount2 is repeated until nothing is mounted (EINVAL, measured; ENOENT without the directory).
+        Mounts stack, so umount2 is repeated until no mount is left (EINVAL, measured; ENOENT without the directory).
         A link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a
         process holds a file: the path is free at once, and the kernel ends the mount with its last user.
 

@@ -10,7 +10,7 @@ def parse(text: str) -> tuple[str, int]:
     """Return host and port; the host is "" for every address of this machine, of both families where it has both.
 
     Raises:
-        ArgumentTypeError: the text is neither an address with a port nor a port. GKM does not look up host names: a
+        ArgumentTypeError: the text is no address with a port, and no port. GKM does not look up host names: a
             name may resolve to another address tomorrow.
     """
     host, separator, port = text.rpartition(":")

@@ -56,7 +56,7 @@ class PageServer:
         """Listen, and serve in a thread.
 
         Raises:
-            OSError: the address is in use, or not one of this machine.
+            OSError: the address is in use, or not on this machine.
         """
         listener = listen(self._address, _BACKLOG)
         # asyncio reads 256 KiB at a time, if the socket has them.
@@ -96,7 +96,7 @@ class PageServer:
             self._abort(next(iter(self._open)))
         session = asyncio.get_running_loop().create_task(self._serve_client(reader, connection))
         self._open[connection] = session
-        # As a callback, because a task that is cancelled before its first step runs none of its own code.
+        # As a callback, because a task that is cancelled before its first step does not run its own code.
         session.add_done_callback(lambda _: self._abort(connection))
 
     def _abort(self, connection: asyncio.StreamWriter) -> None:
@@ -151,7 +151,7 @@ def listen(address: tuple[str, int], backlog: int) -> socket.socket:
     """Return a listening socket; without a host for every address, of both families where the machine has both.
 
     Raises:
-        OSError: the address is in use, or not one of this machine.
+        OSError: the address is in use, or not on this machine.
     """
     host = address[0]
     if not host and socket.has_dualstack_ipv6():

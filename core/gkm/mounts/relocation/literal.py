@@ -13,7 +13,7 @@ MAX_TOKENS: Final = 500_000
 """An index of vLLM has 26 for each graph."""
 MAX_NESTING: Final = 16
 
-# No operators, no prefixes of strings, no triple quotes, no escapes but those of quotes and of the backslash itself.
+# No operators, no prefixes of strings, no triple quotes, no escapes except of quotes and the backslash.
 _TOKEN: Final = re.compile(
     r"""\s*([(){}\[\],:]|None|True|False|(?:0|[1-9][0-9]{0,17})(?![0-9])"""
     r"""|'(?:[^'\\\n]|\\[\\'"])*'(?!')|"(?:[^"\\\n]|\\[\\'"])*"(?!"))\s*"""

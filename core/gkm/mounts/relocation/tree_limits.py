@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_TREES: Final = 16
-"""Of one cache, unused ones included: an author of pods may choose any number of paths."""
+"""The trees of one cache, unused ones included: an author of pods may choose any number of paths."""
 NAMESPACE_TREES: Final = 8
-"""Of those, for the volumes of one namespace. Workloads use one or two; a private volume needs another tree than a
-read-only one at the same path."""
+"""The trees among them for the volumes of one namespace. Workloads use one or two; a private volume needs another tree
+than a read-only one at the same path."""
 
 
 class TooMany(Exception):
@@ -21,7 +21,7 @@ class TooMany(Exception):
 
 
 class AllInUse(Exception):
-    """Other namespaces use all trees of one cache; the caller did nothing wrong, and may repeat its call."""
+    """Other namespaces use all trees of one cache; the caller is not at fault, and may repeat its call."""
 
 
 @dataclass(frozen=True, slots=True)

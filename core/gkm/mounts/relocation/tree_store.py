@@ -2,7 +2,7 @@
 
 A tree holds the few files that contain absolute paths, rewritten for one mount path, and directories to write in. It is
 written under a temporary name and appears by one rename; the next writer removes the temporary directory of a process
-that died. Nothing is synced to disk: a tree is valid only in the boot that wrote it, because after a power cut a
+that died. No file is synced to disk: a tree is valid only in the boot that wrote it, because after a power cut a
 damaged tree looks like a good one, and writing it again is faster than a sync. No mount of an earlier boot uses it.
 
 So a tree needs no disk: it lies in memory, on the tmpfs of /run. A disk takes ten times as long for the same thousands
@@ -37,9 +37,9 @@ MAX_CONCURRENT: Final = 2
 """Trees that one process writes at a time. The largest that an image may need takes minutes, and the caller has few
 threads: further callers get an error and repeat their call, and other calls are served meanwhile."""
 MAX_TREE_MEMORY: Final = 16 << 20
-"""Of one tree: of 2,700 kernels of Triton, for instance."""
+"""The size of one tree: 2,700 kernels of Triton, for instance."""
 MAX_MEMORY: Final = 64 << 20
-"""Of the trees of all caches. The CSI process is charged for it: its memory limit in the chart allows for it."""
+"""All trees together. The CSI process is charged for it: its memory limit in the chart allows for it."""
 _slots: Final = threading.BoundedSemaphore(MAX_CONCURRENT)
 
 
@@ -67,16 +67,16 @@ def relocate(
     """Return the directory of the tree of a cache for `layer`, writing it first where it is missing.
 
     `content` is a descriptor of the content for pods; `root` is the directory of the digest's trees on the disk, and
-    `memory` that on a tmpfs, beside those of other digests: only this process writes to them. The caller holds the
-    shared lock of the entry, so that neither is collected. `in_use` returns the keys of the layers that volumes of this
-    cache use, the caller's own among them: at MAX_TREES, the unused trees are removed.
-    gkm.mounts.relocation.tree_limits has the limits of a namespace.
+    `memory` their root on a tmpfs, beside the roots of other digests: only this process writes to them. The caller
+    holds the shared lock of the entry, so that the content and the trees are not collected. `in_use` returns the keys
+    of the layers that volumes of this cache use, the caller's own among them: at MAX_TREES, the unused trees are
+    removed. gkm.mounts.relocation.tree_limits has the limits of a namespace.
 
     Raises:
         RelocationInProgress: another call writes a tree of the same cache, or MAX_CONCURRENT others do.
         TooMany: the caller's namespace uses its share.
         AllInUse: other namespaces use all trees of the limit.
-        Unrelocatable: the content is not that of a store entry.
+        Unrelocatable: the content is no store entry.
         OSError: the disk refused; existing trees stay.
     """
     boot = boot_id()
@@ -116,7 +116,7 @@ def remove_unfinished(memory: Path) -> None:
 
 
 def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | None:
-    """Return the valid tree of a layer in one of `roots`."""
+    """Return the valid tree of a layer below `roots`."""
     for directory in (root / layer.key for root in roots):
         metadata = _metadata(directory)
         has_counts = all(isinstance(metadata.get(name), int) for name in ("rewritten", "incomplete"))
@@ -126,7 +126,7 @@ def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | No
 
 
 def _metadata(directory: Path) -> dict[str, object]:
-    """Return the metadata of a tree, nothing where it is missing or unreadable."""
+    """Return the metadata of a tree, empty where it is missing or unreadable."""
     try:
         return files.read_object(directory / _METADATA_FILE, _MAX_BYTES)
     except (FileNotFoundError, UnreadableState):

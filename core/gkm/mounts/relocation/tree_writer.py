@@ -41,7 +41,7 @@ class TreeTooLarge(Exception):
 
 
 class Unrelocatable(Exception):
-    """The content cannot be that of a sealed store entry; a part of it would lead to wrong conclusions."""
+    """The content cannot be a sealed store entry; a part of it would lead to wrong conclusions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ def write(
     """Write the files of `content` (a descriptor) that contain paths, for `mount_path`, into the new `destination`.
 
     The same content and path give the same bytes. Every such file has a counterpart, so that no original shows through;
-    without a path none has. With `is_writable` every directory has a counterpart too, in which every user may write.
+    without a path, no file has one. With `is_writable` every directory has a counterpart too, in which every user may
+    write.
 
     Raises:
         Unrelocatable: the content holds links or special files, or is larger than any cache.
@@ -83,7 +84,7 @@ def write(
 
 @dataclass(slots=True)
 class _Listing:
-    """The names in one directory: `path_files` are the files that contain paths, and are in neither of the other sets.
+    """The names in one directory: `path_files` are the files that contain paths, and are in no other set.
 
     The other sets hold MAX_SIBLINGS names at most; `is_truncated` tells that there are more.
     """

@@ -1,9 +1,9 @@
 """Rewrite a group file of a Triton cache for another directory. Pure: bytes and names in, bytes out.
 
-Triton stores each kernel in a directory of its own. A group file there, `__grp__<kernel>.json`, lists the kernel's
+Triton stores each kernel in its own directory. A group file there, `__grp__<kernel>.json`, lists the kernel's
 files with the absolute paths of their compilation, and Triton opens those paths (FileCacheManager in
 triton/runtime/cache.py, 3.9). The file comes from an image and is not trusted: only the names in it are used, never a
-path, and a name counts only if such a file is beside the group file (docs/design/relocation.md).
+path, and a name is used only if such a file is beside the group file (docs/design/relocation.md).
 """
 
 import json
@@ -43,7 +43,7 @@ def rewritten(group: bytes, directory: str, siblings: Collection[str]) -> Rewrit
 
 
 def _names(group: bytes) -> Iterator[str]:
-    """Yield the names of the children; none where Triton would not write such a file.
+    """Yield the names of the children; no names where Triton would not write such a file.
 
     RemoteCacheManager.put_group writes a list instead of a mapping; the file system's get_group would fail on it
     (AttributeError), so relocation also repairs such a cache.
