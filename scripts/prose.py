@@ -23,7 +23,7 @@ LONG = "long"
 _LONGEST = 30
 _START = r"(?:^|(?<=[.!?;:|]\s)|(?<=\*\*\s)|(?<=[-*]\s)|(?<=\d\.\s))"
 PATTERNS = {
-    "possessive": r"\b(?:that|those|ones?)\s+of\b|\bones?\s+that\b|\bof\s+(?:its|their|our|your)\s+own\b"
+    "possessive": r"\b(?:that|those)\s+of\b|\bones?\s+that\b|\bof\s+(?:its|their|our|your)\s+own\b"
     r"|\bwhich\s+(?:is|are)\s+(?:its|theirs|ours|yours)\b",
     "negative": r"\b(?:[Nn]othing|[Nn]obody|none|[Nn]either)\b|\bNone\s+(?:of|is|are|has|have)\b",
     "what": _START + r"What\s(?![^.;|]*\?)",

@@ -52,7 +52,7 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Refuse an identity without a subject, or with two."""
         if bool(self.subject) == bool(self.subject_reg_exp):
-            raise ValueError("an identity has exactly one of `subject` and `subjectRegExp`")
+            raise ValueError("an identity has either `subject` or `subjectRegExp`, not both")
         if self.subject_reg_exp:
             full_match(self.subject_reg_exp)
 
@@ -95,7 +95,7 @@ class RequiredAttestation(Struct, frozen=True, rename="camel", forbid_unknown_fi
     def __post_init__(self) -> None:
         """Refuse a type that only signatures have."""
         if self.predicate_type.startswith(SIGNATURE_PREDICATES):
-            raise ValueError("`predicateType` is that of a signature, which every policy requires already")
+            raise ValueError("`predicateType` is a signature's type, which every policy requires already")
 
 
 class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -155,7 +155,7 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         if self.tlog_lookup and not self.identities:
             raise ValueError("`tlogLookup` is for `identities`: a signature by key is not looked up")
         if self.tlog == "ignored" and not self.keys:
-            raise ValueError("`tlog: ignored` is for keys: a keyless signature is nothing without the log")
+            raise ValueError("`tlog: ignored` is for keys: a keyless signature is not valid without the log")
 
 
 class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -45,7 +45,7 @@ def violation(expression: str, predicate: Any) -> str:  # noqa: ANN401 -- any JS
     if kind == _engine().Type.ERROR:
         return f"cannot be evaluated: {_line(value)}"
     if kind != _engine().Type.BOOL:
-        return "is neither true nor false"
+        return "is not true or false"
     return "" if value is True else "is false"
 
 

@@ -144,7 +144,7 @@ def _layers(encoded: object) -> EndedLayers:
 def _histogram(encoded: Mapping[str, Any]) -> Histogram:
     counts, seconds = encoded["counts"], encoded["seconds"]
     if not isinstance(counts, list) or len(counts) != len(BUCKET_BOUNDS) + 1:
-        raise ValueError("counts: their number is not that of the buckets")
+        raise ValueError("counts: their number differs from the number of buckets")
     if not all(map(_is_count, counts)):
         raise ValueError("counts: not all are counts")
     if type(seconds) not in (int, float) or not isfinite(seconds) or not 0 <= seconds < _MAX_COUNT:

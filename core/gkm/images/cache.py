@@ -262,7 +262,7 @@ def _labels_missing(ref: Reference, image: ImageManifest) -> GKMError:
         )
     return GKMError(
         Reason.METADATA_MISSING,
-        f"{ref} has none of the labels {', '.join(kind.summary_label for kind in Format)}: it is no cache image",
+        f"{ref} lacks the labels {', '.join(kind.summary_label for kind in Format)}: it is no cache image",
         "build one with `gkm cache build` or MCV",
     )
 

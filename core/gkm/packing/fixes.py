@@ -144,7 +144,7 @@ class RefusalSearch:
         sizes = [(groups * group, count_of(groups, "group"))] if groups else []
         if pods:
             last = pods * self.request.pod_gpus
-            whole = f"{count_of(groups, 'group')} and a last one of {last}" if groups else "one short group"
+            whole = f"{count_of(groups, 'group')} and a last group of {last}" if groups else "one short group"
             sizes.append((groups * group + last, whole))
         for gpus, what in sizes:
             sentence = f"ask for {count_of(gpus, 'GPU')}{only} instead of {wanted}{least}: {what}"

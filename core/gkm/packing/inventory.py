@@ -79,7 +79,7 @@ class Inventory:
         nodes, free = list(self.nodes), self.free.copy()
         for name, gpus in shares:
             if name not in self.numbers:
-                raise InvalidInventoryError(f"node {name!r} is not in the inventory: nothing can be taken from it")
+                raise InvalidInventoryError(f"node {name!r} is not in the inventory: its GPUs cannot be taken")
             number = self.numbers[name]
             node = nodes[number]
             if not 0 <= gpus <= node.free:

@@ -145,7 +145,7 @@ def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Lev
     """
     slots = offer.domain_slots
     if not offer.inventory.nodes:
-        return Level.FLAVOR, "there is no node that the run may use: none is healthy, tolerated and of its flavor"
+        return Level.FLAVOR, "there is no node that the run may use: no node is healthy, tolerated and of its flavor"
     unlimited = replace(request, ceilings=())
     if request.ceilings and fits(capacity(offer.inventory, unlimited), unlimited):
         given = ", ".join(f"{ceiling.scope} gives {count_of(ceiling.gpus, 'GPU')}" for ceiling in request.ceilings)

@@ -169,7 +169,7 @@ class Program:
             search.fix(objective, reached[-1])
         values = search.values
         if values is None:
-            raise AssertionError("a search that found nothing has returned before")
+            raise AssertionError("a search without a result has returned before")
         return Solution(tuple(values), tuple(reached), tuple(bounds))
 
     def lowest(self, terms: Terms) -> int:

@@ -103,7 +103,7 @@ def _misplaced(request: Request, group: Group, node: Node, place: Location, gpus
     if node.place != place:
         return f"lies in {'/'.join(place)}, and its node {node.name} in {'/'.join(node.place)}"
     if group.scope and group.scope not in node.scopes:
-        return f"counts for scope {group.scope}, which node {node.name} is not in"
+        return f"belongs to scope {group.scope}, which node {node.name} is not in"
     if gpus < 1 or gpus % request.pod_gpus:
         return f"takes {count_of(gpus, 'GPU')} of node {node.name}, and pods have {request.pod_gpus}"
     return ""

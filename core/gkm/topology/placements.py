@@ -32,7 +32,7 @@ _TEXTS = {
     FaultKind.CYCLE: "HyperNodes in a cycle or below one",
     FaultKind.MISSING_MEMBER: "members that are no HyperNode of the provider",
     FaultKind.SEVERAL_DOMAINS: "nodes or HyperNodes in several domains of one level",
-    FaultKind.NO_CLIQUE: f"HyperNodes of level {CLIQUE_LEVEL} with names that stand for none",
+    FaultKind.NO_CLIQUE: f"HyperNodes of level {CLIQUE_LEVEL} with names that stand for no clique",
 }
 
 

@@ -107,4 +107,4 @@ def uncounted_notes(flavors: Mapping[str, str], claiming: Mapping[str, int]) -> 
     if claiming:
         pods = sum(claiming.values())
         holding = f"{count_of(pods, 'pod')} {agree(pods, 'holds', 'hold')} ResourceClaims and no nvidia.com/gpu"
-        yield f"{holding}, on nodes such as {min(claiming)}: GPUs of claims are not counted as used"
+        yield f"{holding}, on nodes such as {min(claiming)}: the usage does not include GPUs of claims"

@@ -105,7 +105,7 @@ def test_links_and_pipes_are_refused_by_build_and_relocation(tmp_path: Path, hos
     root = directory(tmp_path / "cache")
     hostile(root)
     assert refusal(root, tmp_path / "work").reason is Reason.UNSAFE_CONTENT
-    with pytest.raises(Unrelocatable, match="is neither a file nor a directory"):
+    with pytest.raises(Unrelocatable, match="is no file and no directory"):
         relocated(root, Path("/models/cache"), tmp_path / "trees")
 
 

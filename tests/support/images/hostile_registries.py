@@ -277,6 +277,6 @@ CLAIMS = (
         "no log entry",
     ),
     Row(
-        "index 0 of a tree that it is not in", 8, zeroed, Reason.SIGNATURE_INVALID, "checkpoint is that of another tree"
+        "index 0 of a tree that it is not in", 8, zeroed, Reason.SIGNATURE_INVALID, "checkpoint belongs to another tree"
     ),
 )

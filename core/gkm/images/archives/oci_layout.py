@@ -146,7 +146,7 @@ def _listed(root: Path, index: ImageIndex) -> list[Descriptor]:
         raise GKMError(
             Reason.TOO_LARGE,
             f"{root} holds {len(listed)} manifests; one image and {MAX_ATTACHED} artifacts beside it are read",
-            "copy one image to a layout of its own",
+            "copy one image to a separate layout",
         )
     return listed
 
@@ -198,7 +198,7 @@ def _behind_subjects(
             raise GKMError(
                 Reason.METADATA_INVALID,
                 f"{root} holds {count_of(len(rest), 'artifact')} about another image than {image}",
-                "copy the image to a layout of its own",
+                "copy the image to a separate layout",
             )
         ordered += fitting
         rest = [each for each in rest if each.subject not in known]
@@ -212,14 +212,14 @@ def _single_image(images: Iterable[Descriptor], path: Path) -> Descriptor:
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{path} holds {count_of(len(different), 'image')}, not one",
-            "copy one image to a layout of its own",
+            "copy one image to a separate layout",
         )
     (image,) = different.values()
     if image.media_type not in (OCI_MANIFEST, DOCKER_MANIFEST):
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{path} holds {image.media_type[:100]!r}, not an image",
-            "copy the image inside it to a layout of its own",
+            "copy the image inside it to a separate layout",
         )
     return image
 

@@ -30,7 +30,7 @@ def open_image(path: Path, work: Path) -> LocalImage:
     if start[_TAR_MAGIC_AT:] != _TAR_MAGIC:
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"{path} is neither an OCI layout nor a docker-archive",
+            f"{path} is no OCI layout and no docker-archive",
             "name the output of `gkm cache build --to` or `docker save`",
         )
     return docker_archive.open_archive(path, work)

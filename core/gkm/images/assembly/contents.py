@@ -214,7 +214,7 @@ class _DirectoryScan:
             return Format.TRITON
         raise GKMError(
             Reason.METADATA_MISSING,
-            f"{directory} holds neither a Triton cache nor one of vLLM or TorchInductor",
+            f"{directory} holds no cache of Triton, vLLM or TorchInductor",
             "name the directory that TRITON_CACHE_DIR, VLLM_CACHE_ROOT or TORCHINDUCTOR_CACHE_DIR pointed to while the "
             "kernels were compiled",
         )

@@ -195,5 +195,5 @@ def _secrets_warning(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return (
         f"{FACTORS} holds {listed}{more}: the image has null in their place; compile without secrets in the "
-        "environment, and replace the ones that others could read there"
+        "environment, and replace the secrets that others could read there"
     )

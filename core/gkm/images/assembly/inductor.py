@@ -109,7 +109,8 @@ class InductorScan:
         except DamagedArtifactFile as error:
             raise GKMError(
                 Reason.METADATA_INVALID,
-                f"{entry.path[-200:]} begins as a file of torch.compiler.save_cache_artifacts() and is none: {error}",
+                f"{entry.path[-200:]} begins as a file of torch.compiler.save_cache_artifacts() and is damaged: "
+                f"{error}",
                 "write the file again; torch would compile everything anew",
             ) from error
         self._has_artifact_file = True

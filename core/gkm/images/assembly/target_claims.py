@@ -55,7 +55,7 @@ def check_claims(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str)
                 Reason.METADATA_INVALID,
                 f"the cache is compiled for {' and '.join(target.arch_name for target in sorted(found))}, but {words} "
                 f"for {claim.arch_name}",
-                "build an image of a cache from one kind of GPU, and state that GPU or none",
+                "build an image of a cache from one kind of GPU, and state that GPU, or state no GPU",
             )
 
 
@@ -71,6 +71,6 @@ def compiled_target(compiled: CompiledTargets) -> set[GpuTarget]:
             Reason.METADATA_INVALID,
             f"the artifacts contradict each other: {first[-200:]} is compiled for {one.arch_name}, "
             f"{second[-200:]} for {other.arch_name}",
-            "build an image for each kind of GPU, each from a cache of its own",
+            "build an image for each kind of GPU, each from a separate cache",
         )
     return set(compiled.named_in)

@@ -145,7 +145,7 @@ def _walk(directory: int, prefix: str, selected: Selection, passed_over: PassedO
             if not is_directory and not stat.S_ISREG(found.st_mode):
                 raise GKMError(
                     Reason.UNSAFE_CONTENT,
-                    f"{path} is neither a file nor a directory; no node would accept it",
+                    f"{path} is no file and no directory; no node would accept it",
                     "remove it, or replace it by the file itself",
                 )
             kind = selected.kind_of(path, is_directory=is_directory)

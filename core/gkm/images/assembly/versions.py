@@ -69,7 +69,8 @@ class DependencyVersions:
         """
         stated = self.others.get(_TRITON, version)
         if version and stated != version:
-            raise _invalid(f"the kernels are of Triton {version}, but triton={stated} is stated", "state it or none")
+            hint = "state that version, or no version"
+            raise _invalid(f"the kernels are of Triton {version}, but triton={stated} is stated", hint)
         return replace(self, others={**self.others, _TRITON: version}) if version else self
 
     @property

@@ -91,7 +91,7 @@ def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
         raise GKMError(Reason.CONTENT_MISMATCH, "the files of the statement have another digest than it states")
     time = utc_time(predicate.time)
     if time is None:
-        raise GKMError(Reason.METADATA_INVALID, "the time of the statement is none")
+        raise GKMError(Reason.METADATA_INVALID, "the time of the statement is invalid")
     claim = CaptureClaim(predicate.namespace, predicate.hardware, computed, predicate.family, predicate.base)
     return claim, time
 

@@ -110,7 +110,7 @@ class PullSecrets:
         if raw is None:
             raise GKMError(
                 Reason.UNAUTHORIZED,
-                f"{what} holds no credentials of registries: it has none of the keys {', '.join(KEYS)}",
+                f"{what} holds no credentials of registries: it lacks the keys {', '.join(KEYS)}",
                 "make it with `kubectl create secret docker-registry`",
             )
         try:

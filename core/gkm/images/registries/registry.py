@@ -232,7 +232,7 @@ class Registry(RegistryHosts):
                 break
             path = f"referrers/{ref.target}?{following[1]}"
         if not found and source != ref.registry:
-            raise GKMError(Reason.NOT_FOUND, f"{source} lists nothing that is attached to {ref}")
+            raise GKMError(Reason.NOT_FOUND, f"{source} lists no artifacts of {ref}")
         return found
 
     def _fallback_referrers(self, ref: Reference) -> list[Descriptor]:

@@ -89,7 +89,7 @@ def _name(name: x509.GeneralName) -> str:
         return asn1.decode_der(str, name.value)
     if isinstance(name, x509.RFC822Name | x509.UniformResourceIdentifier):
         return name.value
-    raise Untrusted("was made with a certificate of a holder that is neither an address nor a URI")
+    raise Untrusted("was made with a certificate whose holder is no address and no URI")
 
 
 def _issuer(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> x509.Certificate:

@@ -169,7 +169,7 @@ def violation(rules: Sequence[PredicateRule], payload: bytes, until: float) -> s
         return ""
     predicate = decode(payload, _Statement, "signed statement", json_limits.check_predicate).predicate
     if has_nul(bytes(predicate)):
-        return "its predicate holds the character U+0000, behind which rules see nothing"
+        return "its predicate holds the character U+0000, and rules cannot see what follows it"
     request = msgspec.json.encode({"rules": [rule.expression for rule in rules], "predicate": predicate})
     result = _run(request, min(RUN_SECONDS, until - time.monotonic()))
     if reason := _exceeded(result.code):

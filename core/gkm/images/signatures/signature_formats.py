@@ -129,7 +129,7 @@ def parse_bundle(
     if not bundle.media_type.startswith(BUNDLE_PREFIX):
         return Signature(SignatureForm.BUNDLE, problem=f"it is a bundle of type {bundle.media_type[:80]!r}")
     if (material.public_key is UNSET) == (material.certificate is UNSET):
-        return Signature(SignatureForm.BUNDLE, problem="it has not exactly one of a key and a certificate")
+        return Signature(SignatureForm.BUNDLE, problem="it needs either a key or a certificate")
     envelope = bundle.dsse_envelope
     if envelope is UNSET or envelope.payload_type != IN_TOTO or len(envelope.signatures) != 1:
         return Signature(SignatureForm.BUNDLE, problem=_NO_STATEMENT)

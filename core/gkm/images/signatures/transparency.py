@@ -36,7 +36,7 @@ def check(entry: LogEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()) 
     if log is None:
         raise Untrusted("is logged in a transparency log that is not trusted")
     if not entry.promise and not entry.inclusion_proof:
-        raise Untrusted("has a log entry that nothing vouches for")
+        raise Untrusted("has a log entry without a proof")
     if entry.inclusion_proof:
         _check_included(entry.canonicalized_body, entry.inclusion_proof, log)
     if entry.promise:
@@ -68,7 +68,7 @@ def _signed_time(entry: LogEntry, log: TrustedLog) -> datetime:
 def _check_included(body: bytes, proof: InclusionProof, log: TrustedLog) -> None:
     size, root_hash = _checkpoint(proof.checkpoint.envelope, log)
     if root_hash != proof.root_hash or size != int(proof.tree_size):
-        raise Untrusted("has a log entry whose checkpoint is that of another tree")
+        raise Untrusted("has a log entry whose checkpoint belongs to another tree")
     if root_of(body, proof) != root_hash:
         raise Untrusted("has a log entry that is not in the tree that the log has signed")
 

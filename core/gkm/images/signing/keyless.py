@@ -64,7 +64,7 @@ def signer(fulcio: SigstoreService, trusted_root: str, token: str, log: Rekor) -
         raise GKMError(
             Reason.SIGNATURE_INVALID,
             f"a signature with a certificate of {fulcio.url} would not be accepted: it {error}",
-            "check that the trusted root is that of this Fulcio",
+            "check that the trusted root belongs to this Fulcio",
         ) from error
     named = Identity(issuer=holder.issuer, subject=holder.identity)
     policy = Policy(identities=[named], trusted_root=trusted_root)
@@ -100,6 +100,6 @@ def _check_token(token: str) -> str:
         return token
     raise GKMError(
         Reason.UNAUTHORIZED,
-        "the identity token is none: it is one line of three parts with dots between them",
+        "the identity token is malformed: a token is one line of three parts with dots between them",
         "name a file that holds a token of your OpenID provider",
     )

@@ -125,7 +125,7 @@ def _check(trust: TrustPolicy, signature: Signature, ref: Reference) -> None:
         raise GKMError(
             Reason.SIGNATURE_INVALID,
             f"the {finding.form} signature of {ref} would not be accepted: {finding.reason}",
-            "check that the trusted root is that of the services that took part; nothing was stored of it",
+            "check that the trusted root belongs to the services that took part; the signature was not stored",
         )
 
 

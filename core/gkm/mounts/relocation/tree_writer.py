@@ -145,7 +145,7 @@ class _Walk:
                 path = self._counted(relative, entry.name)
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_directory and not entry.is_file(follow_symlinks=False):
-                    raise Unrelocatable(f"{_quoted(path)} is neither a file nor a directory")
+                    raise Unrelocatable(f"{_quoted(path)} is no file and no directory")
                 if self._mount_path is not None and _names_paths(entry.name):
                     listing.path_files.append(entry.name)  # a directory of such a name is hidden by a file, not entered
                     self.rewritten += 1

@@ -158,7 +158,7 @@ def _group(request: Request, group: NewGroup) -> Group:
 
 MAX_SENTENCES = 32
 """The most groups that are named one by one. The rest is a number."""
-_RELEASED = "beside the groups that lost nothing the others do not fit, so that some of those may move as well"
+_RELEASED = "the other groups do not fit beside the undamaged groups, so that some of these may move as well"
 NOT_PROVEN = "the search for fewer moves ended at its limit, so that fewer groups may have to move"
 
 
@@ -222,8 +222,8 @@ def _lacking(made: Plan, spares: int) -> Iterator[str]:
 def _repairs(repaired: Sequence[Repair], after: Mapping[int, Group]) -> Iterator[str]:
     for repair in repaired:
         spares = f", {repair.spares} of its pods to spares" if repair.spares else ""
-        lost = f"gives up {_shares(repair.lost)}" if repair.lost else "gives up nothing"
-        taken = f"takes {_shares(repair.taken)}" if repair.taken else "takes nothing instead"
+        lost = f"gives up {_shares(repair.lost)}" if repair.lost else "gives up no GPUs"
+        taken = f"takes {_shares(repair.taken)}" if repair.taken else "takes no other GPUs"
         domain = "/".join(after[repair.group].place)
         yield f"group {repair.group} stays in domain {domain}: it {lost} and {taken}{spares}"
 

@@ -139,7 +139,7 @@ def verdict_of(rule: str, variables: Json) -> bool:
     verdict = defined(_compiled(rule, rule=True).evaluate(variables))
     if isinstance(verdict, bool):
         return verdict
-    raise ExpressionInvalid(f"it is neither true nor false, but of type {type(verdict).__name__}: compare it")
+    raise ExpressionInvalid(f"it is not true or false, but of type {type(verdict).__name__}: compare it")
 
 
 def check(text: str, *, rule: bool = False) -> None:

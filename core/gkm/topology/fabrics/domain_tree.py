@@ -38,8 +38,8 @@ def hypernodes(branches: Sequence[NamedDomain]) -> tuple[HyperNode, ...]:
     by_name: dict[str, NamedDomain] = {}
     for branch in branches:
         if not branch.name or by_name.setdefault(branch.name, branch) is not branch:
-            others = f"that of {by_name[branch.name].where}" if branch.name else "none"
-            raise TreeInvalid(f"{branch.where} needs a name of its own, and has {others}")
+            others = f"the name of {by_name[branch.name].where}" if branch.name else "no name"
+            raise TreeInvalid(f"{branch.where} needs a unique name, and has {others}")
     parents = _parents(branches, by_name)
     _check_nodes(branches)
     found: list[HyperNode] = []
@@ -72,7 +72,7 @@ def _parents(branches: Iterable[NamedDomain], by_name: Mapping[str, NamedDomain]
         for number, name in enumerate(branch.children):
             child = by_name.get(name)
             if child is None:
-                raise TreeInvalid(f"{branch.where}: nothing defines the domain number {number} in it")
+                raise TreeInvalid(f"{branch.where}: the domain number {number} in it has no definition")
             if name in parents:
                 raise TreeInvalid(f"{child.where} is in {by_name[parents[name]].where} and in {branch.where}")
             parents[name] = branch.name

@@ -43,11 +43,9 @@ def join(
     hosts, anonymous = _hosts(ports, owners)
     faults = [fault for subnet in surveys for fault in subnet.faults]
     if contested := sum(len(claimants) > 1 for claimants in guids.values()):
-        faults.append(
-            f"{contested} GUIDs that several NodeFabrics have count only where a switch names one of the nodes"
-        )
+        faults.append(f"{contested} GUIDs that several NodeFabrics have are used only where a switch names a node")
     if every_port and not ports:
-        faults.append(f"no {_SETTINGS} in it match the globs that its config names, so no cable counts")
+        faults.append(f"no {_SETTINGS} in it match the globs that its config names, so no cable is used")
     return FabricNetwork(hosts, links, anonymous, tuple(sorted(faults)), _SETTINGS)
 
 

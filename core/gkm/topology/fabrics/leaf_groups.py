@@ -69,8 +69,8 @@ def name_of(switch: str) -> str:
 
 
 def _message(cables: int, settings: str) -> str:
-    equal = f"several groups of switches have {count_of(cables, 'cable')} to it each, and none has more"
-    setting = f"name the {settings} that count in the config of the provider (topology.providers)"
+    equal = f"several groups of switches have {count_of(cables, 'cable')} to it each, and no group has more"
+    setting = f"name the {settings} to use in the config of the provider (topology.providers)"
     return f"{equal}: {setting}, unless a cable is in a wrong switch"
 
 

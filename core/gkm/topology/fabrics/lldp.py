@@ -79,4 +79,4 @@ def _faults(left_out: int, not_counted: int) -> Iterator[str]:
         yield f"{count_of(left_out, 'neighbor')} {agree(left_out, 'is a host or a bridge', 'are hosts or bridges')}"
     if not_counted:
         nodes = f"{count_of(not_counted, 'node')} {agree(not_counted, 'has', 'have')}"
-        yield f"{nodes} switches as neighbors, of which none counts by interfaces and switches of the config"
+        yield f"{nodes} switches as neighbors, but the interfaces and switches of the config select no neighbor"

@@ -64,7 +64,7 @@ class MatchedHosts(NamedTuple):
         if self.nodes or not nodes:
             return ""
         why = self.unmatched(with_examples=with_examples) or "it shows no host"
-        return f"it places none of {count_of(nodes, 'node')}: {why}"
+        return f"it places 0 of {count_of(nodes, 'node')}: {why}"
 
 
 @dataclass(frozen=True, slots=True)

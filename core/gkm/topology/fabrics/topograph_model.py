@@ -182,7 +182,7 @@ def _nodes_of_blocks(blocks: list[_Block], switches: Mapping[str, _Switch]) -> l
     for number, block in enumerate(blocks):
         where = f"blocks[{number}]"
         if block.switch and block.switch not in switches:
-            raise TreeInvalid(f"{where} names a switch that neither `switches` nor a switch in it names")
+            raise TreeInvalid(f"{where} names a switch that is not in `switches` or below a switch in it")
         members = names.unfold(block.nodes, where)
         for position, node in enumerate(members):
             if found.setdefault(node, number) != number:

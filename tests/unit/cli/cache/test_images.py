@@ -112,7 +112,7 @@ def test_every_entry_is_listed_on_demand(image: str) -> None:
             "is not name=version",
         ),
         (["cache", "push", "/nowhere", "x.example/a:1"], 1, "/nowhere does not exist"),
-        (["cache", "push", __file__, "x.example/a:1"], 1, "is neither an OCI layout nor a docker-archive"),
+        (["cache", "push", __file__, "x.example/a:1"], 1, "is no OCI layout and no docker-archive"),
     ],
 )
 def test_mistakes_are_errors_of_one_line(arguments: list[object], code: int, words: str) -> None:

@@ -29,7 +29,7 @@ def sources(tmp_path: Path) -> tuple[object, ...]:
 def test_the_message_names_the_setting(sources: tuple[object, ...]) -> None:
     shown = topology("build", *sources).stdout
     assert "EqualCables: node-a, node-b, node-c, node-d, node-e, node-f: " in shown
-    assert "name the adapters or switches that count in the config of the provider (topology.providers)" in shown
+    assert "name the adapters or switches to use in the config of the provider (topology.providers)" in shown
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_globs_that_match_no_cable_are_told(sources: tuple[object, ...], tmp_pat
     file = tmp_path / "config.yaml"
     file.write_text('{"topology": {"providers": [{"name": "infiniband", "config": {"adapters": ["ens*"]}}]}}')
     found = json.loads(topology("build", *sources, "--config", file, "-o", "json").stdout)
-    expected = "infiniband: no adapters or switches in it match the globs that its config names, so no cable counts"
+    expected = "infiniband: no adapters or switches in it match the globs that its config names, so no cable is used"
     assert expected in found["notes"]

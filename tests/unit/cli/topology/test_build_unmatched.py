@@ -41,7 +41,7 @@ def file(directory: Path, content: object) -> Path:
 
 def test_adapters_that_name_no_host_place_no_node(nodes: Path, tmp_path: Path) -> None:
     assert notes("--nodes", nodes, "--ibnetdiscover", file(tmp_path, survey(FACTORY, FACTORY))) == [
-        "infiniband: it places none of 4 nodes: 2 adapters in it name no host"
+        "infiniband: it places 0 of 4 nodes: 2 adapters in it name no host"
     ]
 
 
@@ -60,7 +60,7 @@ def test_a_source_that_shows_all_nodes_and_no_others_needs_no_word(nodes: Path, 
 
 def test_a_survey_without_hosts_shows_none(nodes: Path, tmp_path: Path) -> None:
     assert notes("--nodes", nodes, "--ibnetdiscover", file(tmp_path, survey())) == [
-        "infiniband: it places none of 4 nodes: it shows no host"
+        "infiniband: it places 0 of 4 nodes: it shows no host"
     ]
 
 
@@ -121,7 +121,7 @@ def test_nothing_found_is_told_from_nothing_there(
     nodes: Path, tmp_path: Path, option: str, content: object, note: str
 ) -> None:
     found = notes("--nodes", nodes, option, file(tmp_path, content))
-    assert found == [f"{option[2:]}: it places none of 4 nodes: {note}"]
+    assert found == [f"{option[2:]}: it places 0 of 4 nodes: {note}"]
 
 
 def test_node_fabrics_of_other_nodes_are_told(nodes: Path, tmp_path: Path) -> None:
@@ -138,6 +138,6 @@ def test_pages_of_ufm_that_are_missing_are_told(nodes: Path, tmp_path: Path) -> 
     switch = {"description": "Switch IB Port", "system_name": "leaf", "guid": "02", "peer_node_guid": "03"}
     found = notes("--nodes", nodes, "--ufm", file(tmp_path, [ROW, switch]))
     assert found == [
-        "ufm: it places none of 4 nodes: it shows no host",
+        "ufm: it places 0 of 4 nodes: it shows no host",
         "ufm: 1 ports of hosts do not count: their switches have no row, so pages may be missing",
     ]

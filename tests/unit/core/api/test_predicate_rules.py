@@ -67,7 +67,7 @@ def test_a_rule_of_the_kind_that_kubernetes_has_is_true(expression: str) -> None
     ("expression", "reason"),
     [
         ("predicate.list == [1, 2]", "is false"),
-        ("predicate['x-y']", "is neither true nor false"),
+        ("predicate['x-y']", "is not true or false"),
         ("predicate.other == 1", 'cannot be evaluated: Key not found in map : "other"'),
         ("predicate.list[7] == 1", "cannot be evaluated: Index error: index=7 size=3"),
         ("1 / 0 == 1", "cannot be evaluated: divide by zero"),

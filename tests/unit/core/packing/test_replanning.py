@@ -182,7 +182,7 @@ def test_a_group_that_lost_nothing_makes_way_where_the_others_do_not_fit_beside_
     found = again(without(nodes, "1a-1"), former, Request(24, 8, 16))
     assert (on(found, 0), on(found, 1)) == (["1b-0", "1b-1"], ["1a-0"])
     assert (found.kept, found.moved) == ((), (0, 1))
-    assert "some of those may move as well" in found.reasons[1]
+    assert "some of these may move as well" in found.reasons[1]
 
 
 def test_only_the_short_group_makes_way_where_the_slots_that_it_has_are_the_last_for_a_whole_one() -> None:

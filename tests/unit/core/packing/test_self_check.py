@@ -57,7 +57,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     ),
     "a node outside the scope": (
         lambda groups: first(groups, nodes=(Share("unpaid", 8),)),
-        "group 0 counts for scope s, which node unpaid is not in",
+        "group 0 belongs to scope s, which node unpaid is not in",
     ),
     "no scope": (lambda groups: first(groups, scope=""), "lies in scope '', which the run does not have"),
     "another scope": (lambda groups: first(groups, scope="t"), "lies in scope 't', which the run does not have"),
@@ -87,7 +87,7 @@ def test_a_ceiling_counts_spares_as_well_as_groups() -> None:
 
 SPARES: dict[str, tuple[Spare, str]] = {
     "another domain": (Spare("far", 8, PLACE, Distance.DOMAIN), "a spare of group 0 lies in r/c/b/d, and its node far"),
-    "outside the scope": (Spare("unpaid", 8, PLACE, Distance.DOMAIN), "a spare of group 0 counts for scope s, which"),
+    "outside the scope": (Spare("unpaid", 8, PLACE, Distance.DOMAIN), "a spare of group 0 belongs to scope s, which"),
     "an unknown node": (Spare("x", 8, PLACE, Distance.DOMAIN), "8 GPUs of node x, which is not there"),
     "no pod": (Spare("n3", 4, PLACE, Distance.DOMAIN), "a spare of group 0 takes 4 GPUs of node n3, and pods have 8"),
 }

@@ -64,7 +64,7 @@ def test_a_provider_that_says_it_places_nodes_at_wider_levels_only_and_the_fault
     assert found.places == {"h0": ("", "b0"), "h1": ("", "b0")}
     assert found.quarantined == ()
     assert found.faults == (PlacementFault(FaultKind.NO_CLIQUE, (name,)),)
-    assert found.faults[0].message == "1 HyperNodes of level nvlink with names that stand for none"
+    assert found.faults[0].message == "1 HyperNodes of level nvlink with names that stand for no clique"
 
 
 @pytest.mark.parametrize("name", NO_CLIQUES)

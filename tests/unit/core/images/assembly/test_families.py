@@ -181,7 +181,7 @@ def test_links_of_header_directories_stay_out_with_the_sources_and_other_links_a
     assert scanned(root).left_out.kinds[FileKind.UNMOVABLE].examples == [sources]
     assert files(extracted(root, tmp_path / "work")) == FAMILIES["flashinfer"]
     (root / ".cache/flashinfer/0.7.2/90a/cached_ops/norm_90a_cute_dsl/x.o").symlink_to("/etc/passwd")
-    with pytest.raises(GKMError, match="neither a file nor a directory") as caught:
+    with pytest.raises(GKMError, match="no file and no directory") as caught:
         scanned(root)
     assert caught.value.reason is Reason.UNSAFE_CONTENT
 

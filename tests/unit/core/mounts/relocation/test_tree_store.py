@@ -164,7 +164,7 @@ def test_content_that_is_refused_leaves_nothing(content: int, place: Path, tmp_p
     (bad / "link").symlink_to("K")
     descriptor = os.open(bad, os.O_PATH)
     try:
-        with pytest.raises(Unrelocatable, match="'link' is neither a file nor a directory"):
+        with pytest.raises(Unrelocatable, match="'link' is no file and no directory"):
             relocate(descriptor, RelocationLayer(OTHER), place)
     finally:
         os.close(descriptor)

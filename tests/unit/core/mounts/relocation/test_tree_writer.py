@@ -153,7 +153,7 @@ def link_to_nothing(path: Path) -> None:
 def test_content_that_no_sealed_entry_holds_is_refused(content: Path, tree: Path, name: str, make: object) -> None:
     assert callable(make)
     make(content / name)
-    with pytest.raises(Unrelocatable, match="neither a file nor a directory"):
+    with pytest.raises(Unrelocatable, match="no file and no directory"):
         written(content, tree)
 
 

@@ -61,7 +61,7 @@ def test_a_guid_of_two_nodes_counts_for_the_one_that_the_switch_names_and_is_a_f
     fabrics = [node_fabric("a", G[1], G[2], G[3]), node_fabric("b", G[1], G[3])]
     found = network([port(G[1], "a"), port(G[2]), port(G[3], "c")], fabrics, ["a", "b", "c"])
     assert found.hosts == {"a": {"leaf": 2}, "?c": {"leaf": 1}}
-    assert found.faults == ("2 GUIDs that several NodeFabrics have count only where a switch names one of the nodes",)
+    assert found.faults == ("2 GUIDs that several NodeFabrics have are used only where a switch names a node",)
 
 
 def test_a_nodefabric_with_the_guids_of_others_takes_no_node_out() -> None:

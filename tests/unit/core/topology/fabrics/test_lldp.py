@@ -57,7 +57,7 @@ def test_nodes_of_which_no_cable_counts_are_told() -> None:
     )
     assert groups(found) == {named(A): ["n2"]}
     assert found.faults == (
-        "1 node has switches as neighbors, of which none counts by interfaces and switches of the config",
+        "1 node has switches as neighbors, but the interfaces and switches of the config select no neighbor",
     )
 
 
