@@ -65,7 +65,7 @@ class CertificatePair:
 def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> CertificatePair:
     """Issue a CA and a server certificate for DNS names and IP addresses.
 
-    The CA's key is never written: every certificate has a CA of its own.
+    The CA's key is never written: every certificate has a separate CA.
     """
     made = now.replace(microsecond=0)  # X.509 has whole seconds only
     ends = made + valid
@@ -235,9 +235,7 @@ class RotationTimes:
     server or a removed role."""
 
     settle_seconds: float = 300.0
-    """From when a CA is trusted until the server uses it. API servers watch webhook configurations and see a change
-    within a second; one whose watch broke retries after half a minute at most (client-go's reflector), and then lists.
-    The rest covers several that start at once; it costs nothing, because the old pair is valid for another month."""
+    """The time between trust in a CA and its use by the server. API servers watch webhook configurations and see a change within a second. A server whose watch broke retries after half a minute at most (client-go's reflector), and then lists. The rest covers several that start at once; it has no cost, because the old pair is valid for another month."""
 
     check_seconds: float = 60.0
     """A ConfigMap that was deleted has lost our CA. Each check compares a pair with the wall clock, so a clock that
@@ -266,8 +264,8 @@ def may_serve(serving: CertificatePair, *, waited: float | None, times: Rotation
     """Return whether the next pair replaces the serving one.
 
     `waited` is the time in seconds since its CA was trusted; None if this check did not find the CA in all bundles.
-    While the serving pair is valid there is no hurry; when it is not, because the clock jumped, clients reject it and
-    each second counts.
+    While the serving pair is valid there is no hurry; when it is not, because the clock jumped, clients reject it, and
+    the replica must not wait.
     """
     return not serving.is_valid(now) or (waited is not None and waited >= times.settle_seconds)
 

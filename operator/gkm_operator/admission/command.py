@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     server.start()
     try:
         health.start()
-        # It is ready without these: caches need none, and the reviewers of workloads wait for them themselves.
+        # It is ready without these: caches need no view, and the reviewers of workloads wait for them themselves.
         if workloads is not None:
             workloads.start()
         if renew_until_stop is None:

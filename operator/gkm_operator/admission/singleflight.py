@@ -46,7 +46,7 @@ class SingleFlight(Generic[T]):
     def run(self, key: Hashable, owners: Sequence[str], work: Callable[[], T], seconds: float | None = None) -> T:
         """Return the result of `work`, or raise its error; join an execution with the same key that is in progress.
 
-        Give up after `seconds`, if these are fewer than those of all callers.
+        Give up after `seconds`, if these are fewer than all callers' seconds.
 
         All callers that wait for the same `key` get the same result, an error too: they do not all retry. `owners`
         names, for messages, the accounts that the work is charged to.

@@ -1,7 +1,7 @@
 """Reviews of caches: the check of an image within the time budget, and the decision about its result.
 
 Only a definite failure is refused. When the result is unknown (the registry does not answer, is slow, or denies access)
-the webhook admits with a warning: nodes pull nothing before the controller has verified it (docs/design/verdicts.md).
+the webhook admits with a warning: nodes do not pull before the controller has verified it (docs/design/verdicts.md).
 Positive verdicts are cached for some minutes, so that an image which many caches name is verified once.
 """
 
@@ -28,7 +28,7 @@ from gkm_operator.images import ImageChecker, ImageClaims
 _LOG = logging.getLogger(__name__)
 
 BUDGET_SECONDS = 3.0
-"""Of the webhook's ten seconds: the rest covers the network and one retry of the API server."""
+"""The part of the webhook's ten seconds: the rest covers the network and one retry of the API server."""
 
 THREADS = 16
 """Concurrent image checks; a registry, and a namespace, gets a fourth of them at most."""
@@ -43,7 +43,7 @@ _REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
 """Refused in every mode: no signature policy makes such a reference work."""
 
 CACHE_SECONDS = 300.0
-"""How long a revoked signature still counts here. Nodes pull nothing on its account: the controllers verify anew."""
+"""How long a revoked signature is still accepted here. Nodes do not pull because of it: the controllers verify anew."""
 
 MAX_VERDICTS = 4096
 
@@ -174,7 +174,7 @@ def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
 
 
 def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> ReviewResponse:
-    """Return the response for a checked image; `mode` is that of verification."""
+    """Return the response for a checked image; `mode` is the verification mode."""
     if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
         return ADMITTED
     if verdict.allowed:
@@ -201,10 +201,11 @@ def decide_unknown(request: ReviewRequest, reason: str, mode: str) -> ReviewResp
 
 
 def is_inconclusive(error: GKMError, *, private: bool) -> bool:
-    """Return whether an error proves nothing about the image.
+    """Return whether an error is no evidence about the image.
 
-    The webhook reads registries anonymously, so a denied or hidden private image refutes nothing. Registries answer for
-    it as if it did not exist, and only the controllers have the credentials that the object or the configuration names.
+    The webhook reads registries anonymously, so a denied or hidden private image is no refutation. Registries answer
+    for it as if it did not exist, and only the controllers have the credentials that the object or the configuration
+    names.
     """
     return error.transient or error.reason is Reason.UNAUTHORIZED or (private and error.reason is Reason.NOT_FOUND)
 
@@ -229,7 +230,7 @@ class VerdictCache:
 
     Every call resolves a tag, because it may have moved. Only `verified is True` is cached, because a signature may be
     added a second after a refusal. Beyond `limit` the least recently used verdict is dropped. `stamp` must change with
-    everything else that a verdict depends on: a verdict counts only under the stamp that it was made with.
+    everything else that a verdict depends on: a verdict is valid only under its original stamp.
     """
 
     def __init__(

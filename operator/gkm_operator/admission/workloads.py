@@ -30,7 +30,7 @@ class WorkloadReviews:
     """The reviewers by path, and what they observe. They share one budget of bytes."""
 
     def __init__(self, arguments: argparse.Namespace, config: Config) -> None:
-        """Connect to the API server; raise NotConfigured if none is configured."""
+        """Connect to the API server; raise NotConfigured without a configured one."""
         api, reads = (
             connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=seconds)
             for seconds in (READ_SECONDS, cluster_view.READ_SECONDS)

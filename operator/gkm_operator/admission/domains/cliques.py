@@ -40,7 +40,7 @@ _SHOWN_DOMAINS = 3
 
 @dataclass(frozen=True, slots=True)
 class JoinableDomain:
-    """A ComputeDomain: its name, and that of its ResourceClaimTemplate."""
+    """A ComputeDomain: its name, and its ResourceClaimTemplate's name."""
 
     name: str
     template: str
@@ -50,10 +50,10 @@ class JoinableDomain:
 class SetDomains:
     """An enrolled set and its domains.
 
-    `joinable` are those that are not being deleted, also for replicas that the set does not require any more. `leaving`
-    are those that are being deleted: they serve until their pods have ended, and come back under their names. `foreign`
-    are the names of those that another operator wrote, such as Grove before its own feature was switched off. Pods join
-    them, but GKM may never be able to replace one that is being deleted.
+    `joinable` are the domains that are not being deleted, also for replicas that the set does not require any more.
+    `leaving` are the domains that are being deleted: they serve until their pods have ended, and come back under their
+    names. `foreign` are the names of domains that another operator wrote, such as Grove before its own feature was
+    switched off. Pods join them, but GKM may never be able to replace such a domain that is being deleted.
     """
 
     pod_clique_set: PodCliqueSet
@@ -72,7 +72,7 @@ class SetDomainsReader:
         self._gpus = gpus
 
     def set_of(self, namespace: str, metadata: MnnvlMetadata, *, again: bool = False) -> PodCliqueSet | None:
-        """Return the set that an object belongs to, by its owner or its label; None if it belongs to none.
+        """Return the set that an object belongs to, by its owner or its label; None without a set.
 
         Raises:
             ViewUnavailable: the set cannot be read, or Grove controls the object and its set is not found. It may be

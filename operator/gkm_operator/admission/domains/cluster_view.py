@@ -1,12 +1,12 @@
 """The cluster as reviews see it: watches for all of them, and the objects that one review reads within its time.
 
-The kinds may be missing, or come later: their watches try again with backoff (gkm.kube.reflector), and nothing else in
-the process waits for them. PodCliqueSets and ComputeDomains are reduced when they are decoded, equal values shared: a
-cluster has ten thousand of them, and a review reads the annotations, the groups and the GPU requests.
+The kinds may be missing, or come later: their watches try again with backoff (gkm.kube.reflector), and the rest of the
+process does not wait for them. PodCliqueSets and ComputeDomains are reduced when they are decoded, equal values shared:
+a cluster has ten thousand of them, and a review reads the annotations, the groups and the GPU requests.
 
-A slow API server must not occupy the threads that review, nor a namespace those of others (docs/decisions/0006). So
-single objects are read a bounded number at a time, each for all who need it, and remembered. An absence is never
-remembered: the object may be created at any moment, and a decision without it would last.
+A slow API server must not occupy the threads that review; a namespace must not occupy the threads of others
+(docs/decisions/0006). So single objects are read a bounded number at a time, each for all who need it, and remembered.
+An absence is never remembered: the object may be created at any moment, and a decision without it would last.
 
 Must never write to the API.
 """
@@ -52,7 +52,7 @@ READ_SECONDS = 2.0
 THREADS, WAITING = 8, 32
 MAX_OBJECTS = 4096
 MAX_REMEMBERED_BYTES = 16 << 10
-"""Of one object, so that all of them take 64 MiB at most; a larger one is read for each review that needs it."""
+"""The size of an object: all of them take 64 MiB at most; a larger one is read for each review that needs it."""
 
 _ObjectKey = tuple[str, str, str]
 
@@ -145,7 +145,7 @@ def _thin_containers(containers: tuple[Container, ...] | None) -> tuple[Containe
 
 
 def _extended(quantities: Quantities | None) -> Quantities | None:
-    """Return the extended resources: their names have a slash, as have those that count as GPUs."""
+    """Return the extended resources: their names have a slash, as have the GPU resources."""
     return {name: quantity for name, quantity in (quantities or {}).items() if "/" in name} or None
 
 
@@ -195,10 +195,10 @@ class SingleReads:
 
 
 class ClusterView:
-    """What all reviews see; `ReviewView` is the view of one of them. No method waits for the API server."""
+    """The cluster as all reviews see it; `ReviewView` is the view of one. No method waits for the API server."""
 
     def __init__(self, api: Api, reads: Api, namespace: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`reads` has short timeouts; `namespace` is that of the ConfigMap."""
+        """`reads` has short timeouts; `namespace` is the ConfigMap's namespace."""
         self.clock = clock
         self.reads = SingleReads(reads, clock)
         self._by_owner: Index[Key, ThinDomain] = Index(_owners, lambda domain: domain.metadata.name)
@@ -245,7 +245,7 @@ class ClusterView:
         return self._domains.get(name, namespace)
 
     def is_channel(self, namespace: str, template: str) -> bool:
-        """Return whether a template is that of the ComputeDomain with its name, so that it need not be read."""
+        """Return whether a template belongs to the ComputeDomain with its name, so that it need not be read."""
         found = self._domains.get(template, namespace)
         return found is not None and found.template == template
 
@@ -307,7 +307,7 @@ class ReviewView:
         is_large = observed is not None and bool(observed.metadata.oversized)
         if observed is not None and uid in ("", observed.metadata.uid) and not is_large:
             return observed
-        # What was read of a large one before may be older than what the watch shows.
+        # An earlier read of a large set may be older than the watch.
         return self.object(SETS, namespace, name, 0.0 if again or is_large else SET_SECONDS)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:

@@ -48,7 +48,7 @@ class PodReview:
         return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
 
     def _template(self, namespace: str, name: str) -> str:
-        """Return the name of the claim template; "" if there will be none. GKM names its own as their domains."""
+        """Return the name of the claim template; "" without one. GKM's templates have their domains' names."""
         try:
             found = self._view.compute_domain(namespace, name)
         except ViewUnavailable:
@@ -59,7 +59,7 @@ class PodReview:
 
 
 def tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:
-    """Return `classes` for a pod: a claim that cannot be read has none, and the first one adds its warning."""
+    """Return `classes` for a pod: an unreadable claim has no classes, and the first one adds its warning."""
 
     def found(claim: PodClaim) -> tuple[str, ...]:
         try:

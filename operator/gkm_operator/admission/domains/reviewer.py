@@ -30,7 +30,7 @@ from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavail
 from gkm_operator.admission.review import ADMITTED, AdmissionRequest, ReviewBusy, ReviewResponse, encode
 
 REVIEWED_BYTES = 16 << 20
-"""Of text: three requests of the largest size, and smaller ones."""
+"""The bytes of text: three requests of the largest size, and smaller ones."""
 WAIT_SECONDS = 0.5
 """The API server repeats a request after 503; a thread that waits is lacking elsewhere."""
 
@@ -38,8 +38,8 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_PATCHED_BYTES = 1 << 20
-"""Of an object that was valid and must stay so, as JSON, which is not shorter than what is stored. etcd takes requests
-of 1.5 MiB (--max-request-bytes); a patch has 32 KiB at most, and managed fields name its fields once more."""
+"""The size of an object that was valid and must stay so, as JSON, which is not shorter than the stored form. etcd takes
+requests of 1.5 MiB (--max-request-bytes); a patch has 32 KiB at most, and managed fields name its fields once more."""
 
 
 class ByteBudget:

@@ -1,6 +1,6 @@
 """Decisions about PodCliqueSets: the annotation that enrolls one by default, and what is refused or warned of.
 
-The rules are those of gkm_operator.mnnvl. The needs of a set are compared with the free nodes of the cluster: each pod
+gkm_operator.mnnvl has the rules. The needs of a set are compared with the free nodes of the cluster: each pod
 of a domain takes a whole node, because a node has one IMEX channel. The result is a warning, and must never become a
 refusal: free nodes change at any moment.
 """
@@ -110,7 +110,7 @@ class SetValidation:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the domains of one group of a set need: `nodes` whole nodes in one clique for each of `domains` domains.
+    """The needs of the domains of one group of a set: `nodes` whole nodes in one clique for each of `domains` domains.
 
     `gpus` has the GPUs of one pod of each clique template; 0 if resources do not show it.
     """

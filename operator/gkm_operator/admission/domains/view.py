@@ -1,4 +1,4 @@
-"""What a review reads of the cluster, as a Protocol; `cluster_view.ReviewView` implements it."""
+"""The part of the cluster that a review reads, as a Protocol; `cluster_view.ReviewView` implements it."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -62,5 +62,5 @@ class View(Protocol):
         """Return the function that returns the device classes of a claim, for one review.
 
         It raises ViewUnavailable if the API server does not answer, TooManyClaims if it was called for too many
-        claims. A claim that does not exist has none, and is ViewUnavailable too if `strict`.
+        claims. A claim that does not exist has no classes, and also raises ViewUnavailable if `strict`.
         """

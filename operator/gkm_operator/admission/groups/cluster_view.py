@@ -1,7 +1,7 @@
 """The cluster as these reviews see it: GroupTemplates and Pools from watches, and what only the API server knows.
 
 A watch may lag, so a missing object is read from the API server again, and the pools of a template always. An object
-that is being deleted counts as missing: the finalizer of another controller may hold it for ever.
+that is being deleted is missing: the finalizer of another controller may hold it for ever.
 
 The API server is asked about kinds, users and objects: discovery, SubjectAccessReview, and creation as a dry run. Must
 never create anything: a policy in the namespace of the dry runs refuses every other request
@@ -104,7 +104,7 @@ ACCESS_REVIEWS: Resource[AccessReview] = Resource(
 
 
 class CheckingApi(Api, Protocol):
-    """The API with a check that changes nothing; `gkm.kube.client.HttpApi` implements it."""
+    """The API with a check that makes no change; `gkm.kube.client.HttpApi` implements it."""
 
     def dry_run(self, resource: Resource[Any], value: Json) -> None:
         """Let the server check the creation of an object; raise ApiError."""

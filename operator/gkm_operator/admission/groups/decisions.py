@@ -9,7 +9,7 @@ same again before they create anything. An update must never be refused: the fie
 phase, which ends the group.
 
 A pod with the label gkm.io/task-group gets the claim of its group's ComputeDomain, and its placement. It is refused
-only while its group has no objects yet, or none any more. A cluster that cannot be read refuses none.
+only while its group has no objects yet, or no longer has any. An unreadable cluster causes no refusal.
 """
 
 import time
@@ -222,7 +222,7 @@ class ReviewedTaskPod(Struct, frozen=True):
 
 
 class TaskPodReview:
-    """Adds the claim of the group's ComputeDomain to the containers that request GPUs, or to the one that is named."""
+    """Adds the claim of the group's ComputeDomain to the containers that request GPUs, or to the named container."""
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view

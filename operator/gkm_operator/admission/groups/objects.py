@@ -25,7 +25,7 @@ from gkm.templates.values import Json
 from msgspec import Meta, Raw, Struct, field, structs
 
 MAX_TEXT = MAX_GROUP_BYTES
-"""Of one template or manifest. Templates have 128 KiB at most, but the API server writes `<` and `&` in six bytes."""
+"""Templates and manifests have 128 KiB at most, but the API server writes `<` and `&` in six bytes."""
 _NULL = Raw(b"null")
 _ENDED = ENDED | {"Ending"}
 
@@ -119,7 +119,7 @@ class ObservedStatus(Struct, frozen=True):
 
 
 class ObservedGroup(Struct, frozen=True):
-    """What the pods of a TaskGroup need of it."""
+    """The data of a TaskGroup that its pods need."""
 
     status: ObservedStatus = ObservedStatus()
 

@@ -1,4 +1,4 @@
-"""What the reviews need: Protocols, which `cluster_view` implements, and all of it in one."""
+"""The needs of the reviews: Protocols, which `cluster_view` implements, and all of it in one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class ObjectRefused(Exception):
 
 
 class ClusterChecks(Protocol):
-    """What only the API server knows. Thread-safe."""
+    """The checks that only the API server can do. Thread-safe."""
 
     def served(self, value: Json) -> Resource[Json] | None:
         """Return the resource of an object; None if its kind is not installed. Raise ViewUnavailable."""
@@ -53,7 +53,7 @@ class ClusterChecks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """What decisions about templates, pools and groups consult. Thread-safe."""
+    """The sources for decisions about templates, pools and groups. Thread-safe."""
 
     templates: Templates
     cluster: ClusterChecks

@@ -1,1 +1,1 @@
-"""The HTTPS server of the webhook: connections, sessions and HTTP/1.1. Knows nothing of images."""
+"""The HTTPS server of the webhook: connections, sessions and HTTP/1.1. It does not know images."""

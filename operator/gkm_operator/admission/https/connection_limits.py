@@ -1,7 +1,7 @@
 """Limits on clients: connections, bytes of requests, large bodies in memory, and warnings about them.
 
 Every client is treated as hostile. An honest API server sends a request within milliseconds, so among the clients with
-an unfinished request it is never the one that has been sending longest, nor the one that holds the most bytes. Its idle
+an unfinished request it never has been sending longest, and never holds the most bytes. Its idle
 connections go only when no client is slow: a request that it sends while its connection is closed is lost.
 
 Large bodies beyond a few stay unread, in the buffers of their senders. A body counts from the start of reading until it
@@ -83,7 +83,7 @@ class ConnectionLimiter:
         self.size = 0
 
     def acquire(self, client: EvictableClient, now: float) -> ConnectionSlot | None:
-        """Return a slot; evict another session when none is free. None when all requests are in review."""
+        """Return a slot; evict another session when none is free. None when all sessions are in review."""
         if len(self._slots) >= self._limit:
             evictable = self._find_evictable(now)
             if evictable is None:

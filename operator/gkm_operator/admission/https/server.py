@@ -61,7 +61,7 @@ CLOSE_SECONDS = 5.0
 
 HEARTBEAT_SECONDS = 1.0
 HUNG_SECONDS = 10.0
-"""The event loop counts as hung when it has not run its heartbeat for this long. The API server waits for 10 seconds,
+"""The event loop is hung when it has not run its heartbeat for this long. The API server waits for 10 seconds,
 and no step of the loop takes longer than some milliseconds."""
 
 _BACKLOG = 512

@@ -1,7 +1,7 @@
 """The session of one client: TLS in an event loop, HTTP/1.1 above it, and a deadline for each step.
 
 h11 parses; a request that h11 rejects is refused. A body is in memory once: h11 passes on each TLS record as received,
-and `HttpConnection` appends it to one buffer. `discard` empties that buffer, whichever frames still refer to it.
+and `HttpConnection` appends it to one buffer. `discard` empties that buffer, even if frames still refer to it.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ MAX_HEADER_BYTES = 16 << 10
 meanwhile."""
 
 LARGE_BYTES = 256 << 10
-"""Size from which a body counts as large. A review contains the object of a cache twice, with some 10 KiB each."""
+"""Size from which a body is large. A review contains the object of a cache twice, with some 10 KiB each."""
 
 SPARE = 8
 """A growing bytearray over-allocates by one eighth (bytearrayobject.c)."""
@@ -230,7 +230,7 @@ class HttpConnection:
         return HttpRequest(event.method.decode(), path.decode("ascii", "replace"), body)
 
     def discard(self) -> None:
-        """Drop the input of the current request. Nothing may be read afterwards."""
+        """Drop the input of the current request. No read may follow."""
         self._body.clear()
 
     async def write(self, response: Page, *, is_last: bool) -> None:
@@ -271,7 +271,7 @@ class HttpConnection:
 def _length(request: h11.Request) -> int:
     """Return the length of the body, which must be known before it is read.
 
-    h11 would join chunks; chunks of one byte cost it 15 µs and their sender six bytes each. API servers send none.
+    h11 would join chunks; chunks of one byte cost it 15 µs and their sender six bytes each. API servers send no chunks.
     """
     headers = dict(request.headers)
     if b"transfer-encoding" in headers:
@@ -311,12 +311,12 @@ class HttpSession:
             self._connection.close()
             return None
         self._task = asyncio.get_running_loop().create_task(self._run(slot))
-        # As a callback, because a task that is cancelled before its first step runs none of its own code.
+        # As a callback, because a task that is cancelled before its first step does not run its own code.
         self._task.add_done_callback(lambda _: self._end(slot))
         return self._task
 
     def has_pending_data(self) -> bool:
-        """Return whether received data will still be read; after the last response none will."""
+        """Return whether received data will still be read; after the last response, the answer is False."""
         return not self._shutting_down and self._connection.has_pending_data()
 
     def evict(self) -> None:

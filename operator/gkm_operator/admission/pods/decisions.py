@@ -34,7 +34,7 @@ from gkm_operator.mnnvl.injection import Operation
 MAX_SKIPPED = 16
 """In one report."""
 MAX_ANNOTATION_BYTES = 256 << 10
-"""Of all annotations of an object (k8s.io/apimachinery, pkg/api/validation: TotalAnnotationSizeLimitB)."""
+"""The size of all annotations of an object (k8s.io/apimachinery, pkg/api/validation: TotalAnnotationSizeLimitB)."""
 _MAX_TEXT = 256
 
 DIRECTORY: Final = "/var/cache/gkm"
@@ -43,18 +43,18 @@ VOLUMES: Final = ("gkm-cache", "gkm-cluster-cache")
 """The names of our volumes, for a GKMCache and a ClusterGKMCache."""
 
 KSERVE = "kserve-container"
-"""The container of the model in the pods of an InferenceService, beside those of meshes and queues."""
+"""The container of the model in the pods of an InferenceService, beside the containers of meshes and queues."""
 MAX_CONTAINERS = 16
 
 WEIGHT = 10
-"""Of 100: preferences of the user with larger weights take precedence."""
+"""The weight, of 100: preferences of the user with larger weights take precedence."""
 _AT = "/spec/affinity"
 _Change = tuple[str, Any]
 """A path below nodeAffinity, and the value to add there."""
 
 
 class Injected(Struct, frozen=True, omit_defaults=True):
-    """What a pod got for one cache."""
+    """The changes of a pod for one cache."""
 
     cache: str
     volume: str
@@ -131,7 +131,7 @@ def _appended(at: str, entries: Sequence[Mapping[str, Any]], *, exists: bool) ->
 
 
 class Caches(Protocol):
-    """What the watches have shown. Thread-safe, and never waits."""
+    """The caches that the watches have shown. Thread-safe, and never waits."""
 
     def runtime(self, ref: CacheRef) -> str | None:
         """Return the runtime of a cache, "" while it is unknown; None if the cache was not observed."""
@@ -311,7 +311,7 @@ class _Decision:
 
 
 def names_cache(volume: Volume, ref: CacheRef) -> bool:
-    """Return whether a volume of the pod is of this cache, by our attributes or by those of the upstream driver."""
+    """Return whether a volume of the pod is of this cache, by our attributes or by the upstream driver's."""
     if volume.csi is None or volume.csi.driver != DRIVER:
         return False
     attributes = volume.csi.volume_attributes or {}
@@ -345,7 +345,7 @@ def _overlap(one: str, other: str) -> bool:
 def chosen(pod: CachePod, name: str, gpus: GPURequests, skipped: list[Skipped]) -> list[int]:
     """Return the indices of the containers: the one with this name, or those that request GPUs, or the main one.
 
-    Claims are not read, so those of any device class count where no container requests a GPU by a resource.
+    Claims are not read, so claims of any device class are used where no container requests a GPU by a resource.
     """
     names = [each.name for each in pod.containers]
     if name:

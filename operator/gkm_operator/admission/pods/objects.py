@@ -123,7 +123,7 @@ class CachePodMetadata(Struct, frozen=True):
     annotation_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Drop those of others: a hostile pod has megabytes of them."""
+        """Drop the annotations of others: a hostile pod has megabytes of them."""
         structs.force_setattr(self, "has_annotations", self.annotations is not None)
         structs.force_setattr(self, "annotation_bytes", sum(map(size, (self.annotations or {}).items())))
         for name, keys in (("labels", pod_caches.LABELS), ("annotations", pod_caches.ANNOTATIONS)):

@@ -1,6 +1,6 @@
 """The reviewer of pods with caches by its path, and the caches and the defaults of namespaces that watches show.
 
-A review never waits for the watches: a cache that is not listed yet counts as one whose runtime is unknown. Must never
+A review never waits for the watches: a cache that is not listed yet has an unknown runtime. Must never
 write to the API.
 """
 
@@ -130,11 +130,11 @@ class ObservedCaches:
 
 
 def _families(cache: ThinCache) -> Iterator[CacheRef]:
-    """Yield the family of the cache's own name, and the one that it names; a name that no volume can have is none."""
+    """Yield the family of the cache's own name, and the family that it names; skip names that no volume can have."""
     for name in {cache.metadata.name, cache.spec.family} - {""}:
         with suppress(InvalidName):
             yield CacheRef(cache.metadata.namespace, name)
 
 
 def _ignore(_old: object, _new: object) -> None:
-    """Do nothing: reviews read the reflectors."""
+    """Ignore the change: reviews read the reflectors."""

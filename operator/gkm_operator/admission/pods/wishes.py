@@ -1,4 +1,4 @@
-"""What a pod asks for by its labels and annotations. Pure; a value that cannot be used is reported and left out."""
+"""The requests of a pod in its labels and annotations. Pure; a value that cannot be used is reported and left out."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -45,7 +45,7 @@ def read(metadata: CachePodMetadata, namespace: str, default: str) -> Wishes:
     private = _choice(metadata, pod_caches.MODE, ("private", "read-only"), skipped) == "private"
     required = _choice(metadata, pod_caches.NODES, ("preferred", "required"), skipped) == "required"
     starts_without = private and not required
-    # A pod that may run where the cache is not ready must start there; one that may not would gain nothing by that.
+    # A pod that may run where the cache is not ready must start there; a pod that may not would not gain by that.
     choices = ("empty", "wait") if starts_without else ("wait", "empty")
     chosen = _choice(metadata, pod_caches.IF_UNAVAILABLE, choices, skipped)
     return Wishes(
