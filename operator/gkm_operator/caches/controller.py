@@ -121,8 +121,8 @@ class CachesController(Controller):
         Schedules the rechecks here: for a replica that waited for days as a follower, all of them would be due at once.
         """
         now = datetime.fromisoformat(self._now())
-        # Before the caches are read: a change of before counts for all of them, and a later one enqueues its cache. A
-        # follower enqueues none: each of 10,000 reports in a list is a change of 20 caches.
+        # Before the caches are read: an earlier change applies to all of them, and a later one enqueues its cache. A
+        # follower does not enqueue: each of 10,000 reports in a list is a change of 20 caches.
         self._leads = True
         caches: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
         for cache in caches:

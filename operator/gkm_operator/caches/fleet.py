@@ -35,7 +35,7 @@ class UnfinishedNodes(NamedTuple):
 
 
 class Fleet:
-    """The totals of all caches. Thread-safe: five watches update it, each from a thread of its own.
+    """The totals of all caches. Thread-safe: five watches update it, each from its own thread.
 
     Every change returns the caches whose totals have changed, or may have.
     """

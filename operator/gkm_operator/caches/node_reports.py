@@ -45,14 +45,14 @@ class NodeReport(NamedTuple):
     pulls: bool = False
 
     def is_unfinished(self, digest: str) -> bool:
-        """Return whether the node is still to become ready at a digest, and nothing of its own prevents it.
+        """Return whether the node is still to become ready at a digest, and it reports no obstacle of the node itself.
 
-        A report that is not about the digest prevents nothing: it is of the time before the digest was verified.
+        A report that is not about the digest is no obstacle: it is of the time before the digest was verified.
         """
         return self.pulls or self.digest != digest
 
 
-# `gc=False`: there are many of these objects, and none is part of a reference cycle.
+# `gc=False`: there are many of these objects, and they are not part of a reference cycle.
 
 
 class ReportedIncompatibility(Struct, frozen=True, gc=False):
@@ -167,7 +167,7 @@ def _reason(cache: NodeCache) -> str:
 
 
 def _pulls(cache: NodeCache) -> bool:
-    """Return whether a node pulls, will pull without a change of its own, or retries because of the registry.
+    """Return whether a node pulls, will pull without a change on the node, or retries because of the registry.
 
     A Pending cache with a reason waits for its node, for example for GPUs that are not readable. A registry that is
     away or refuses the login fails every node that tries: these must not make way for all others, which would return

@@ -6,7 +6,7 @@ no longer name a signer.
 
 A signature does not expire: with push rights alone, an attacker can push an old signed image under a tag again. The
 order of two images follows from the creation time that the image states (its digest covers it), or else from the time
-of the first signature. An image with neither is never older.
+of the first signature. An image without both times is never older.
 """
 
 from collections.abc import Sequence
@@ -57,8 +57,8 @@ def merged_age(new: Age, known: Age) -> Age:
 def why_older(new: Age, old: Age) -> str:
     """Return the reason why `new` is older than `old`, for a sentence; "" when it is not or the order is unknown.
 
-    The first kind of time that both have and that differs decides. An image that hides its creation time counts as
-    older when the present one states its own: a registry must not influence the order by withholding data.
+    The first kind of time that both have and that differs decides. An image that hides its creation time is older when
+    the present one states its own: a registry must not influence the order by withholding data.
     """
     if not new.readable and old.created is not None:
         return f"it cannot be read, and the present one was created {timestamp(old.created)}"
@@ -119,7 +119,7 @@ def check_image(images: Images, cache: Cache, current: CurrentImage | None) -> O
 
     If the registry does not answer, policies that no longer name its signers still refuse the current digest. A pinned
     cache never changes its digest. A tracking cache resolves its tag each time, and changes only to an image that is
-    accepted and not older. For an image that the configuration forbids, the check connects to nothing and reads no
+    accepted and not older. For an image that the configuration forbids, the check makes no connection and reads no
     Secret.
     """
     outcome = _check(images, cache, current)
@@ -164,7 +164,7 @@ def _check_size(cache: Cache) -> None:
     """Check that the spec is held.
 
     Raises:
-        GKMError: the object is too large, so that neither its Secrets nor its nodes are known.
+        GKMError: the object is too large, so that its Secrets and its nodes are unknown.
     """
     if why := oversized(cache):
         raise GKMError(Reason.TOO_LARGE, f"the object is too large: {why}", "remove entries of this field")
@@ -193,7 +193,7 @@ def verdict_outcome(
     """Return the outcome of a verification with a verdict.
 
     An image that the mode admits without a valid signature gets True with the reason NotRequired: agents pull only on
-    True, and the message states what is missing. When no signature is required, time changes nothing.
+    True, and the message states what is missing. When no signature is required, time has no effect.
     """
     if verdict.verified is True:
         age = Age(claims.created, verdict.signed, readable=claims.readable)
@@ -255,7 +255,7 @@ def _unless_missing(images: Images, image: str, digest: str, outcome: Outcome) -
 def _unless_revoked(images: Images, outcome: Outcome, current: CurrentImage, namespace: str | None) -> Outcome:
     """Return an inconclusive outcome, or a refusal that needs no registry.
 
-    An attacker with a revoked key gains nothing by keeping the registry from answering.
+    An attacker with a revoked key has no advantage from keeping the registry from answering.
     """
     try:
         refused = images.revoked(outcome.image, current.digest, namespace, current.signers)

@@ -1,7 +1,7 @@
 """How far the rollout of a cache is open, from the nodes that have not finished. docs/design/rollout.md, "Bounds".
 
-The last open rank is the one that leaves `maxConcurrentNodes` unfinished nodes at or before it. It follows from the
-reports of nodes, and never goes back for a digest: a node that has begun is not stopped. Nodes that neither finish nor
+The last open rank leaves `maxConcurrentNodes` unfinished nodes at or before it. It follows from the
+reports of nodes, and never goes back for a digest: a node that has begun is not stopped. Nodes that do not finish or
 fail, or that are silent, hold their places for a bounded time.
 """
 
@@ -28,8 +28,8 @@ _REMEMBERED = 8192
 def opened(cache: Cache, digest: str, unfinished: UnfinishedNodes, *, is_stalled: bool = False) -> RolloutStatus | None:
     """Return the rollout that the status should have.
 
-    Silent nodes count as live ones do, because they may return together. After a stall those that are open and those
-    that are silent make way for the next. When no node is left that counts, all ranks are open.
+    Silent nodes are included like live ones, because they may return together. After a stall, open nodes and silent
+    nodes make way for the next. When no node is left to include, all ranks are open.
     """
     policy = cache.spec.rollout
     if policy is None:
@@ -45,7 +45,7 @@ def opened(cache: Cache, digest: str, unfinished: UnfinishedNodes, *, is_stalled
 
 
 def open_rank(cache: Cache, digest: str) -> str:
-    """Return the last rank that is open for a digest now, "" if none is."""
+    """Return the last rank that is open for a digest now, "" if no rank is."""
     present = cache.status.rollout
     return present.open_rank if present is not None and present.digest == digest else ""
 

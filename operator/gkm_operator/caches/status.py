@@ -135,7 +135,7 @@ def resolved_digest(cache: Cache, outcome: Outcome | None) -> str | None:
 
 
 def current_image(cache: Cache, outcome: Outcome | None) -> CurrentImage | None:
-    """Return the resolved image of the cache, as far as it is known; its digest is that of `resolved_digest`."""
+    """Return the resolved image of the cache, as far as it is known; its digest comes from `resolved_digest`."""
     digest = resolved_digest(cache, outcome)
     if digest is None:
         return None
@@ -155,9 +155,9 @@ def desired_status(
     rollout: RolloutStatus | None = None,
     further: Sequence[ConditionValue] = (),
 ) -> CacheStatus | None:
-    """Return the status that the cache should have; None while nothing is known of its present image.
+    """Return the status that the cache should have; None while its present image is unknown.
 
-    `summary` and `rollout` are those of `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
+    `summary` and `rollout` belong to `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
     Without an outcome (the process has just started) the verdict in the status remains. `further` are the conditions of
     another controller.
     """
@@ -247,7 +247,7 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         conditions=with_condition(cache.status.conditions, condition),
     )
     if outcome.digest is None:
-        # Nothing was resolved. An older digest stays next to the image it was resolved from, which tells it from the
+        # No digest was resolved. An older digest stays next to the image it was resolved from, which tells it from the
         # present one.
         return status
     known = cache.status if cache.status.resolved_digest == outcome.digest else CacheStatus()
@@ -295,7 +295,7 @@ def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
 def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
     """Yield the Events of the last write of a status if that was a moment ago.
 
-    A process that is killed between a write and its Events emits none; its successor emits them instead, and
+    A process that is killed between a write and its Events does not emit them; its successor emits them instead, and
     gkm.kube.events drops those that exist already. A condition that changed with the last write carries its time.
     Ready=False is no transition in a new status, unless nodes failed.
     """

@@ -1,6 +1,6 @@
 """The totals of one cache over the nodes that report it, updated by adding and removing one node at a time. No I/O.
 
-A node counts as live if the Node exists and is Ready, and its agent is Ready.
+A node is live if the Node exists and is Ready, and its agent is Ready.
 """
 
 from collections import Counter
@@ -137,7 +137,7 @@ class NodesByReason:
         self._nodes: dict[str, dict[str, set[str]]] = {}
 
     def add(self, digest: str, reason: str, node: str) -> None:
-        """Add a node; without a reason there is none to add."""
+        """Add a node; without a reason there is no node to add."""
         if reason:
             self._nodes.setdefault(digest, {}).setdefault(reason, set()).add(node)
 
@@ -171,7 +171,7 @@ class CacheTotals:
         self._silent: dict[str, Liveness] = {}
 
     def add(self, node: str, report: NodeReport, liveness: Liveness) -> None:
-        """Count a node. Only a live node is ready; pods and failures of a silent one are those of its last report."""
+        """Add a node. Only a live node is ready; pods and failures of a silent node come from its last report."""
         self._total += 1
         self._pods += report.pods
         if liveness is not Liveness.ANSWERS:
@@ -206,8 +206,9 @@ class CacheTotals:
     def summary(self, digest: str | None) -> CacheSummary:
         """Return the totals for a digest.
 
-        Ready nodes count for this very digest only: a node that still has the old one of an updated cache is not ready
-        for the new. A failure or a misfit counts for it as well if the node reported it before it knew any digest.
+        Ready nodes are counted for this very digest only: a node that still has the old one of an updated cache is not
+        ready for the new. A failure or a misfit is added to it as well if the node reported it before it knew any
+        digest.
         """
         counted = {digest or "", ""}
         failed, misfits = self._failed.of(counted), self._misfits.of(counted)
@@ -245,7 +246,7 @@ def _shown(reasons: Mapping[str, set[str]]) -> dict[str, list[str]]:
 
 
 def _top_reasons(reasons: Mapping[str, set[str]]) -> Mapping[str, set[str]]:
-    """Return at most MAX_REASONS reasons: those of the most nodes, and the rest as one."""
+    """Return at most MAX_REASONS reasons: the reasons of the most nodes, and the rest as one."""
     if len(reasons) <= MAX_REASONS:
         return reasons
     first = nsmallest(MAX_REASONS - 1, reasons, key=lambda reason: (-len(reasons[reason]), reason))

@@ -42,7 +42,7 @@ class RecheckSchedule:
 
     @classmethod
     def of(cls, verification: Verification) -> "RecheckSchedule":
-        """Return the configured schedule; in the mode `off` time and files change nothing."""
+        """Return the configured schedule; in the mode `off` time and files have no effect."""
         if verification.mode == "off":
             return cls()
         return cls(verification.recheck_interval, tuple(sorted(set(verification.files()))))
@@ -54,7 +54,7 @@ class RecheckSchedule:
         """
         policy = cache.spec.update_policy
         wanted = min(self.seconds or NEVER, policy.seconds if policy.tracks else NEVER)
-        return wanted * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 -- spreads load, hides nothing
+        return wanted * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 -- spreads load only
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class CheckResult:
     def is_current(self, cache: Cache) -> bool:
         """Return whether the outcome is about the cache as it is now.
 
-        It is not if the cache names another image, or if its status has a digest that the check neither began with nor
-        ended with: then another process, the next leader, has written a newer result.
+        It is not if the cache names another image, or if its status has a digest that is not the check's first or last
+        digest: then another process, the next leader, has written a newer result.
         """
         return self.outcome.image == cache.spec.image and status.pinned_digest(cache) in (
             self.pinned,
@@ -98,7 +98,7 @@ def check_key(cache: Cache) -> tuple[object, ...]:
 BACKOFF = Backoff(2.0, 300.0)
 WORKERS = 8
 PER_NAMESPACE = 2
-"""A silent registry blocks a worker for half a minute: those of one tenant must not block all (docs/decisions/0006)."""
+"""A silent registry blocks a worker for half a minute: one tenant must not block all (docs/decisions/0006)."""
 FILES_SECONDS = 10.0
 """Between two checks of the policies' files."""
 _ALL_FILES = "all"
