@@ -45,7 +45,7 @@ def _utc_now() -> datetime:
 
 
 class CapturesController(Controller):
-    """Without `capture.registry` it does nothing.
+    """Without `capture.registry` it is idle.
 
     One worker: a statement about files has up to 16 MiB.
     """

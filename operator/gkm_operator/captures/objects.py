@@ -1,10 +1,10 @@
-"""What agents announce of captures, checked, and the cache objects that are made of it. Pure.
+"""Checked announcements of captures by agents, and the cache objects that are made from them. Pure.
 
 An announcement was written with the token of a node, which may be stolen: each field is compared with what GKM itself
 would have made of the others. The rest is a claim about an image, which its signatures prove or not.
 
 Labels and annotations of the cache objects begin with `gkm.io/captured-`; the policy gkm-captured-caches lets only the
-controllers write them. So they prove who made an object, and a name proves nothing.
+controllers write them. So they prove who made an object, and a name is no proof.
 """
 
 import re
@@ -40,7 +40,7 @@ from gkm_operator.caches.node_reports import ReportedCapture
 from gkm_operator.caches.totals import CacheKey
 
 MAX_ANNOUNCEMENTS: Final = 1024
-"""Different captures of one namespace that are considered: those of 32 nodes that announce all they can."""
+"""Different captures of one namespace that are considered: 32 nodes with full announcements have as many."""
 
 _RUNTIMES: Final = frozenset(each.value for each in Format)
 _BACKENDS: Final = frozenset({"cuda", "hip"})
@@ -73,7 +73,7 @@ class Announcement:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return the family and the hardware key: those of one group replace each other."""
+        """Return the family and the hardware key: captures of one group replace each other."""
         return self.family, self.hardware.key
 
     @property
@@ -122,11 +122,11 @@ def merged_announcements(
 ) -> tuple[list[Announcement], list[InvalidAnnouncement]]:
     """Return the different captures that nodes announce, the newest first, and the first fault of each node.
 
-    The first captures of all nodes count before their second ones, whatever times they claim.
+    The first captures of all nodes come before their second ones, independent of their claimed times.
     """
     found: dict[tuple[str, object], Announcement] = {}
     nodes: dict[tuple[str, object], dict[str, int]] = {}
-    """Of each capture, the nodes and its number among those of the node."""
+    """For each capture, the nodes and its number among the captures of the node."""
     numbers = Counter[str]()
     faults: dict[str, InvalidAnnouncement] = {}
     for node, capture in reported:
@@ -136,7 +136,7 @@ def merged_announcements(
         except GKMError as error:
             faults.setdefault(node, InvalidAnnouncement(node, error.reason, error.message))
             continue
-        # What contradicts a claim, as other hardware does, is another claim: it must not hide the true one.
+        # A contradiction of a claim, such as other hardware, is another claim: it must not hide the true one.
         key = announced.name, announced.claim
         nodes.setdefault(key, {}).setdefault(node, numbers[node])
         known = found.get(key)
@@ -150,7 +150,7 @@ def merged_announcements(
 
 
 def is_image_in(image: str, wanted: str) -> bool:
-    """Return whether an image is named by digest, and by nothing else, in this repository."""
+    """Return whether an image is named by digest alone, in this repository."""
     try:
         ref = Reference.parse(image)
         return ref.digest is not None and ref.tag is None and str(ref) == image and ref.name == _name_of(wanted)
@@ -222,7 +222,7 @@ class CapturedCache:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return the family and the hardware key: those of one group replace each other."""
+        """Return the family and the hardware key: captures of one group replace each other."""
         return self.family, self.hardware_key
 
 
@@ -262,7 +262,7 @@ def cache_object(announced: Announcement, generation: Generation | None = None, 
 def captured_cache(cache: Cache, registry: str) -> CapturedCache | None:
     """Return a cache object that the controllers made; None for any other one.
 
-    One whose image is not that of its labels in `registry` is not ours any more: a user changed it.
+    An object whose image does not match its labels in `registry` is not ours any more: a user changed it.
     """
     metadata = cache.metadata
     labels, annotations = metadata.labels, metadata.annotations

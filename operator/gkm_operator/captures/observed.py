@@ -12,7 +12,7 @@ from gkm_operator.captures.objects import CapturedCache, captured_cache, digests
 
 
 class ObservedCaptures:
-    """`changed` is called with a namespace whose captures have changed; `registry` is that of captures."""
+    """`changed` is called with a namespace whose captures have changed; `registry` is the captures' registry."""
 
     def __init__(self, registry: str, changed: Callable[[str], None]) -> None:
         self._registry = registry
@@ -90,15 +90,15 @@ class ObservedCaptures:
     def named_by_user_cache(self, cache: CapturedCache) -> str:
         """Return a cache object that a user made in the same namespace and that names the image; "" without one.
 
-        One of another namespace retains nothing: whoever made it decides nothing here, and its name is not published
-        here.
+        A cache of another namespace does not retain captures: its author has no rights here, and its name is not
+        published here.
         """
         named = self._by_digest.get(cache.image.rpartition("@")[2])
         found = [key_of(each) for each in named if not self._is_captured(each) and is_naming(each, cache.image)]
         return min((str(key) for key in found if key.namespace == cache.key.namespace), default="")
 
     def _members(self, family: CacheKey) -> list[Cache]:
-        """Return the caches of a family, whoever made them, in its namespace."""
+        """Return the caches of a family, by all authors, in its namespace."""
         named = self.get(family)
         return [*self._by_family.get(family), *([named] if named is not None and not named.spec.family else [])]
 
@@ -121,5 +121,5 @@ def _families_of(cache: Cache) -> tuple[CacheKey, ...]:
 
 
 def _namespaces_of_report(report: NodeObject) -> tuple[str, ...]:
-    # Captures are those of a namespace's pods: the object of cluster-wide caches has none.
+    # Captures come from a namespace's pods: the object of cluster-wide caches has none.
     return (report.metadata.namespace,) if report.metadata.namespace and report.status.captures else ()

@@ -1,6 +1,6 @@
 """One pass over the captures of a namespace: register, report, end. One thread at a time for a namespace.
 
-A proof may take two minutes, and whoever has the token of a node can announce many captures that prove nothing. So the
+A proof may take two minutes, and an owner of a node's token can announce many captures without proof. So the
 nodes take turns, and a node whose captures failed often waits, with all that it announces and in all namespaces.
 
 Before a cache ends, the decision is compared with it anew, and a failure delays no other cache.
@@ -97,7 +97,7 @@ REGISTER_SECONDS: Final = 60.0
 
 
 class AttemptKey(NamedTuple):
-    """What one attempt is about: a claim, or the faulty announcements of a node, with its name."""
+    """The subject of one attempt: a claim, or the faulty announcements of a node, with its name."""
 
     name: str
     claim: object = None
@@ -105,7 +105,7 @@ class AttemptKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The last attempt of several; `reason` is that of its failure, "" after a success."""
+    """The last attempt of several; `reason` is its failure's reason, "" after a success."""
 
     count: int
     time: float
@@ -139,8 +139,8 @@ class Attempts:
     def due(self, announced: Iterable[Announcement]) -> list[tuple[str, Announcement]]:
         """Return what may be tried now, each with the node on whose account, in the order of the attempts.
 
-        The first of each node come before the second ones, and the node that waits longest comes first. Of one node,
-        what was never tried comes first, the newest at first, then what waits longest.
+        The first of each node come before the second ones, and the node that waits longest comes first. For one node,
+        captures that were never tried come first, the newest at first, then the longest waiting.
         """
         found: dict[str, list[Announcement]] = {}
         for each in sorted(announced, key=lambda each: (self._last(each), -each.time.timestamp(), each.name)):
@@ -170,7 +170,7 @@ class Attempts:
         self._node(node).last_attempt = self._clock()
 
     def succeeded(self, namespace: str, key: AttemptKey) -> None:
-        """Record a success: whoever deletes the object again and again gets it back later and later."""
+        """Record a success: an object that is deleted again and again comes back later and later."""
         before, now = self._attempts.get(namespace, {}).get(key), self._clock()
         repeated = before is not None and not before.reason and now - before.next_try <= STABLE_SECONDS
         self._record(namespace, key, before.count + 1 if before is not None and repeated else 1, "")
@@ -228,8 +228,8 @@ class CaptureEnder:
     def end(self, namespace: str, ended: Sequence[RetentionVerdict]) -> tuple[str, float]:
         """End caches of a namespace; return which one has changed since the decision, and when the next one is due.
 
-        The latter is in seconds. Without one they are "" and infinite. Caches that were tried before come last. Each
-        attempt begins a pause, also one that succeeded: an object with finalizers stays.
+        The latter is in seconds. Without an attempt they are "" and infinite. Caches that were tried before come last.
+        Each attempt begins a pause, also a successful one: an object with finalizers stays.
         """
         uids = {verdict.cache.uid for verdict in ended}
         attempts = {uid: each for uid, each in self._attempts.pop(namespace, {}).items() if uid in uids}
@@ -293,7 +293,7 @@ class CapturesReconciler:
         self._attempts = Attempts(clock, backoff)
 
     def reconcile(self, namespace: str) -> float | None:
-        """Do what is due for a namespace; return the seconds until the next pass, None for none.
+        """Do the due work of a namespace; return the seconds until the next pass, None without one.
 
         Raises:
             Retry, ApiError: a write has to be repeated.

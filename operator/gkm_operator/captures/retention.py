@@ -1,12 +1,12 @@
 """Which captures of a namespace have a cache object: those to register, to retain and to end. Pure.
 
-Only registered captures, which are proven, count against each other: what nodes announce without proof displaces
-nothing. The time of a registered capture is the signed one, which no announcement and no pass changes. An announced
-capture is compared with it twice: by the announced time, whether a proof is worth its cost, and by the signed time
-before it is registered. So what ended is not registered again while nodes still announce it.
+Only registered captures, which are proven, compete with each other: announcements without proof displace no capture. A
+registered capture has its signed time, which no announcement and no pass changes. An announced capture is compared with
+it twice: by the announced time, whether a proof is worth its cost, and by the signed time before it is registered. So
+an ended capture is not registered again while nodes still announce it.
 
-Of a family, the number decides and not the time: a pod that started long ago may end today, and its capture extends the
-newest generation. There a generation remembers those before it, and none of them is registered again.
+In a family, the number decides and not the time: a pod that started long ago may end today, and its capture extends the
+newest generation. There a generation remembers the earlier ones, which are not registered again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ class RetentionVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What to do for the captures of one namespace."""
+    """The actions for the captures of one namespace."""
 
     register: Sequence[Announcement]
     """Those without a cache object that should have one, the newest first. Names may repeat, with other images."""
@@ -121,8 +121,8 @@ class Retention:
     def _is_next(self, announced: Announcement, offered: Sequence[CapturedCache]) -> bool:
         """Return whether a capture may be the next generation of its family.
 
-        One that extends no member lacks what the generations have, and may bring back what somebody deleted: it counts
-        where no generation does.
+        A capture that extends no member lacks the content of the generations, and may bring back deleted content: it is
+        used where no generation is.
         """
         if self.extends_member(announced):
             return not had_generation(announced, offered)

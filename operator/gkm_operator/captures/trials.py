@@ -5,8 +5,8 @@ namespace are listed once a minute. They are not watched: no selector of the API
 watch would deliver every pod of the cluster for ever. Node objects say which generation a pod mounts; they are read for
 the nodes of failing pods only.
 
-Only pods of the namespace that compiled the kernels count: those of another one could take a cluster-wide generation
-from everybody.
+Only pods of the namespace that compiled the kernels are included: pods of another namespace could take a cluster-wide
+generation from all users.
 """
 
 import logging
@@ -212,10 +212,10 @@ class Trials:
         return CHECK_SECONDS
 
     def condition(self, cache: CapturedCache) -> ConditionValue | None:
-        """Return the condition HeldBack of a cache; None while this process has none to change."""
+        """Return the condition HeldBack of a cache; None while this process has no condition to change."""
         if not cache.pinned:
             return self._verdicts.get(cache.uid)
-        # Whoever pins a generation knows better, also after it is not pinned any more.
+        # The user who pins a generation decides, also after the pin is removed.
         self._verdicts.remove(cache.uid)
         return (
             ConditionValue(HELD_BACK, FALSE, HeldBackReason.PINNED, "spec.pinned is true") if cache.held_back else None

@@ -68,7 +68,7 @@ class CaptureWriter:
         metrics.CAPTURED_CACHES.labels("registered").inc()
 
     def emit_registered(self, cache: CapturedCache, now: datetime) -> None:
-        """Emit the Event of a new object. A process that was killed after it made the object emits none."""
+        """Emit the Event of a new object. A process that was killed after it made the object does not emit it."""
         if not cache.created or now - datetime.fromisoformat(cache.created) > _RECENT:
             return
         number = f"generation {cache.generation} of {cache.family}, " if cache.family else ""
@@ -107,7 +107,7 @@ class CaptureWriter:
         metrics.CAPTURED_CACHES.labels(verdict.reason.value).inc()
 
     def _emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
-        # Not by uid: whoever makes an object anew would have a new budget.
+        # Not by uid: a new object of the same name would have a new budget.
         if self._event_budget.spend(f"{regarding.kind}/{regarding.namespace}/{regarding.name}"):
             self._recorder.emit(regarding, body, occasion)
 
