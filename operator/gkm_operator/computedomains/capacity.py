@@ -2,7 +2,7 @@
 
 A whole node is free if it is usable, no ComputeDomain holds its IMEX channel, and no pod on it requests GPUs. The
 ConfigMap also has the conditions of the feature. It is written on change, at most every INTERVAL_SECONDS. Admission
-reads it for warnings, so it decides about nothing.
+reads it for warnings only.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Reads single ResourceClaims that pods name: whether they are for GPUs. A watch would show those of all pods.
+"""Reads single ResourceClaims that pods name: whether they are for GPUs. A watch would show the claims of all pods.
 
 Admission reads them for the same question (gkm_operator.admission.domains), so both agree about what a set requires.
 """

@@ -1,9 +1,9 @@
 """The controller of ComputeDomains: threads, queue and metrics, and the choice of the workloads that a change concerns.
 
 One thread looks at the API server now and then: whether ComputeDomains are installed, and whether Grove manages them.
-The watches and the queue start when they are found for the first time; without them, nothing is done and the other
-controllers of the process go on. Nothing here is remembered that decides: a new process continues from what the API
-server has.
+The watches and the queue start when they are found for the first time; without them, this controller is idle and the
+other controllers of the process go on. No remembered state decides: a new process continues from the state of the API
+server.
 """
 
 import logging
@@ -214,7 +214,7 @@ class DomainsController(Controller):
         recorder = Recorder(api, events.REPORTER, instance or NAME)
         on_refused = RefusalEvents(recorder)
         self.watcher = DomainWatcher(api, on_refused)
-        pacing = WritePacing()  # of both halves: a write costs NVIDIA's controller the same, whoever sends it
+        pacing = WritePacing()  # of both halves: a write costs NVIDIA's controller the same from each half
         self.status = DomainStatusController(
             api,
             config,

@@ -1,6 +1,6 @@
 """The Events about ComputeDomains, on the PodCliqueSet or the workload that has them, or on the domain itself. Pure.
 
-Reasons and texts of the first four are those of Grove's design document.
+The first four have the reasons and texts of Grove's design document.
 """
 
 from collections.abc import Collection
@@ -124,7 +124,7 @@ LASTING_REASONS = frozenset(
 
 
 def readiness_changed(domain: ComputeDomain, old: MNNVLReadiness | None, new: MNNVLReadiness) -> EventBody | None:
-    """Return the event of a change from `old` to `new`, None if it deserves none."""
+    """Return the event of a change from `old` to `new`, None if it needs no event."""
     note = f"ComputeDomain {domain.metadata.name}: {new.message}"
     was_ready = old is not None and old.status == TRUE
     if new.status == TRUE:

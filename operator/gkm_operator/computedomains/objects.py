@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class WorkloadKind(StrEnum):
-    """What a domain belongs to: a PodCliqueSet, or the pods with one value of the label `gkm.io/compute-domain`."""
+    """The owner of a domain: a PodCliqueSet, or the pods with one value of the label `gkm.io/compute-domain`."""
 
     SET = "set"
     LABEL = "label"
@@ -137,7 +137,7 @@ def workload_of(domain: ComputeDomain) -> Workload | None:
 
 
 def is_released(domain: ComputeDomain) -> bool:
-    """Return whether nothing is left to do for the deletion of a domain but by others."""
+    """Return whether only others still have work for the deletion of a domain."""
     return domain.metadata.terminating and FINALIZER not in (domain.metadata.finalizers or ())
 
 

@@ -2,8 +2,8 @@
 
 NVIDIA's controller reconciles ten times a second over all domains, three times for each new one, and a write to a
 ComputeDomain takes one of these. So annotations are paced, but a mark that protects is written at once. A namespace has
-a burst of creations, and then a rate: one that creates fewer than NVIDIA's controller finishes leaves time for the
-domains of others.
+a burst of creations, and then a rate: a namespace that creates fewer than NVIDIA's controller finishes leaves time for
+others.
 """
 
 import random
@@ -32,7 +32,7 @@ class WritePacing:
     """Thread-safe.
 
     A protecting write does not wait, and is not repeated before the next paced one: the watch may not have delivered it
-    yet. Nothing else is written in between, so a mark cannot fall unseen.
+    yet. No other write comes in between, so a mark cannot fall unseen.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class WritePacing:
             return set(uids) - self._of(key).protected
 
     def wrote(self, key: Key, protected: Iterable[str] = ()) -> None:
-        """Record a write: a paced one, or one that protected these objects."""
+        """Record a write: a paced write, or a write that protected these objects."""
         with self._lock:
             times = self._of(key)
             times.last = self._clock()
@@ -103,7 +103,7 @@ class CreationPacing:
         self._lock = Lock()
 
     def seconds(self, namespace: str, workload: Hashable, missing: int) -> float:
-        """Return 0.0 if one domain of a workload that lacks `missing` may be created now: it counts.
+        """Return 0.0 if a domain of a workload that lacks `missing` may be created now, and use up one creation.
 
         Else return the seconds until some may be, which are reserved.
         """
@@ -122,7 +122,7 @@ class CreationPacing:
                 return 0.0
             wait = paid + number / CREATIONS_PER_SECOND - now
             if wait > LONGEST_SECONDS:
-                return LONGEST_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load, hides nothing
+                return LONGEST_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load only
             self._paid_until.put(namespace, now + wait)
             self._reserved.put(workload, (now + wait, number))
             return wait

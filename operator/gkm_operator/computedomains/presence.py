@@ -30,7 +30,7 @@ _FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """What was found; `since` is the time of the last change. `sets` is whether PodCliqueSets are served."""
+    """The found kinds; `since` is the time of the last change. `sets` is whether PodCliqueSets are served."""
 
     available: bool = False
     sets: bool = False
@@ -48,7 +48,7 @@ class Presence:
 
 
 def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
-    """Return the presence now; `before` itself if nothing has changed.
+    """Return the presence now; `before` itself without a change.
 
     Raises:
         ApiError: the API server does not respond, or not now.
@@ -63,7 +63,7 @@ def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
 
 
 def missing_kind(api: Api) -> str:
-    """Return what the API server lacks for ComputeDomains, "" for nothing.
+    """Return the kind that the API server lacks for ComputeDomains, "" if it lacks none.
 
     Raises:
         ApiError: the API server does not respond, or refuses.

@@ -1,6 +1,6 @@
 """Watches PodCliqueSets, ComputeDomains, ResourceClaimTemplates and pods, with the indexes that the controller needs.
 
-Of pods, those matter that have claims or our label, and those that use GPUs of a node. Must never write to the API
+The relevant pods have claims or our label, or use GPUs of a node. Must never write to the API
 server.
 """
 
@@ -37,7 +37,7 @@ def is_overdue(pod: WatchedPod, now: datetime) -> bool:
     """
     try:
         return (now - datetime.fromisoformat(pod.metadata.deletion_timestamp or "")).total_seconds() >= OVERDUE_SECONDS
-    except (ValueError, TypeError):  # none, or without a time zone
+    except (ValueError, TypeError):  # missing, or without a time zone
         return False
 
 
@@ -45,7 +45,7 @@ class DomainPods:
     """All living pods that matter, indexed. Thread-safe.
 
     The callbacks in `changed` get each change after the indexes have it; add them before the start. A pod that is not
-    known in full is none, and `on_refused` gets it.
+    known in full is left out, and `on_refused` gets it.
     """
 
     def __init__(self, informers: Informers, gpus: GPURequests, on_refused: OnRefused = no_report) -> None:
@@ -141,7 +141,7 @@ class DomainWatcher:
         return self._watches.synced
 
     def start(self, *, sets: bool) -> None:
-        """Start the watches that have not started; that of PodCliqueSets only if `sets`."""
+        """Start the watches that have not started; the watch of PodCliqueSets only if `sets`."""
         self._watches.start(self.templates, self.domains, *((self.sets,) if sets else ()))
 
     def close(self, seconds: float) -> None:
@@ -161,7 +161,7 @@ class DomainWatcher:
         return self.templates.get(name, namespace)
 
     def domains_of(self, workload: Workload) -> tuple[ComputeDomain, ...]:
-        """Return the domains of a workload, those of earlier sets of the same name included, in no order."""
+        """Return the domains of a workload, including domains of earlier sets of the same name, in no order."""
         return self._by_workload.get(workload)
 
     def domains_with_template(self, namespace: str, template: str) -> tuple[ComputeDomain, ...]:
@@ -186,7 +186,8 @@ class DomainWatcher:
     ) -> DeviceClasses:
         """Return the function that finds the device classes of a pod's claim.
 
-        `unknown` are those of a claim that cannot be seen, as is one by name without `claims`; it is added to `unseen`.
+        `unknown` are the classes of a claim that cannot be seen, such as a named claim without `claims`; it is added to
+        `unseen`.
         """
 
         def classes(claim: PodClaim) -> Iterable[str]:

@@ -6,7 +6,7 @@ a workload that ends, and its domain ends with it.
 
 A domain that no pod needs for some minutes is released earlier: a Deployment whose label changes may live for years. A
 domain of that name which GKM did not make for a label is used as it is. While the switch of the feature is off, no
-domain is created, because admission adds no claim for one that does not exist: existing ones stay until they are
+domain is created, because admission adds no claim for a domain that does not exist: existing ones stay until they are
 unused.
 """
 
@@ -80,7 +80,7 @@ _UNREADABLE = _Controller(readable=False)
 
 
 _Reference = tuple[str, Owner]
-"""A namespace and the whole reference: users write its parts, so a uid alone may be that of another object."""
+"""A namespace and the whole reference: users write its parts, so a uid alone may belong to another object."""
 
 
 class RootOwners:
@@ -91,7 +91,7 @@ class RootOwners:
         self._cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED)
 
     def of(self, pods: Iterable[WatchedPod], *, fresh: bool = False) -> list[Owner]:
-        """Return the roots of pods, each once, in a stable order; none for a pod that goes with its controller.
+        """Return the roots of pods, each once, in a stable order; no root for a pod that goes with its controller.
 
         `fresh` reads the controllers again.
 
@@ -154,7 +154,7 @@ def joins_domain_of_set(pod: WatchedPod, watcher: DomainWatcher, sets: FindSet |
     """Return whether the label of a pod names a domain of a PodCliqueSet, which that set's reconcile creates.
 
     The domain may be absent for a moment. A set that is not shown is no reason to wait: if its domain exists, the label
-    takes nothing from it. `sets` finds a set with its template; without, a large one counts as one that is not shown.
+    takes no pods from it. `sets` finds a set with its template; without, a large set is a set that is not shown.
     """
     metadata = pod.metadata
     domain = watcher.domain(metadata.namespace, pod.domain)
@@ -268,7 +268,7 @@ class LabelReconciler:
         return None
 
     def _add_owners(self, domain: ComputeDomain, more: Sequence[Owner]) -> float | None:
-        """Add owners, those of a moment at once: each bare pod is one, and a write costs NVIDIA's controller time."""
+        """Add owners, all of one moment at once: each bare pod is one, and a write costs NVIDIA's controller time."""
         key = domain.metadata.namespace, domain.metadata.name
         if not more:
             return None
@@ -281,7 +281,7 @@ class LabelReconciler:
     def _joining(self, workload: Workload, unseen: set[Unseen]) -> list[WatchedPod]:
         """Return the pods that need the domain.
 
-        The domains of Grove's pods belong to their PodCliqueSet, and a pod with a channel of its own joins none.
+        The domains of Grove's pods belong to their PodCliqueSet, and a pod with its own channel joins no domain.
         """
         classes = self._watcher.device_classes(workload.namespace, claims=self._claims, unseen=unseen)
         sets = cache(self._whole_set)

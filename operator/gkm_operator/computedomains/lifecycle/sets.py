@@ -1,6 +1,6 @@
 """Reconciles the ComputeDomains of one PodCliqueSet: `plan_set` decides what to create, to let go and to release.
 
-The switch of the feature has no say here: a set with the annotation is scaled, repaired and released whatever it is.
+The feature switch does not apply here: annotated sets are scaled, repaired and released even while it is off.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -72,9 +72,9 @@ def plan_set(
 ) -> SetPlan:
     """Return the actions for a set and the domains of its name.
 
-    Domains of an earlier set of the same name, and those without an owner, are released. A domain that another
-    operator wrote counts as present, and nothing is done to it. `serves` returns whether a domain works for its pods,
-    and `is_abandoned` whether all of these should have ended: such a domain, once released, has a successor.
+    Domains of an earlier set of the same name, and domains without an owner, are released. A domain that another
+    operator wrote is present, and stays as it is. `serves` returns whether a domain works for its pods, and
+    `is_abandoned` whether all of these should have ended: such a domain, once released, has a successor.
     """
     uid = pod_clique_set.metadata.uid if pod_clique_set is not None else ""
     terminating = (domain for domain in domains if domain.written_by_gkm and domain.metadata.terminating)
@@ -107,7 +107,7 @@ def plan_set(
 
 
 def unused_only(found: SetPlan) -> SetPlan:
-    """Return the plan for a set that can be neither found nor ruled out: only domains without pods are released."""
+    """Return the plan for a set that cannot be found or ruled out: only domains without pods are released."""
     return SetPlan(None, release=tuple(domain for domain in found.release if not domain.in_use))
 
 
@@ -146,7 +146,7 @@ class SetReconciler:
         is_abandoned: Callable[[ComputeDomain], bool],
     ) -> None:
         self.missing: dict[Workload, int] = {}
-        """The number of domains that a set lacks; without those that lack none."""
+        """The number of domains that a set lacks; without complete ones."""
         self._api = api
         self._watcher = watcher
         self._writer = writer

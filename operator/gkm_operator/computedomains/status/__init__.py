@@ -1,4 +1,4 @@
-"""What a ComputeDomain and its pods look like: marks of use, and the condition MNNVLReady.
+"""The status of a ComputeDomain and its pods: marks of use, and the condition MNNVLReady.
 
 It never creates or releases a domain.
 """

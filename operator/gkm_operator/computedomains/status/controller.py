@@ -100,7 +100,7 @@ _STATES = {
 
 
 def state_of(condition: MNNVLReadiness) -> str:
-    """Return the state that a condition counts as."""
+    """Return the state of a condition."""
     return "ready" if condition.status == TRUE else _STATES.get(condition.reason, "notReady")
 
 
@@ -128,7 +128,7 @@ NAME = "domain-status"
 WORKERS = 4
 PER_NAMESPACE = 2
 TEMPLATE_SECONDS = 30.0
-"""The time that NVIDIA's controller has for the claim template of a new domain before it counts as missing."""
+"""The time that NVIDIA's controller has for the claim template of a new domain before it is missing."""
 SETTLE_SECONDS = 0.5
 """The delay after a change that may wait, so that one reconcile handles the changes that come with it."""
 
@@ -188,11 +188,11 @@ class DomainStatusController:
         return self.observer.synced
 
     def watch(self, *, grove: bool) -> None:
-        """Start the watches that are not started; that of PodCliques only if their kind is installed (`grove`)."""
+        """Start the watches that are not started; the watch of PodCliques only if their kind is installed (`grove`)."""
         self.observer.start(grove=grove)
 
     def work(self) -> None:
-        """Start to write. Every list, also that of ComputeDomains, must be complete: half a list is a falling mark."""
+        """Start to write. Every list, also of ComputeDomains, must be complete: half a list is a falling mark."""
         self._queue.start()
         self._capacity.changed()
         self._capacity.queue.start()
@@ -292,7 +292,7 @@ class DomainStatusController:
 
 
 def _figures_only(patches: Iterable[Patch], old: MNNVLReadiness | None, new: MNNVLReadiness) -> bool:
-    """Return whether neither the reason changes, nor whether pods use an object."""
+    """Return whether the reason and the use by pods stay the same."""
     if old is None or (old.status, old.reason) != (new.status, new.reason):
         return False
     marks = ((meta.annotation(PODS_USING), found[PODS_USING]) for (_, meta), found in patches if PODS_USING in found)

@@ -120,7 +120,7 @@ class DomainObserver:
         return self._watches.synced
 
     def start(self, *, grove: bool) -> None:
-        """Start the watches that are not started; that of PodCliques only if their kind is installed (`grove`)."""
+        """Start the watches that are not started; the watch of PodCliques only if their kind is installed (`grove`)."""
         self.follow_nodes()
         self._watches.start(self.pods.watch, self._nodes, *((self._cliques,) if grove else ()))
 
@@ -209,7 +209,7 @@ class DomainObserver:
     def _unclaimed(self, domain: ComputeDomain) -> Iterable[WatchedPod]:
         """Yield the pods with the label that would get the claim if they were created again.
 
-        A claim of the user that cannot be seen counts as a channel: a false alarm would never end.
+        A claim of the user that cannot be seen is treated as a channel: a false alarm would never end.
         """
         namespace, name = _key(domain)
         classes = self._source.device_classes(namespace, unknown=(CHANNEL_CLASS,))
@@ -219,7 +219,7 @@ class DomainObserver:
                 yield pod
 
     def _is_busy(self, node: str) -> bool:
-        """Return whether a pod on a node requests GPUs; a claim with unknown device classes counts as one for GPUs."""
+        """Return whether a pod on a node requests GPUs; unknown device classes are taken for GPUs."""
         for pod in self.pods.on_node(node):
             classes = self._source.device_classes(pod.metadata.namespace, unknown=self.pods.gpus.device_classes)
             if self.pods.requests_gpus(pod, classes):

@@ -1,7 +1,7 @@
 """Decides the condition MNNVLReady of a ComputeDomain as observed: the first cause that holds is its reason. Pure.
 
-The order of causes: one that makes others meaningless precedes them, and one that a person must repair precedes those
-that pass by themselves.
+The order of causes: a cause that makes others meaningless precedes them, and a cause that a person must repair precedes
+temporary causes.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ class ObservedDomain:
     taken: Mapping[str, str] = field(default_factory=dict)
     """The nodes of its pods that another ComputeDomain holds, each with that one as users of the namespace see it."""
     host_imex: bool = False
-    """Whether the hosts run the IMEX daemons: then no node joins, and none is reported."""
+    """Whether the hosts run the IMEX daemons: then no node joins, and no node is reported."""
 
     @property
     def expected(self) -> int:
@@ -97,8 +97,9 @@ class ObservedDomain:
     def stale(self) -> list[WatchedPod]:
         """Return the pods that started before the domain was created: they have channels of a lost one.
 
-        The clock of a node may be slow, so a pod counts only if it was created before as well, by the API server's
-        clock, and if its node has not joined. A channel of the host belongs to no domain, so none is lost with one.
+        The clock of a node may be slow, so a pod is included only if it was created before as well, by the API server's
+        clock, and if its node has not joined. A channel of the host belongs to no domain, so no channel is lost with a
+        domain.
         """
         if self.host_imex:
             return []
@@ -125,7 +126,7 @@ Cause = tuple[ReadyReason, str]
 def readiness(
     observed: ObservedDomain, old: MNNVLReadiness | None, now: str, *, is_new: bool = False
 ) -> MNNVLReadiness:
-    """Return the condition; `now` is the time of its transition if its status differs from that of the old one.
+    """Return the condition; `now` is the time of its transition if its status differs from the old status.
 
     NVIDIA's controller needs a moment for the claim template of a domain that `is_new`.
     """
@@ -236,7 +237,7 @@ def _starting(observed: ObservedDomain) -> Iterator[Cause]:
 
 
 def _shared_nodes(observed: ObservedDomain) -> str:
-    """Return a warning about nodes with several pods, or nothing."""
+    """Return a warning about nodes with several pods, or ""."""
     pods = Counter(pod.node for pod in observed.pods if pod.node)
     shared = [node for node, count in pods.items() if count > 1]
     return f". Several of its pods share one IMEX channel, of {_names(shared)}" if shared else ""
