@@ -2,7 +2,7 @@
 
 One thread looks at the API server now and then: whether the kinds are there that the configuration needs. A queue has
 a key for each provider, for the tree, for each sink, for replies and for the report; each of them is level-triggered.
-Nothing runs unless the configuration asks for HyperNodes, a Topology or node labels.
+It is idle unless the configuration asks for HyperNodes, a Topology or node labels.
 """
 
 import logging
@@ -116,14 +116,14 @@ class TopologyController(Controller):
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether no request is on its way any more, of an earlier leader neither.
+        """Return whether no request is on its way any more, including requests of an earlier leader.
 
         A process that writes no HyperNodes need not delay its successor.
         """
         return self.ended and (self.writer.is_quiet or not self._settings.hyper_nodes.enabled)
 
     def work(self) -> None:
-        """Start, and return at once, whatever the API server does."""
+        """Start, and return at once, independent of the API server."""
         self.writer.quiet_until = time.monotonic() + self._quiet_seconds * self._succeeds()
         super().work()
 

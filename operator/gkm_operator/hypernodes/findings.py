@@ -1,6 +1,6 @@
 """The report about each part of the topology: a condition, and an Event when it changes. Pure.
 
-No message has content of a provider. Names of HyperNodes, which can be those of switches, stand in details only.
+No message has content of a provider. Names of HyperNodes, which can be names of switches, stand in details only.
 """
 
 from collections import Counter

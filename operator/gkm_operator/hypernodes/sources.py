@@ -91,8 +91,8 @@ class LabelSource:
 class LastChange:
     """When a time in an object was changed last, in seconds since 1970.
 
-    A change that this process sees is one of now, whatever the clock of the other machine shows. Of the first value,
-    which may be old, the time itself counts, and never a later one than now.
+    A change that this process sees happens now, independent of the clock of the other machine. For the first value,
+    which may be old, the time itself is used, but never a later time than now.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class LastChange:
         self._is_first = True
 
     def see(self, text: str | None, now: float) -> None:
-        """Observe the present value; None is no time yet."""
+        """Observe the present value; None before the first value."""
         if text == self.text:
             return
         moment = utc_time(text)
@@ -114,7 +114,7 @@ class LastChange:
 
 
 class ProviderSource:
-    """A provider that runs in a pod, by its ProviderTree. A tree that cannot be used changes nothing but the report."""
+    """A provider that runs in a pod, by its ProviderTree. An unusable tree changes only the report."""
 
     def __init__(
         self, name: str, watcher: TopologyWatcher, levels: Sequence[str], *, now: Callable[[], float] = time.time
@@ -122,7 +122,7 @@ class ProviderSource:
         self.name = name
         self.placements: Placements | None = None
         self.names: frozenset[str] = frozenset()
-        """The names of the HyperNodes in the tree that counts."""
+        """The names of the HyperNodes in the tree in use."""
         self.refused: dict[str, str] = {}
         """The errors of the API server about HyperNodes of the present revision."""
         self.set_aside = ""

@@ -1,6 +1,6 @@
 """Makes the tree of all providers, and approves it for the writers unless the guard is tripped. Sends no request.
 
-Nothing is approved before every configured provider has served once: what the API server has stays as it is.
+No change is approved before every configured provider has served once: the objects in the API server stay as they are.
 """
 
 import logging
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DesiredTrees:
-    """What the schedulers are to see. `too_large` HyperNodes and `unlisted` nodes are left out (trees.volcano)."""
+    """The trees for the schedulers. `too_large` HyperNodes and `unlisted` nodes are left out (trees.volcano)."""
 
     tree: Tree
     version: str
@@ -39,7 +39,7 @@ class DesiredTrees:
     unlisted: tuple[str, ...] = ()
 
     def domains(self) -> dict[str, int]:
-        """Return the number of domains by level, without those of nodes' own."""
+        """Return the number of domains by level, without the nodes that are their own domains."""
         levels = zip(self.tree.levels, self.tree.domains, strict=True)
         return {level: sum(not domain.own for domain in domains) for level, domains in levels}
 
@@ -55,7 +55,7 @@ class DesiredTrees:
 
 @dataclass(slots=True)
 class TreeState:
-    """What the last reconcile found. `waits_for` are the providers that have not served yet.
+    """The findings of the last reconcile. `waits_for` are the providers that have not served yet.
 
     `sources` are the placements that the approved tree is made of, the most trusted ones first.
 
@@ -87,7 +87,7 @@ class TreeReconciler:
 
     @property
     def approved(self) -> DesiredTrees | None:
-        """What may be written now: nothing while objects have been listed that the guard has not compared with."""
+        """The tree that may be written now; None while the list has objects that the guard has not compared."""
         return self.state.approved if self._listed() <= self.state.compared else None
 
     def approved_sources(self) -> Named | None:
@@ -130,7 +130,7 @@ class TreeReconciler:
     def _approve(self, desired: DesiredTrees, nodes: Mapping[str, Node]) -> float | None:
         state = self.state
         if added := self._listed() - state.compared:
-            # What has just been listed shows places that nothing was compared with.
+            # New objects in the list show places that were not compared.
             state.approved = None
             for kind in sorted(added):
                 state.guard = state.guard.seeing(self._shown(kind))
@@ -142,7 +142,7 @@ class TreeReconciler:
         if state.guard.tripped:
             if not was_tripped:
                 metrics.TOPOLOGY_GUARD_TRIPS.inc()
-            # What was approved before is written to its end.
+            # An earlier approved tree is written to its end.
             return self._settings.guard.interval_seconds
         state.approved = desired
         return None

@@ -86,7 +86,7 @@ class TopologyWatcher:
         return self.nodes, *((self.provider_trees,) if self._has_providers else ())
 
     def start(self, *, hypernodes: bool) -> None:
-        """Start the watches that have not started; that of HyperNodes only where their kind is installed."""
+        """Start the watches that have not started; the watch of HyperNodes only where their kind is installed."""
         self._watches.start(*self.wanted, *((self.hypernodes,) if hypernodes else ()))
 
     def close(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """The `events` and `replies` of a provider, and what of them its ProviderTree shows.
 
-An event is applied at once to the set of HyperNodes, as a whole or not at all; nothing is queued. The writer takes the
+An event is applied at once to the set of HyperNodes, as a whole or not at all, without a queue. The writer takes the
 last state when it can write: an API server that is away costs no memory and stops no provider.
 """
 
@@ -28,7 +28,7 @@ _EVENT = msgspec.json.Decoder(Event)
 class ProviderChannel:
     """`gkm.topology.providers.Events` and `Replies`. Thread-safe.
 
-    `earlier` is what the process before this one wrote: its tree and its revision count on.
+    `earlier` is the last write of the earlier process: its tree and its revision stay in use.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ProviderChannel:
             self._change(state="Starting", reason=reason)
 
     def expects(self, stale_seconds: int) -> None:
-        """Record the age at which the tree counts as stale."""
+        """Record the age at which the tree is stale."""
         with self._condition:
             self._change(stale_seconds=stale_seconds)
 

@@ -1,7 +1,7 @@
-"""What a provider's process watches: Nodes, and HyperNodes, NodeFabrics and surveys where the provider reads them.
+"""The watches of a provider's process: Nodes, and HyperNodes, NodeFabrics and surveys where the provider reads them.
 
-The watches show the cluster to the provider: HyperNodes of all sources, Nodes, and what agents report of them. The
-texts of surveys are not watched but fetched, those of chosen nodes only.
+The watches show the cluster to the provider: HyperNodes of all sources, Nodes, and the agents' reports about them. The
+texts of surveys are not watched but fetched, for chosen nodes only.
 
 Must never write to the API server.
 """
@@ -38,7 +38,7 @@ _NO_STATUS = NodeFabricStatus()
 class WatchedFabric(Struct, frozen=True, gc=False):
     """A NodeFabric, as two in JSON: one with the GUIDs of its ports, one with its neighbors.
 
-    That takes little memory, and is quick to compare. The state of a port, which changes most, is in neither.
+    That takes little memory, and is quick to compare. The state of a port, which changes most, is in no part of it.
     """
 
     metadata: ThinMetadata
@@ -123,7 +123,7 @@ class ClusterWatch:
         self._chooses = config.fabric.ibnetdiscover.chooses
         self._reads = reads
         self._view = view
-        # A Node is published by the threads of two watches, and the one that reads last must publish last.
+        # A Node is published by the threads of two watches, and the last reader must publish last.
         self._order = Lock()
         self.nodes = Reflector(api, NODES, self._node)
         self.hypernodes = Reflector(api, HYPERNODES, self._hypernode)
@@ -134,7 +134,7 @@ class ClusterWatch:
 
     @property
     def wanted(self) -> tuple[Reflector[Any], ...]:
-        """Return the reflectors that the provider needs, without that of HyperNodes, whose kind may be missing."""
+        """Return the reflectors that the provider needs, except HyperNodes, whose kind may be missing."""
         fabrics = (self.fabrics,) if self._reads & {"Ports", "Neighbors"} else ()
         return self.nodes, *fabrics, *((self.surveys,) if self.reads_surveys else ())
 
@@ -144,7 +144,7 @@ class ClusterWatch:
         return "Survey" in self._reads
 
     def start(self) -> None:
-        """Start the watches that have not started; that of HyperNodes only where their kind is installed.
+        """Start the watches that have not started; the watch of HyperNodes only where their kind is installed.
 
         Raises:
             ApiError: the API server does not say whether it has HyperNodes; the other watches have started.
@@ -155,7 +155,7 @@ class ClusterWatch:
             self._start(self.hypernodes)
 
     def awaited(self) -> str:
-        """Return what is not listed yet, as a predicate; "" for nothing."""
+        """Return the kinds that are not listed yet, as a predicate; "" if all are."""
         started = {*map(id, self._started)}
         needed = [*self.wanted, *((self.hypernodes,) if id(self.hypernodes) in started else ())]
         unlisted = [one.resource.plural for one in needed if not one.synced.is_set()]

@@ -1,4 +1,4 @@
-"""The command `gkm-operator provider`: runs one topology provider, the process of a pod of its own.
+"""The command `gkm-operator provider`: runs one topology provider, the process of its pod.
 
 It has the Secret of its provider as files, and no right but to read what the provider reads and to write its own
 ProviderTree. The controllers import no provider.
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCode:
-    """The class of a provider, the directory with its modules ("": none), and the one with its Secret."""
+    """The class of a provider, the directory with its modules ("": no directory), and the directory with its Secret."""
 
     reference: str
     path: str = ""
@@ -175,7 +175,7 @@ def runner_of(
 
 
 class ClusterSources:
-    """What the provider reads of the cluster: watches, and the surveys that they show."""
+    """The sources of the provider in the cluster: watches, and the surveys that they show."""
 
     def __init__(self, api: Api, config: Config, namespace: str, reference: str, view: LiveView) -> None:
         self._watch = ClusterWatch(api, config, view, namespace=namespace, reads=reads(reference))
@@ -229,7 +229,7 @@ def _earlier(tree: TreeObject, stop: Event) -> ProviderTreeSpec | None:
 
 
 def _names(earlier: ProviderTreeSpec) -> frozenset[str]:
-    """Return the names that the provider's HyperNodes had: a restart must rename none."""
+    """Return the names that the provider's HyperNodes had: a restart must not rename them."""
     try:
         return frozenset(each.name for each in unpack(earlier.tree).hypernodes) if earlier.tree else frozenset()
     except InvalidTree as error:
@@ -254,7 +254,7 @@ def _credentials(directory: Path | None) -> Mapping[str, bytes]:
 
 
 def limit_memory(limit: int) -> None:
-    """Let an allocation fail before the kernel ends the container: pages of files count there too."""
+    """Let an allocation fail before the kernel ends the container: its count includes pages of files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if limit:
         value = limit - min(_FILES_BYTES, limit // 4)

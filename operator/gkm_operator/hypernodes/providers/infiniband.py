@@ -2,7 +2,7 @@
 
 Agents write surveys: they are foreign. A survey is the output of ibnetdiscover, compressed by gzip, in base64 as in its
 ConfigMap. One that cannot be read, takes too much memory, or leaves no order in the network, is a fault of this survey
-alone, and its last good one counts on until this process ends.
+alone, and its last good one stays in use until this process ends.
 """
 
 import binascii
@@ -48,7 +48,7 @@ def subnet_of(survey: bytes) -> Subnet:
 
 
 MAX_NETWORK_BYTES = 24 << 20
-"""Of one survey. A network of 10,000 hosts with eight adapters each has 12 MiB."""
+"""The size of one survey. A network of 10,000 hosts with eight adapters each has 12 MiB."""
 AGAIN_SECONDS = 300.0
 """After this time a reading tries what was left out before: there may be more memory then."""
 _SEARCH_SECONDS = 30.0
@@ -73,7 +73,7 @@ class SurveyReader:
         self._good: dict[str, bytes] = {}
         """The last network of each node."""
         self._read_as: dict[str, bytes] = {}
-        """What the last network of each node was made of: its survey, as it was parsed."""
+        """The source of the last network of each node: its survey, as it was parsed."""
         self._used: dict[str, bytes] = {}
         """The network of each node in the last tree."""
         self._left_out: dict[bytes, str] = {}
@@ -109,7 +109,7 @@ class SurveyReader:
         return replace(found, faults=(*faults, *found.faults))
 
     def _usable(self) -> dict[str, bytes]:
-        """Return the network of each node that counts: instead of one that is left out, that of the last tree."""
+        """Return the network of each usable node; a network that is left out is replaced by the last tree's network."""
         wanted = {
             node: self._used.get(node, network) if network in self._left_out else network
             for node, network in self._good.items()
@@ -119,7 +119,7 @@ class SurveyReader:
     def _harmful(
         self, networks: Sequence[bytes], discover: Callable[[Sequence[bytes]], FabricDiscovery | str], deadline: float
     ) -> bytes:
-        """Return a network without which the others can be used; the first one if there is none, or not soon.
+        """Return a network without which the others can be used; the first one without a timely result.
 
         Those that were not in the last tree come first, for it had order, and the largest of them.
         """

@@ -6,8 +6,8 @@ The text is JSON, compressed by zlib, in base64. In an object it may be forged: 
 values before a decoder allocates objects, and no error has content of the text.
 
 After each event the set of HyperNodes is a forest: each member has one parent, members that are HyperNodes exist,
-nothing contains itself. An event is applied as a whole or not at all. The cost of an event grows with what it changes
-and what lies below it, not with the set.
+no HyperNode contains itself. An event is applied as a whole or not at all. The cost of an event grows with its changes
+and the HyperNodes below them, not with the set.
 """
 
 import binascii
@@ -25,7 +25,7 @@ from gkm.topology.quarantine import Quarantined
 from msgspec import Struct
 
 MAX_BYTES = 32 << 20
-"""Of the JSON. 12,500 nodes with names of 20 characters have 0.7 MiB."""
+"""The size of the JSON. 12,500 nodes with names of 20 characters have 0.7 MiB."""
 MAX_VALUES = 1_500_000
 """Values in the JSON. 50,000 HyperNodes with 200,000 members have at most 1,250,000 (intake.py)."""
 
@@ -39,7 +39,7 @@ class TreeTooLarge(ValueError):
 
 
 class TreeContent(Struct, frozen=True, omit_defaults=True):
-    """What is in the JSON."""
+    """The content of the JSON."""
 
     hypernodes: tuple[HyperNode, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
@@ -107,7 +107,7 @@ def _decompressed(text: str) -> bytes:
 
 MAX_HYPERNODES = 50_000
 MAX_MEMBERS = 200_000
-"""Of all HyperNodes of a provider together."""
+"""The members of all HyperNodes of a provider together."""
 MAX_DEPTH = 32
 """HyperNodes above one another. A tree has at most 14 levels (`topology.levels`)."""
 MAX_TIER = 1_000
@@ -129,7 +129,7 @@ class Refused(Exception):
 
 
 class _Change(Struct):
-    """What an event would do: HyperNodes to set, names to remove, and the parents of the members of those to set."""
+    """The effect of an event: HyperNodes to set, names to remove, and the parents of the members to set."""
 
     new: dict[str, HyperNode]
     removed: frozenset[str]
@@ -154,7 +154,7 @@ class HyperNodeSet:
         """Apply an event; the first one after a start of the provider must be a snapshot.
 
         Raises:
-            Refused: nothing has changed.
+            Refused: the set is unchanged.
         """
         if event.action is Action.SNAPSHOT:
             fresh = HyperNodeSet()
@@ -197,7 +197,7 @@ class HyperNodeSet:
                 raise Refused("a deleted HyperNode is still a member", name, f"of {parent_of_removed}")
 
     def _check_depth(self, change: _Change) -> None:
-        """Refuse a HyperNode in a cycle or below too many others: one that changes, or lies below one that does."""
+        """Refuse a HyperNode in a cycle or below too many others: one which changes, or lies below a change."""
         seen: set[str] = set()
         waiting = list(change.new)
         while waiting:

@@ -1,7 +1,7 @@
 """A provider that reads its whole source again and again, the form of all built-in ones.
 
 It sends a snapshot when the HyperNodes have changed, or when an event was refused or not written; otherwise it reports
-that nothing changed. What cannot be read, or is missing after a snapshot, ends it: its last HyperNodes count on, and
+no change. A source that cannot be read, or is missing after a snapshot, ends it: its last HyperNodes stay in use, and
 kubelet starts its pod again after a pause. Reading takes a fifth of its time at most.
 """
 
@@ -30,12 +30,12 @@ _HEARTBEAT_SECONDS = 10.0
 
 
 class SourceMissing(Exception):
-    """There is nothing to read yet. The message, without content of the source, shows while the provider waits."""
+    """The source does not exist yet. The message, without content of the source, shows while the provider waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a source is read with: the view, and the names that the HyperNodes of this source have."""
+    """The input for reading a source: the view, and the names that the HyperNodes of this source have."""
 
     view: LiveView
     existing: Container[str]

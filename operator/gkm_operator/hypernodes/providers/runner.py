@@ -1,8 +1,8 @@
 """Runs one provider until it is to stop or fails, and writes its ProviderTree meanwhile.
 
-Three threads: the provider's, which waits for what the provider reads and calls `start`; the caller's, which writes and
-watches the clock; and at the end one that calls `stop`. A provider that fails ends the process: kubelet starts another
-one, after a pause that grows. Must never write content of the source into a log.
+Three threads: the provider's, which waits for the provider's sources and calls `start`; the caller's, which writes and
+watches the clock; and at the end a thread that calls `stop`. A provider that fails ends the process: kubelet starts
+another one, after a pause that grows. Must never write content of the source into a log.
 
 Only this process writes the ProviderTree. A write is one merge patch, so that tree, counts and revision change together
 or not at all. Its answer has the status of the controllers: no watch is needed.
@@ -105,20 +105,20 @@ START_SECONDS = 300.0
 STOP_SECONDS = 8.0
 """How long a provider has to stop. kubelet kills after 20 s."""
 HANGS_SECONDS = 600.0
-"""A thread that does nothing for so long hangs, and kubelet restarts the pod. 32 surveys may take 480 s to fetch."""
+"""A thread without progress for so long hangs, and kubelet restarts the pod. 32 surveys may take 480 s to fetch."""
 _LAST_WRITES, _LAST_PAUSE_SECONDS = 3, 0.5
 _LOOK_SECONDS, _SOURCES_SECONDS = 0.5, 5.0
 _BACKOFF = Backoff(1.0, 30.0)
 
 
 class ProviderSources(Protocol):
-    """What a provider reads of the cluster."""
+    """The sources of a provider in the cluster."""
 
     def look(self) -> str:
-        """Read what has changed; return what is not there yet, as a predicate, "" for nothing. Never raises."""
+        """Read changes; return the missing sources as a predicate, "" if all are there. Never raises."""
 
     def close(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a provider sees of the cluster: HyperNodes of all sources, Nodes, and for built-in ones what agents report.
+"""The cluster as a provider sees it: HyperNodes of all sources, Nodes, and for built-in ones the agents' reports.
 
 The process that runs the provider publishes every change that its watches show.
 """
@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 
 class AgentReport(Struct, frozen=True):
-    """What an agent reports of a node, for built-in providers.
+    """The report of an agent about a node, for built-in providers.
 
     Ports and Neighbors are a NodeFabric in JSON without the rest; a Survey is the text in its ConfigMap.
     """

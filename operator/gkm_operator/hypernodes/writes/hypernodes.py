@@ -1,7 +1,7 @@
 """Writes HyperNodes: only the difference, one request at a time, in an order that is valid after each of them.
 
-Touches no object of another source. Before it writes, it lists what the API server has: each request names the version
-that it was decided from, and the first one that fails ends the pass.
+Touches no object of another source. Before it writes, it lists the objects of the API server: each request names the
+version that it was decided from, and the first failure ends the pass.
 """
 
 import logging
@@ -34,10 +34,10 @@ _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
 REFUSED_SECONDS = 300.0
 PASS_SECONDS = 10.0
-"""A pass writes at least this long, whatever is wanted meanwhile: each one begins with a list of all HyperNodes, and a
-single node that flaps makes a new tree every few seconds."""
+"""A pass writes at least this long, even if the wanted tree changes meanwhile: each pass begins with a list of all
+HyperNodes, and a single node that flaps makes a new tree every few seconds."""
 MAX_REFUSED = 20
-"""Of more refused HyperNodes, the first ends each pass: then probably all are refused, such as by a missing right."""
+"""With more refused HyperNodes, the first ends each pass: then probably all are refused, such as by a missing right."""
 _REFUSALS = frozenset({400, 403, 413, 422})
 _SERVER_ERROR = 500
 QUIET_SECONDS = 60.0
@@ -94,7 +94,7 @@ class HyperNodeWriter:
         self._refused: dict[str, _Refusal] = {}
         self._names: AbstractSet[str] = frozenset()
         self._sent = self._unanswered = ("", "")
-        """The name and the version of the last request, and those of one that may still arrive until `_until`."""
+        """The name and the version of the last request, and of a request that may still arrive until `_until`."""
         self._until = 0.0
         self._changes_of_others = 0
         watcher.hypernode_changed.append(self._changed)
@@ -116,9 +116,9 @@ class HyperNodeWriter:
 
         Raises:
             Blocked: it is too early.
-            ApiError, Retry: the pass ended early; the next one decides anew. So does one of PASS_SECONDS whose
-                `wanted` is not what is wanted any more. Until then it writes on: each write is valid after the one
-                before, whatever is wanted, and the guard has approved both trees.
+            ApiError, Retry: the pass ended early; the next one decides anew. A pass of PASS_SECONDS whose `wanted` is
+            outdated also ends early. Until then it writes on: each write is valid after the one before for any wanted
+            tree, and the guard has approved both trees.
         """
         unreadable = frozenset(name for _, name in self._watcher.hypernodes.unreadable)
         watched = Server({found.name: found for found in self._watcher.hypernodes.values()}, unreadable)
@@ -215,8 +215,8 @@ class HyperNodeWriter:
     def _change(self, write: Write, found: HyperNodeObject) -> HyperNodeObject | None:
         """Update or delete an object; return the answer to an update.
 
-        Volcano's own controller writes the status of a HyperNode after each change of it, so its version is often a
-        newer one. That is no conflict while spec and labels are those of the decision.
+        Volcano's own controller writes the status of a HyperNode after each change of it, so its version is often
+        newer. That is no conflict while spec and labels are the same as in the decision.
         """
         for attempt in range(_ATTEMPTS):
             if attempt and not self._pace():

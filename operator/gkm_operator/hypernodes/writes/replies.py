@@ -1,7 +1,7 @@
 """Tells providers what the controllers make of their trees, in the status of each ProviderTree.
 
-The pod of a provider passes refused HyperNodes on as replies. It is written only where it differs, so it repeats
-nothing; what is written follows from the state alone.
+The pod of a provider passes refused HyperNodes on as replies. It is written only where it differs, so it is never
+repeated, and follows from the state alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,11 +1,11 @@
-"""What the tree is written to: HyperNodes, the Topologies of Kueue and KAI, labels of nodes.
+"""The targets of the tree: HyperNodes, the Topologies of Kueue and KAI, labels of nodes.
 
 Each sink waits for its kind, and reports why it is not up to date. None stops another.
 
-The Topology of Kueue or of KAI lists node labels, so it changes with the configuration only. Neither lets all levels
-change. What GKM cannot or must not change is reported with the command that helps.
+The Topology of Kueue or of KAI lists node labels, so it changes with the configuration only. Both refuse a change of
+all levels. A change that GKM cannot or must not make is reported with the command that helps.
 
-Of Nodes, only labels of GKM's keys that differ are written, at a limited rate. A label that a node must not have is
+On Nodes, only labels of GKM's keys that differ are written, at a limited rate. A label that a node must not have is
 removed. Other labels, and the rest of a Node, are never part of a patch. A patch has the uid, so that a node that was
 created anew meanwhile, perhaps elsewhere, gets no label of the old place.
 """
@@ -45,7 +45,7 @@ _MISSING = frozenset({TopologyReason.KIND_MISSING, TopologyReason.RIGHTS_MISSING
 class TreeSink:
     """`write` gets the kind that is `served`, writes what differs, raises ApiError, Retry or Blocked.
 
-    The kind is the first of `kinds` that the API server has; without any the sink needs none. `install` brings it.
+    The kind is the first of `kinds` that the API server has; without any the sink needs no kind. `install` brings it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class TreeSink:
         try:
             self.served = next((kind for kind in self.kinds if is_served(api, kind)), None)
         except ApiError as error:
-            # What was there is written all the same: that shows whether it still is.
+            # An earlier kind is still written: that shows whether it exists.
             if error.status != _FORBIDDEN:
                 self._fail(error)
                 return False
@@ -120,7 +120,7 @@ class TreeSink:
 
 
 _INVALID = 422
-# Kueue's finalizer kueue.x-k8s.io/resource-in-use; KAI has none.
+# Kueue's finalizer kueue.x-k8s.io/resource-in-use; KAI has no finalizer.
 _IN_USE = " (Kueue deletes it when no ResourceFlavor names it any more)"
 
 
