@@ -142,7 +142,7 @@ def _image_globs(globs: Iterable[str], at: str) -> Iterator[str]:
 
 
 def _matches_nothing(glob: str) -> str:
-    """Return the reason why no image matches a glob; "" when one can. The comparison is that of Reference.fits."""
+    """Return the reason why no image matches a glob; "" when one can. It compares as Reference.fits does."""
     if "://" in glob:
         return "images are named without a scheme"
     host, slash, repository = glob.partition("/")

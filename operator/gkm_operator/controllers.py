@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     """
     metrics.record_build(PROGRAM)
     api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
-    # A client of its own, whose timeout is much shorter than the lease.
+    # A separate client, whose timeout is much shorter than the lease.
     impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=LEASE_PATIENCE_SECONDS)
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
     metrics.LEADS.set_function(lambda: elector.is_leader)

@@ -1,4 +1,4 @@
-"""Liveness, readiness and metrics over plain HTTP, on a port of their own, for kubelet and Prometheus."""
+"""Liveness, readiness and metrics over plain HTTP, on a separate port, for kubelet and Prometheus."""
 
 from collections.abc import Callable
 from http import HTTPStatus

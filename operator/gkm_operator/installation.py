@@ -5,8 +5,8 @@ administrator can repair ends the process with a line that tells how, so that a 
 wait out passing errors, such as an unavailable API server.
 
 Later the leader looks once a minute whether the CSIDriver and both DaemonSets are there and ours. It publishes the
-result as the metric gkm_installed; a change is an Event about the ConfigMap gkm-config. While nothing changes, nothing
-is written. Whatever fails there stops nothing else.
+result as the metric gkm_installed; a change is an Event about the ConfigMap gkm-config. Without a change, it writes no
+Event. A failure there does not stop other work.
 """
 
 import logging
@@ -66,7 +66,7 @@ TASK: Final = "installation"
 COMPLETE, INCOMPLETE = "InstallationComplete", "InstallationIncomplete"
 
 Faults = dict[str, str]
-"""What is wrong with each part, as a sentence; "" for nothing."""
+"""The fault of each part, as a sentence; "" without a fault."""
 
 
 class KindsMissing(RuntimeError):
@@ -204,7 +204,7 @@ def faults(driver: Json | None, agent: Json | None, csi: Json | None) -> Faults:
 
 
 def event_of(before: Faults | None, now: Faults) -> EventBody | None:
-    """Return the Event of a change; None if nothing changed, or all is well at first (`before` is None). Pure."""
+    """Return the Event of a change; None without a change, or if all is well at first (`before` is None). Pure."""
     wrong = "; ".join(text for _, text in sorted(now.items()) if text)
     if before == now or (before is None and not wrong):
         return None
@@ -215,7 +215,7 @@ def event_of(before: Faults | None, now: Faults) -> EventBody | None:
 
 
 class InstallationReport(Controller):
-    """Looks at the parts while this replica leads, in a thread of its own."""
+    """Looks at the parts while this replica leads, in its own thread."""
 
     def __init__(self, api: Api, *, instance: str, namespace: str) -> None:
         super().__init__(TASK)

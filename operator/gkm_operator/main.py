@@ -174,7 +174,7 @@ def _admission_problem(arguments: argparse.Namespace) -> str:
 
 
 class _Extend(argparse.Action):
-    """Collects a repeated flag in a list; the variable in the environment counts only without the flag."""
+    """Collects a repeated flag in a list; the variable in the environment is used only without the flag."""
 
     def __call__(
         self,

@@ -1,7 +1,7 @@
 """The kind Pod, in the one form in which all controllers read it, and what each controller derives from it.
 
 A cluster has 100,000 pods. Each is reduced to the fields that decide when it is decoded, equal values of several pods
-are stored once, and a pod of which only the requests count has nothing else. Pods that no reader wants are not stored
+are stored once, and a pod has only its requests if no other field is needed. Pods that no reader wants are not stored
 (gkm.kube.informers). Must never write to the API server.
 """
 
@@ -56,7 +56,7 @@ def _labels(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
-    """The metadata that is read of pods; names of its fields and properties are those of MnnvlMetadata."""
+    """The metadata that is read of pods; its fields and properties have the names in MnnvlMetadata."""
 
     name: str
     namespace: str = ""
@@ -106,7 +106,7 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
 
 
 def _owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...] | None:
-    """Return the owners that can exist, a few of them, and the one that controls the pod in any case."""
+    """Return the owners that can exist, a few of them, and always the controller of the pod."""
     possible = [owner for owner in owners or () if owner.possible]
     possible.sort(key=lambda owner: not owner.controller)
     return _first(tuple(possible[:_MAX_OWNERS])) or None
@@ -170,7 +170,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
     phase: str = ""
     started: str = ""
     ready: bool = False
-    """Of an agent only."""
+    """Set for an agent only."""
     claims: tuple[PodClaim, ...] = ()
     resources: tuple[str, ...] = ()
     gpus: int = 0

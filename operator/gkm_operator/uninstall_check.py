@@ -1,6 +1,6 @@
 """The command `gkm-operator uninstall-check`: whether pods use volumes of GKM.
 
-The chart runs it before it removes anything. It changes nothing. `gkm uninstall --check` is the same for a person.
+The chart runs it before it removes anything. It makes no changes. `gkm uninstall --check` is the same for a person.
 """
 
 import argparse

@@ -5,7 +5,7 @@ could have every Secret sent to him. So each replica of admission adds its own C
 the controllers copy its certificates, encoded anew and within bounds. A copy changes `caBundle` and no other field.
 
 Every replica of the controllers copies, not only the leader, and before it checks its kinds: admission is ready only
-after the copy, and must wait neither for an election nor for an installation that is incomplete. Two replicas copy the
+after the copy, and must not wait for an election or an incomplete installation. Two replicas copy the
 same, and a write carries the version that was read.
 """
 
@@ -36,8 +36,8 @@ CLOCKS_DIFFER = timedelta(minutes=10)
 its end."""
 
 MAX_CAS = 32
-"""Two for each replica that renews, and those of former pods, which may still serve during a rollout. At most 20 kB of
-ours in an object of 1.5 MB."""
+"""Two for each replica that renews, and the CAs of former pods, which may still serve during a rollout. At most 20 kB
+of ours in an object of 1.5 MB."""
 
 SAFE_CAS = MAX_CAS // 2
 """A running replica keeps its CA among the first ones, up to this number. So only the CA of a former replica reaches
@@ -53,7 +53,7 @@ LOOK_SECONDS = 2.0
 """Between two reads of the ConfigMap: a starting replica of admission waits for the next one."""
 
 REPAIR_SECONDS = 60.0
-"""Between two reads of configurations that have the bundle: one that was applied anew lost its CAs."""
+"""Between two reads of configurations that have the bundle: a newly applied configuration lost its CAs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class WebhookConfiguration:
 
 
 def bundles(found: Json) -> Iterator[bytes]:
-    """Yield the caBundle of each webhook of a configuration; b"" for none, and for one that cannot be decoded."""
+    """Yield the caBundle of each webhook of a configuration; b"" for a missing or undecodable one."""
     for webhook in found.get("webhooks") or []:
         try:
             yield base64.b64decode(webhook["clientConfig"].get("caBundle") or "", validate=True)
@@ -133,7 +133,7 @@ def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
 
 
 class CaCopies(Controller):
-    """Copies, if there is a configuration to copy to. Whatever fails here stops no other work."""
+    """Copies, if there is a configuration to copy to. A failure here stops no other work."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class CaCopies(Controller):
         self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="CAs not copied")
 
     def copy(self) -> float:
-        """Copy into all configurations, also into those after one that fails; return the seconds until the next time.
+        """Copy into all configurations, also after a failed one; return the seconds until the next time.
 
         A ConfigMap that is missing, or without a certificate, takes no CA away.
 

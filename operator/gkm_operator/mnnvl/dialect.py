@@ -1,10 +1,11 @@
 """The annotations that enroll a PodCliqueSet, in both dialects, and the domain that each clique belongs to. Pure.
 
 `grove.io/auto-mnnvl: enabled` puts the whole set into one domain for each replica. `grove.io/mnnvl-group: NAME`, on the
-set, a scaling group or a clique, puts cliques into the domain of a group; the most specific one counts, and `none`
+set, a scaling group or a clique, puts cliques into the domain of a group; the most specific one is used, and `none`
 withdraws. So `auto-mnnvl: enabled` acts like a group without a name on the set.
 
-Admission adds annotations where there are none, and warns of those without an effect. It must never replace a user's.
+Admission adds annotations where there are none, and warns of annotations without an effect. It must never replace a
+user's.
 """
 
 import re
@@ -32,7 +33,7 @@ _SHOWN = 4
 def group_of(
     pod_clique_set: PodCliqueSet, clique: CliqueTemplate | None, scaling_group: ScalingGroupTemplate | None
 ) -> str | None:
-    """Return the group of a clique template in a scaling group, or in none; None if it is in no domain.
+    """Return the group of a clique template in a scaling group, or outside; None if it is in no domain.
 
     A template that the set does not have any more (None) inherits the annotations above it.
     """
@@ -71,8 +72,8 @@ def creation_problems(pod_clique_set: PodCliqueSet, *, enabled: bool) -> Iterato
 def update_problems(old: PodCliqueSet, new: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
     """Yield the reasons to refuse an update: the annotations that it adds, removes or changes. All are immutable.
 
-    Parts are paired by kind and name. A part that the update adds follows the rules of creation; a part that has been
-    there follows none, because an update by a controller must not fail for what the user wrote long ago.
+    Parts are paired by kind and name. A part that the update adds follows the rules of creation; an existing part
+    follows no rules, because an update by a controller must not fail for a user's old text.
     """
     before = {(part.kind, part.name): part.annotations for part in old.parts()}
     added = []
@@ -137,7 +138,7 @@ def _enrolls(part: AnnotatedPart) -> bool:
 
 
 def _keys(part: AnnotatedPart) -> tuple[str, ...]:
-    """Return the annotations that count on a part: auto-mnnvl is one of the whole set."""
+    """Return the annotations in use on a part: auto-mnnvl belongs to the whole set."""
     return (AUTO_MNNVL, MNNVL_GROUP) if _is_set(part) else (MNNVL_GROUP,)
 
 
@@ -157,7 +158,7 @@ def _excerpt(value: str) -> str:
 def default_annotation(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes, *, operation: str
 ) -> str | None:
-    """Return the value of auto-mnnvl to add to a set, None to add none.
+    """Return the value of auto-mnnvl to add to a set, None to leave it out.
 
     Only CREATE enrolls: a set from before the feature stays as it is. A set that names a group, or `none`, has decided.
     """
@@ -176,7 +177,7 @@ def default_annotation(
 def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) -> Mapping[str, str]:
     """Return the annotations of the set that a PodCliqueScalingGroup gets, by the name of its template.
 
-    They show users and Grove what counts; GKM itself resolves groups from the set.
+    They show users and Grove the group in use; GKM itself resolves groups from the set.
     """
     template = next((found for found in pod_clique_set.scaling_groups if found.name == scaling_group), None)
     layers = (template.annotations if template else None, pod_clique_set.metadata.annotations)

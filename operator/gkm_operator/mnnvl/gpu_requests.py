@@ -13,7 +13,7 @@ from gkm.api.network_settings import Network
 from gkm.api.pod_specs import Container, PodClaim, PodSpec, Quantities
 
 DeviceClasses = Callable[[PodClaim], Iterable[str]]
-"""Returns the device classes that a claim of a pod requests; none for a claim that is not known."""
+"""Returns the device classes that a claim of a pod requests; an empty set for an unknown claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class _Reach:
 class GPUSharing:
     """The reach of all claims for GPUs that the pods of one set share.
 
-    `is_gpu` returns whether device classes are those of GPUs, `classes` those of a claim template. It raises what
-    `classes` raises.
+    `is_gpu` returns whether device classes are for GPUs, `classes` the classes of a claim template. It raises the
+    errors of `classes`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GPUSharing:
         }
 
     def reaches(self, clique: CliqueTemplate, scaling_group: ScalingGroupTemplate | None) -> bool:
-        """Return whether every container of the pods of a clique, in a scaling group or in none, gets such a claim."""
+        """Return whether every container of the pods of a clique, in a scaling group or outside, gets such a claim."""
         if scaling_group is None:
             return clique.name in self._cliques or self._set.includes(clique.name)
         return (
@@ -99,7 +99,7 @@ class ContainerLocation:
 
 @dataclass(frozen=True, slots=True)
 class GPURequests:
-    """The rule of one configuration; `device_classes` are those of GPUs."""
+    """The rule of one configuration; `device_classes` are the GPUs' classes."""
 
     settings: Network
     device_classes: frozenset[str] = field(init=False)
@@ -116,7 +116,7 @@ class GPURequests:
     def containers(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> list[ContainerLocation]:
         """Return the locations of the containers and init containers that request GPUs.
 
-        Looks only at claims that decide: those of containers that request no GPU by a resource.
+        Looks only at claims that decide: the claims of containers that request no GPU by a resource.
         """
         locations = [
             (ContainerLocation(field, index), () if by_resource else tuple(_claims(container)), by_resource)

@@ -18,7 +18,7 @@ Operation = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ChannelClaim:
-    """A claim of a pod: its name, and that of its ResourceClaimTemplate."""
+    """A claim of a pod: its name, and its ResourceClaimTemplate's name."""
 
     name: str
     template: str
@@ -52,8 +52,8 @@ def inject_into(
 ) -> Injection:
     """Return the patch that adds a claim to these containers.
 
-    `at` is the JSON pointer of the pod specification. A claim of the user is never replaced, and a pod with a channel
-    of its own, or of the other label, gets no second one: it could not be scheduled.
+    `at` is the JSON pointer of the pod specification. A claim of the user is never replaced, and a pod with its own
+    channel, or with a channel of the other label, gets no second one: it could not be scheduled.
     """
     if not locations:
         return Injection()
@@ -71,7 +71,7 @@ def inject_into(
 def own_claim(
     claims: Sequence[PodClaim], template: str, classes: DeviceClasses = no_device_classes, name: str = CLAIM
 ) -> str:
-    """Return why a pod with these claims gets none from GKM, "" if it gets one or has it."""
+    """Return why a pod with these claims gets no claim from GKM, "" if it gets or has one."""
     present = _named(claims, name)
     if present is not None:
         is_ours = present.resource_claim_template_name == template

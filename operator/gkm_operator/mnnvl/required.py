@@ -1,7 +1,7 @@
 """The ComputeDomains that a PodCliqueSet requires, their names, and how they differ from those that exist. Pure.
 
-A name is also that of the domain's ResourceClaimTemplate, and the value of a label. The comparison must never look at
-it: a domain is what its labels say, and a name may carry a hash and cannot be parsed without doubt (`foo-0-1-x`).
+A name is also the name of the domain's ResourceClaimTemplate, and the value of a label. The comparison must never look
+at it: the labels identify a domain, and a name may carry a hash and cannot be parsed without doubt (`foo-0-1-x`).
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _SUFFIX_LENGTH = 12
 
 @dataclass(frozen=True, slots=True, order=True)
 class SetDomainKey:
-    """One domain of a set; the group is "" for that of a whole replica."""
+    """One domain of a set; the group is "" for the domain of a whole replica."""
 
     replica: int
     group: str
@@ -38,7 +38,7 @@ class SetDomainKey:
 def required_groups(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> frozenset[str]:
-    """Return the groups of a set that need a domain: those of cliques that request GPUs.
+    """Return the groups of a set that need a domain: the groups of cliques that request GPUs.
 
     auto-mnnvl alone decides without the GPUs: its annotation is set only where GPUs are requested.
     """
@@ -58,7 +58,8 @@ def required_domains(
 ) -> frozenset[SetDomainKey]:
     """Return one domain for each replica and group.
 
-    Beyond MAX_DOMAINS the last replicas have none, which `limit_problem` reports: HPA may scale a set past admission.
+    Beyond MAX_DOMAINS the last replicas have no domain, which `limit_problem` reports: HPA may scale a set past
+    admission.
     """
     groups = required_groups(pod_clique_set, gpus, classes)
     replicas = min(pod_clique_set.replicas, MAX_DOMAINS // max(len(groups), 1))
@@ -104,7 +105,7 @@ class Membership(NamedTuple):
 
 
 def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Membership | None:
-    """Return the place of a PodClique in the set; None if it has none.
+    """Return the place of a PodClique in the set; None if it has no place.
 
     The template is found by the exact name: a suffix would take `gpu-worker` for `worker`.
     """
@@ -126,7 +127,7 @@ def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Member
 
 
 def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> SetDomainKey | None:
-    """Return the domain that a PodClique of the set belongs to; None if it belongs to none.
+    """Return the domain that a PodClique of the set belongs to; None without a domain.
 
     The set may not require it: no template in the group requests GPUs, or the replica was scaled in.
     """
@@ -142,7 +143,7 @@ def replica_index(label: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ExistingDomain:
-    """A ComputeDomain in the cluster. One with the key None has labels that no domain of GKM has: it is excess."""
+    """A ComputeDomain in the cluster. A domain with the key None has labels that no domain of GKM has: it is excess."""
 
     key: SetDomainKey | None
     name: str
@@ -218,7 +219,7 @@ def domain_name(pod_clique_set: str, replica: int, group: str) -> str:
 def alternative_name(pod_clique_set: str, replica: int, group: str, uid: str = "") -> str:
     """Return the name for a domain whose first name is too long, or belongs to another object.
 
-    `foo-0-1-x` is group `1-x` of set `foo`, and group `x` of set `foo-0`: the hash is that of the separate parts. With
+    `foo-0-1-x` is group `1-x` of set `foo`, and group `x` of set `foo-0`: the hash is over the separate parts. With
     the `uid` of the set, no former set of the name has it.
     """
     parts = "\0".join((pod_clique_set, str(replica), group, *([uid] if uid else [])))

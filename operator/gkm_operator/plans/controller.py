@@ -117,7 +117,7 @@ class PlansController(Controller):
             self._stop.wait(max(self._pause, time.monotonic() - began))
 
     def _reconcile(self) -> bool:
-        """Do one pass; return whether the thread continues. It survives every error, for nothing would restart it."""
+        """Do one pass; return whether the thread continues. It survives every error: no other code would restart it."""
         began, result = time.monotonic(), "again"
         try:
             if not self.flavors.write(self._api, self._namespace):

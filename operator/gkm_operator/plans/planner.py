@@ -1,7 +1,7 @@
 """Plan one run: a new plan for it, or the reason why it does not fit.
 
-The planner writes nothing to the API server. It returns a NewPlan, which the reconciler commits, or a PlanningResult.
-It caches refusals: while neither the request of a run nor its free capacity changes, it returns the cached refusal
+The planner never writes to the API server. It returns a NewPlan, which the reconciler commits, or a PlanningResult.
+It caches refusals: while the request of a run and its free capacity stay the same, it returns the cached refusal
 instead of a new search.
 """
 
@@ -112,7 +112,7 @@ class Planner:
     def _follow(
         self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot
     ) -> NewPlan | PlanningResult:
-        """Return a plan of a run that is closer to its pods than the current one, a refusal if there is none."""
+        """Return a plan of a run that is closer to its pods than the current one, a refusal without one."""
         request, plan = sizes(case.run, self._settings), case.plan
         if isinstance(request, Unfit) or plan is None or case.demand is None:
             return _NOT_FOLLOWED

@@ -45,7 +45,7 @@ class ReconcileResult:
 
 
 class RunReconciler:
-    """For the one thread that plans. Its memory between passes saves work and decides nothing."""
+    """For the one thread that plans. Its memory between passes only saves work."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ MAX_TEST_OUTPUT = 16 << 10
 
 _BANDWIDTH = re.compile(r"avg bus bandwidth\s{0,16}:\s{0,16}(\d{1,9}(?:\.\d{1,9})?)(?![\w.])", re.ASCII | re.IGNORECASE)
 _PROGRESS = frozenset({GroupReason.DELETING, GroupReason.TEST_RUNNING, GroupReason.ENDED})
-"""Reasons without an Event: nothing is wrong, and the phase shows them."""
+"""Reasons without an Event: they are no faults, and the phase shows them."""
 
 
 class ConditionCause(NamedTuple):

@@ -1,7 +1,7 @@
 """Decides the next step of a task group from what is observed. Pure.
 
 Every step is one request at most, and the decision after it sees its result. A process that is killed between two steps
-loses nothing: the status names every object before it is created (docs/design/task-groups.md).
+loses no object: the status names every object before it is created (docs/design/task-groups.md).
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ QUIET_SECONDS = 600.0
 """The time without a living pod after which a group has failed: a Job retries with growing pauses, the longest of six
 minutes."""
 RECORD_SECONDS = 60.0
-"""The longest time until the status names a pod that succeeded: tasks that end together cost no write of their own."""
+"""The longest time until the status names a pod that succeeded: tasks that end together cost no separate writes."""
 _SHOWN = 5
 
 
@@ -100,7 +100,7 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing is left to do in this pass; look again in `after` seconds, or after the next change."""
+    """This pass has no more work; look again in `after` seconds, or after the next change."""
 
     after: float | None = None
 

@@ -38,8 +38,8 @@ _SELECTOR = ListSelector(labels=GROUP_UID_LABEL)
 class KindFeed:
     """The watch of one version of a kind, and the objects that it has shown.
 
-    Its thread may still handle a page or an event when it is retired. What comes late is dropped: another watch may
-    show these objects by then, or none does and nothing would ever remove them.
+    Its thread may still handle a page or an event when it is retired. Late changes are dropped: another watch may show
+    these objects by then, or no watch does and they would never be removed.
     """
 
     def __init__(self, api: Api, kind: KindName, resource: Resource[Any], on_change: OnMember) -> None:
@@ -51,7 +51,7 @@ class KindFeed:
         self._lock = Lock()
 
     def retire(self) -> None:
-        """Stop the watch without waiting for its thread, and take back its objects. They may exist: none is gone."""
+        """Stop the watch without waiting for its thread, and take back its objects. They may still exist."""
         self.reflector.close(0.0)
         with self._lock:
             self._retired = True

@@ -1,8 +1,8 @@
 """The objects of groups as the watches show them, and those that the watches saw go.
 
-Only their metadata is read, and little more. Absence proves nothing: a watch may not have shown a new object yet. So an
-object is gone only if it was seen while it was being deleted, and then seen to go. One that left the watch otherwise
-may only have lost its label.
+Only their metadata is read, and little more. Absence is no proof: a watch may not have shown a new object yet. So an
+object is gone only if it was seen while it was being deleted, and then seen to go. An object that left the watch
+otherwise may only have lost its label.
 """
 
 import re
@@ -28,7 +28,7 @@ _MAX_READINESS = 1024
 _MAX_FINALIZERS, _MAX_FINALIZER = 3, 128
 """Finalizers, and characters of one, that messages show."""
 _MAX_OWNERS, _MAX_TEXT = 3, 63
-"""The API server bounds neither the owner references of an object nor their texts; one is from our group."""
+"""The API server does not bound the owner references of an object or their texts; one is from our group."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 """A TaskGroup's name. The API server does not check it in an owner reference, and it becomes part of a path."""
@@ -107,13 +107,13 @@ class GroupMember:
 
     @property
     def owner(self) -> Key | None:
-        """Return namespace and name of that TaskGroup, None if it does not own the object, whatever labels say."""
+        """Return namespace and name of that TaskGroup, None if it does not own the object, independent of labels."""
         owner = owner_of(self.metadata, self.group_uid)
         return (self.metadata.namespace, owner.name) if owner is not None else None
 
     @property
     def group(self) -> Key:
-        """Return namespace and name of the TaskGroup that it concerns: its owner, or else that of the label."""
+        """Return namespace and name of the TaskGroup that it concerns: its owner, or else the label's."""
         return self.owner or self.metadata.group
 
     @property
@@ -170,7 +170,7 @@ def _only(keys: tuple[str, ...], found: Mapping[str, str] | None) -> dict[str, s
 
 
 _MAX_GONE = 16_384
-"""Objects that are remembered as gone until the status has it; each beyond it costs a DELETE that finds nothing."""
+"""Objects that are remembered as gone until the status has it; each further one costs a DELETE without an object."""
 _ANY = ""
 """In place of the uid of a group: of all groups of that name."""
 
@@ -185,7 +185,7 @@ class Living:
 
 
 class Sight(Enum):
-    """What else is known of an object of a group."""
+    """Further knowledge about an object of a group."""
 
     UNSEEN = auto()
     GONE = auto()
@@ -199,8 +199,8 @@ Seen = Living | Sight
 class GroupInventory:
     """Fed by the watches of all kinds. Thread-safe.
 
-    A change, and the question about one object, take the same time however many objects a group has: users decide how
-    many objects get its labels.
+    A change, and the question about one object, take the same time for any number of objects in a group: users decide
+    how many objects get its labels.
     """
 
     def __init__(self) -> None:

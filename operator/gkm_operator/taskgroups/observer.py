@@ -90,7 +90,7 @@ def _is_of(pod: _Pod, job: GroupMember) -> bool:
 _MAX_GONE = 8192
 """Groups with pods that went before the status names them: their next write does."""
 _MAX_WAITING = 65_536
-"""Groups with a clock. Only those have one that wait for the end of a time."""
+"""Groups with a clock. Only groups that wait for the end of a time have one."""
 
 
 class PodHistory:
@@ -124,7 +124,7 @@ class PodHistory:
             return
         namespace, name = key = old.metadata.group
         if self._watcher.groups.get(name, namespace) is None:
-            return  # or pods of no group would evict those of others
+            return  # or pods of no group would evict pods of others
         with self._lock:
             gone = self._gone.get(key) or frozenset()
             if len(gone) < MAX_TASKS:
@@ -235,7 +235,7 @@ class GroupObserver:
                 return
 
     def _result(self, threshold: int, job: GroupMember | None) -> ConditionCause:
-        """Return the result of a test; the pods of one that cannot be read are read again after LOOK_SECONDS."""
+        """Return the result of a test; the pods of an unreadable test are read again after LOOK_SECONDS."""
         if job is None or job.job != "Complete":
             return conditions.nvlink(threshold, job.job if job is not None else "", ())
         until, unread = self._unread.get(job.metadata.uid) or (0.0, None)

@@ -1,7 +1,7 @@
 """Plans the objects of a group by the templates of its pool (gkm.templates.planning).
 
-A pool or template that the watch does not show is read from the API server: what was created a moment ago counts. One
-that is being deleted does not: the finalizer of another controller may hold it for ever.
+A pool or template that the watch does not show is read from the API server: a new object is used at once. An object
+that is being deleted is not used: the finalizer of another controller may hold it for ever.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,7 @@ class TemplatePlanner:
             raise GroupRefused(reason, str(error)) from error
 
     def body(self, group: TaskGroup, planned: GroupObject, rendered: Json | None) -> Json:
-        """Return an object of a group's status as it is created; of a Secret the content is not in the status.
+        """Return an object of a group's status as it is created; the status does not have the content of a Secret.
 
         Raises:
             GroupRefused: its kind is not allowed any more, or the templates of a Secret have changed.
@@ -94,7 +94,7 @@ class TemplatePlanner:
         if manifest is None:
             message = f"the templates of the pool do not render to {planned.kind} {planned.name} any more"
             raise GroupRefused(GroupReason.TEMPLATE_INVALID, message)
-        # Where it is created and whose it is depends on the group alone, whatever stands in the status.
+        # Its place and its owner depend on the group alone, never on the status.
         metadata = manifest.get("metadata") or {}
         ours = {GROUP_LABEL: group.metadata.name, GROUP_UID_LABEL: group.metadata.uid}
         metadata = metadata | {

@@ -112,7 +112,7 @@ class PoolReconciler:
 
 
 def pool_status(pool: Pool, templates: dict[str, GroupTemplate | None]) -> PoolStatus:
-    """Return the status of a pool; `templates` has those of its spec by name, None for a missing one."""
+    """Return the status of a pool; `templates` has the templates of its spec by name, None for a missing one."""
     parsed: list[Json] = []
     found = [template for template in templates.values() if template is not None]
     if missing := [name for name, template in templates.items() if template is None]:

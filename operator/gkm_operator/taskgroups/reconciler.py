@@ -1,4 +1,4 @@
-"""Carries out the decisions about a task group, one request after the other, until nothing is left to do."""
+"""Carries out the decisions about a task group, one request after the other, until all are done."""
 
 from dataclasses import dataclass, field
 
@@ -47,7 +47,7 @@ _NOT_STORED = ("too large", "larger than max")
 
 @dataclass(slots=True)
 class _Pass:
-    """What one pass learned: sights of objects by their place in the status, rendered objects, the first failure."""
+    """The knowledge of one pass: sights of objects by place in the status, rendered objects, the first failure."""
 
     known: dict[int, Seen] = field(default_factory=dict)
     rendered: dict[tuple[str, str, str], Json] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class GroupReconciler:
     def _failed(
         self, observed: GroupObservation, step: Step, error: ApiError | Retry, this: _Pass
     ) -> WriteStatus | None:
-        """Remember a failure for the condition; other objects are still deleted, and none is created after it."""
+        """Remember a failure for the condition; other objects are still deleted, and no object is created after it."""
         if isinstance(error, ApiError) and error.unavailable:
             raise error
         ending = observed.group.status.phase == "Ending"

@@ -1,8 +1,8 @@
 """The watches of pools, templates, task groups and their pods, with the indexes that controllers ask.
 
 A TaskGroup of 1 MB takes up to 15 MB once it is decoded, and the controllers hold every one of them. Without its tasks,
-manifests and labels it takes a few kB, whatever its users wrote. Must never be written back as it is: a pass that needs
-more reads the whole group (reconciler), and a write sends only what differs (writer).
+manifests and labels it takes a few kB in any case. Must never be written back as it is: a pass that needs more reads
+the whole group (reconciler), and a write sends only what differs (writer).
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ from gkm_operator import metrics
 from gkm_operator.pods import PODS, WatchedPod, is_task
 
 MAX_FINALIZERS = 4
-"""That are held; of a group with so many, some may be missing."""
+"""The most finalizers that are held; a group with so many may have more."""
 _MAX_FINALIZER = 128
 """Characters of one."""
 _MAX_THRESHOLD = 16
@@ -119,7 +119,7 @@ def _identified(found: GroupObject) -> GroupObject:
 
 
 def _at(value: Any, *path: str) -> object:  # noqa: ANN401 -- JSON
-    """Return what a manifest has at a path; None if it has nothing there."""
+    """Return the value of a manifest at a path; None if it has no value there."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -170,7 +170,7 @@ class GroupWatcher:
         return group.metadata.uid if group is not None and group.status.phase not in ENDED else ""
 
     def pods_of(self, group: TaskGroup) -> list[WatchedPod]:
-        """Return the task pods of a group; not those of an earlier group of the same name."""
+        """Return the task pods of a group; not the pods of an earlier group of the same name."""
         pods = self._pods.get((group.metadata.namespace, group.metadata.name))
         # Times in metadata are in whole seconds, in UTC, so that they are in the order of their text.
         return [pod for pod in pods if pod.metadata.creation_timestamp >= group.metadata.creation_timestamp]
@@ -194,7 +194,7 @@ class GroupWatcher:
         self._group_changed(key)
 
     def _pod(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
-        for call in self.pod_changed:  # before the index, so that a pod that goes is never in neither
+        for call in self.pod_changed:  # before the index, so that a pod that goes is always in at least one
             call(old, new)
         self._pods.change(old, new)
         for key in {pod.metadata.group for pod in (old, new) if pod is not None}:

@@ -55,7 +55,7 @@ class GroupWriter:
         return self._api.merge(TASKGROUPS, metadata.name, patch, metadata.namespace, subresource="status")
 
     def create(self, group: TaskGroup, body: Json) -> Seen:
-        """Create an object of a group; return what is known of the one that has its name.
+        """Create an object of a group; return the knowledge about the object with its name.
 
         Raises:
             ApiError: the API server refused it.

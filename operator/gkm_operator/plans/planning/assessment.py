@@ -26,7 +26,7 @@ _MAX_NAMED_NODES = 3
 
 
 class RunAction(StrEnum):
-    """What to do about a run.
+    """The action for a run.
 
     NOTHING is for a run that is being deleted. AFRESH plans as if it had no plan, AGAIN from its plan, and FOLLOW from
     its pods.
@@ -44,7 +44,7 @@ class RunAction(StrEnum):
 class PlanDecision:
     """An action and the reason for it, which the new plan carries; "" for a first plan.
 
-    `requested` is set if a user requested the new plan: the run loses nothing while the request is delayed.
+    `requested` is set if a user requested the new plan: the run keeps its plan while the request is delayed.
     """
 
     action: RunAction
@@ -81,7 +81,7 @@ def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanD
 
 
 def _correction(current: CurrentPlan) -> PlanDecision:
-    """Return the decision about a plan that counts, and that its run does not ask to change."""
+    """Return the decision about a valid plan that its run does not ask to change."""
     # First of all: a group that the plan moved, and its pods did not, would move again.
     if current.drift:
         return PlanDecision(RunAction.FOLLOW, current.drift)
@@ -112,7 +112,7 @@ def node_loss_message(lost: Mapping[str, str]) -> str:
 
 
 def is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
-    """Return whether a plan was made for another request than that of the run now.
+    """Return whether a plan was made for another request than the run's present one.
 
     The generation of the Run decides for a plan without the annotation: removing it must not move a run.
     """
@@ -152,7 +152,7 @@ class RunAssessment:
 
     `demand` is None if the run contradicts itself. `found` has the problems of the nodes of its plan by node,
     `confirmed` those that have outlasted the grace period. `over` is set when the plan holds no GPUs any more. `held`
-    are the GPUs that pods of the run hold, by node, and `drift` those of them that the plan does not claim. `started`
+    are the GPUs that pods of the run hold, by node, and `drift` the part that the plan does not claim. `started`
     is set once a pod of the run has had GPUs while the plan was the newest.
     """
 

@@ -44,7 +44,7 @@ def drift_message(plan: str, drift: Mapping[str, int]) -> str:
 def followed(
     plans: Sequence[PlanRecord], held: Mapping[str, int], demand: NodeDemand, index: NodeIndex, request: Request
 ) -> PlanRecord:
-    """Return the current plan with its groups where pods hold their GPUs; `plans` are those of the run by number.
+    """Return the current plan with its groups where pods hold their GPUs; `plans` are the run's plans by number.
 
     Nodes that the run excludes by its request are followed only if the current plan has them already.
     """

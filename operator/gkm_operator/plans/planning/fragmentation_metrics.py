@@ -26,7 +26,7 @@ class FragmentationMetrics:
         self._measured = -SECONDS
 
     def update(self, state: Hashable, survey: TopologySurvey, usage: Usage, reserved: Mapping[str, int]) -> None:
-        """Set the gauges. Equal states are measured once; one that comes within SECONDS is left to a later pass."""
+        """Set the gauges. Equal states are measured once; a state within SECONDS is left to a later pass."""
         if state == self._state or self._clock() < self._measured + SECONDS:
             return
         # Imported when the first Run comes: they load numpy, and a cluster may never have a Run.
@@ -48,7 +48,7 @@ class FragmentationMetrics:
 def free_nodes(survey: TopologySurvey, usage: Usage, reserved: Mapping[str, int]) -> Iterator[Node]:
     """Yield the nodes that a run with the default tolerations may use, of every flavor.
 
-    A run has one flavor, so the nodes of each flavor in a domain are a domain of their own.
+    A run has one flavor, so the nodes of each flavor in a domain are a separate domain.
     """
     for located in survey.located:
         node, name = located.node, located.node.name

@@ -2,7 +2,7 @@
 
 A plan holds GPUs that no pod uses yet. Without a limit, one namespace could hold all of them with many Runs that it
 deletes and creates again (docs/decisions/0006-fairness.md). The limit is on GPUs without pods only: how many GPUs pods
-may use is for a ResourceQuota to say. A namespace that holds none may always plan one run, of any size.
+may use is for a ResourceQuota to say. A namespace that holds no GPUs may always plan one run, of any size.
 """
 
 from collections import Counter
@@ -72,7 +72,7 @@ class NamespaceShare:
     def exceeded_by(self, case: RunAssessment, reservations: Reservations) -> bool:
         """Return whether the plans of a namespace would hold too many GPUs with a new plan of this run.
 
-        A namespace that holds none may plan one run of any size. It may not renew a live plan for a single pod.
+        A namespace that holds no GPUs may plan one run of any size. It may not renew a live plan for a single pod.
         """
         holder = _holder(case)
         if not set(self.waiting.get(holder.flavor, ())) - {holder.namespace}:
@@ -87,7 +87,7 @@ class NamespaceShare:
 
 
 def _without_pods(case: RunAssessment) -> int:
-    """Return the GPUs that a plan of a run holds beside those of its pods."""
+    """Return the GPUs that a plan of a run holds beside the GPUs of its pods."""
     return max(0, case.run.spec.gpus - sum(case.held.values()))
 
 

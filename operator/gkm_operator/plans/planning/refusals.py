@@ -36,7 +36,7 @@ class PlanReason(StrEnum):
 
 _MAX_NAMED_FLAVORS = 8
 _NEVER_USABLE = (Exclusion.NO_GPUS, Exclusion.FLAVOR)
-"""Exclusions of nodes that this run could never use; they do not count as unused nodes."""
+"""Exclusions of nodes that this run could never use; they are no unused nodes."""
 
 
 @dataclass(frozen=True, slots=True)

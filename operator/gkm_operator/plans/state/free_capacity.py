@@ -1,4 +1,4 @@
-"""The free GPUs for a run: allocatable GPUs less those of pods and less the reservations of other runs.
+"""The free GPUs for a run: allocatable GPUs less the GPUs of pods and less the reservations of other runs.
 
 The GPUs that pods use are sums by node and by run, updated by changes: a cluster has a hundred thousand pods. A
 FreeCapacity serves one reconcile pass, and accounts for the plans that the pass creates.
@@ -24,7 +24,7 @@ from gkm_operator.pods import WatchedPod
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """The GPUs that pods use at one moment, by node: those of all pods, and those of each run.
+    """The GPUs that pods use at one moment, by node: for all pods, and for each run.
 
     `terminating` has the part of `runs` that belongs to pods that are being deleted.
     """
@@ -38,7 +38,7 @@ class PodUsage:
         return self.runs.get(run, {})
 
     def held(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that a run holds by its pods, by node: a pod that is being deleted holds none for it."""
+        """Return the GPUs that a run holds by its pods, by node: a pod that is being deleted holds no GPUs for it."""
         ending = self.terminating.get(run)
         if not ending:
             return self.of(run)
@@ -163,7 +163,7 @@ class Reservations:
         self._version: int | None = None
         self.total: Counter[str] = Counter()
         self.loads: dict[str, NodeLoad] = {}
-        """What the pods request that GPUs are reserved for, by node."""
+        """The requests of the pods that GPUs are reserved for, by node."""
         for run, reserved in self._by_run.items():
             self.total.update(reserved)
             self._add_loads(run, 1)
@@ -259,7 +259,7 @@ class FreeCapacity:
         self._by_demand: LRUCache[str, tuple[NodeDemand, FreeGpus]] = LRUCache(_MAX_INVENTORIES)
 
     def free_for(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
-        """Return the GPUs that a run may use; with `alone`, its own plan and pods count as free.
+        """Return the GPUs that a run may use; with `alone`, its own plan and pods are free.
 
         `retained` are nodes that take no new groups, with the GPUs that the run keeps there.
         """

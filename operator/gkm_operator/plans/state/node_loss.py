@@ -58,7 +58,7 @@ class NodeIndex:
         self._faults = faults
 
     def existing(self, gpus: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the GPUs by node without those of nodes that do not exist."""
+        """Return the GPUs by node without nodes that do not exist."""
         if gpus.keys() <= self._located.keys():
             return gpus
         names = self._located.keys() | self._quarantined.keys() | self._bare
@@ -73,7 +73,7 @@ class NodeIndex:
     ) -> NodeProblem | None:
         """Return the problem of a node that a plan has at this location, None without one.
 
-        `changed` says that the demand is not the one that the plan was made for.
+        `changed` says that the demand differs from the demand of the plan.
         """
         located = self._located.get(name)
         if located is None:
@@ -144,7 +144,7 @@ def retained_nodes(
 
 
 class GracePeriod:
-    """The start of each node problem: one that passes within `seconds` moves no run. In memory only."""
+    """The start of each node problem: a problem shorter than `seconds` moves no run. In memory only."""
 
     def __init__(self, seconds: float = GRACE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds

@@ -53,7 +53,7 @@ class ClusterSnapshot:
         return Reservations(reserved, pods)
 
     def held(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that pods of a run hold for it, by node. Pods of a node that is gone hold none."""
+        """Return the GPUs that pods of a run hold for it, by node. Pods of a node that is gone hold no GPUs."""
         return self.nodes.existing(self.pods.held(run))
 
 
@@ -72,9 +72,9 @@ def double_allocations(
 ) -> dict[RunKey, str]:
     """Return the runs whose plans claim GPUs that plans of other runs claim too, with a message each.
 
-    GPUs that pods of a run hold are its own. Of the others, the run with the higher priority gets them, then the one
-    with the older plan: users with the right to delete plans could restore a superseded one. `totals` are the GPUs of
-    each node, `held` returns those that pods of a run hold, by node.
+    GPUs that pods of a run hold are its own. The run with the higher priority gets the others, then the run with the
+    older plan: users with the right to delete plans could restore a superseded one. `totals` are the GPUs of each node,
+    `held` returns the GPUs that pods of a run hold, by node.
     """
     order = sorted(live.items(), key=lambda item: (-item[1][1], item[1][0].created or "~", item[0]))
     claimants = Counter(node for plan, _ in live.values() for node in plan.claims)

@@ -40,7 +40,7 @@ class ClusterWatcher:
     """Four watches; `changed` is called for each change that may affect a decision.
 
     Nodes and pods are watched from the first Run on. `sources` returns the placements of the tree that the schedulers
-    see, None while there is none yet; without it, labels alone place nodes.
+    see, None before the first tree; without it, labels alone place nodes.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ClusterWatcher:
         surveyed = self._survey()
         runs = self._runs.values()
         usage = self._pod_usage.usage()
-        # A pod that was readable before counts as it was then.
+        # A pod that was readable before is used as it was then.
         if unknown := [key for key in self._pods.unreadable if self._pods.get(key[1], key[0]) is None]:
             raise PodsUnread(f"pod {'/'.join(min(unknown))} cannot be read, so no run can be planned")
         nodes = NodeIndex(surveyed, usage.usage.faults)

@@ -28,7 +28,7 @@ _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste"
 
 
 def desired_status(run: WatchedRun, old: RunStatus, result: PlanningResult, now: str) -> RunStatus:
-    """Return the status that a run should have; it equals `old` if nothing changes. `now` is a timestamp of the API."""
+    """Return the status that a run should have; it equals `old` without a change. `now` is a timestamp of the API."""
     value, reason, message = _condition(result)
     condition = Condition(CONDITION, value, reason, escape(message)[:MAX_MESSAGE], now, run.metadata.generation)
     planned = with_condition((before for before in old.conditions if before.type == CONDITION), condition)
@@ -42,7 +42,7 @@ def desired_status(run: WatchedRun, old: RunStatus, result: PlanningResult, now:
         binding_level=unfit.level if unfit else "",
         largest_feasible_groups=unfit.largest if unfit else None,
         fixes=_fixes(old, result, reason),
-        # Planned comes first: it is the one that people read.
+        # Planned comes first: people read this condition.
         conditions=[*planned, *_drift_condition(run, old, result, now)],
     )
 
@@ -123,7 +123,7 @@ def _fixes(old: RunStatus, result: PlanningResult, reason: str) -> list[RunFix]:
 def desired_plan_status(
     plan: PlanRecord, current: PlanRecord, now: str, *, over: bool, started: bool = False
 ) -> PlanStatus:
-    """Return the status that a plan should have; it equals the present one if nothing changes.
+    """Return the status that a plan should have; it equals the present one without a change.
 
     `current` is the newest plan of the run, which holds no GPUs if it is `over`. The condition Started never ends.
     `now` is a timestamp of the API.
@@ -138,7 +138,7 @@ def desired_plan_status(
 
 
 def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Live. None of them changes while the plan is current."""
+    """Return status, reason and message of the condition Live. They do not change while the plan is current."""
     if plan.number < current.number:
         return FALSE, "Superseded", "the run has a newer plan"
     if over:

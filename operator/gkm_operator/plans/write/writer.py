@@ -40,8 +40,8 @@ _LOG = logging.getLogger(__name__)
 FIELD_MANAGER = "gkm-operator"
 _FIRST_SERVER_ERROR = 500
 _WEBHOOK_FAILED = "failed calling webhook"
-"""The API server reports a failed webhook as an internal error and stores nothing: a definite failure, so that the
-webhook of one namespace stops no other."""
+"""The API server reports a failed webhook as an internal error without storing the object: a definite failure, so that
+the webhook of one namespace stops no other."""
 _MAX_CACHED = 8192
 _EXISTS = "AlreadyExists"
 """The reason that distinguishes an existing object from other conflicts: two creates that count against one
@@ -60,7 +60,7 @@ class SendResult(Enum):
 
 
 class _WrittenStatus(NamedTuple):
-    """A status, the resourceVersion that the watch showed before the write, and that of the object after it."""
+    """A status, the resourceVersion that the watch showed before the write, and the object's version after it."""
 
     shown: str
     version: str
@@ -208,14 +208,14 @@ class PlanWriter:
         self._emitted.put(key, event)
 
     def _last_status(self, run: WatchedRun) -> _WrittenStatus:
-        """Return the newest known status: the one that the watch shows, or the one that this process wrote since."""
+        """Return the newest known status: either from the watch, or written by this process since."""
         shown = run.metadata.resource_version
         last = self._written.get(run.metadata.uid)
         return last if last is not None and last.shown == shown else _WrittenStatus(shown, shown, run.status)
 
 
 def _is_definite_failure(error: ApiError) -> bool:
-    """Return whether the API server stored nothing, and will store nothing for this request."""
+    """Return whether the API server did not store this request, and never will."""
     if not error.status:
         return False
     return error.status < _FIRST_SERVER_ERROR or _WEBHOOK_FAILED in error.message
