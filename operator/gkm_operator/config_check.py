@@ -123,7 +123,7 @@ def _registries(loaded: Config, files: _Files) -> Iterator[str]:
 def _topology(loaded: Config) -> Iterator[str]:
     topology, names = loaded.topology, {provider.name for provider in loaded.topology.providers}
     if (topology.hyper_nodes.enabled or topology.node_labels) and not topology.providers:
-        yield "no provider is named, so every node stays a domain of its own - at `$.topology.providers`"
+        yield "no provider is named, so every node stays its own domain - at `$.topology.providers`"
     chosen = loaded.fabric.ibnetdiscover
     if "infiniband" in names and not (chosen.nodes or chosen.node_selector):
         yield (

@@ -199,7 +199,7 @@ def faults(driver: Json | None, agent: Json | None, csi: Json | None) -> Faults:
         if made is None:
             found[part] = f"there is no DaemonSet {name}"
         else:
-            found[part] = "" if is_our_daemon_set(made, name) else f"the DaemonSet {name} is not the one that GKM ships"
+            found[part] = "" if is_our_daemon_set(made, name) else f"the DaemonSet {name} is not GKM's"
     return found
 
 

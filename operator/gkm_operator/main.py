@@ -232,7 +232,7 @@ def _add_provider_flags(parser: Parser) -> None:
         dest="reference",
         metavar="MODULE:CLASS",
     )
-    parser.add_flag("--path", "directory with the modules of the provider, after those of the image", default="")
+    parser.add_flag("--path", "directory with the modules of the provider, after the modules of the image", default="")
     parser.add_flag("--credentials", "directory with the mounted Secret of the provider", metavar="DIR", type=Path)
     parser.add_flag("--max-memory-bytes", "memory that this process may use; 0: any", default="0", type=_bytes)
     parser.add_flag("--health", "host:port of /healthz, /readyz and /metrics", default=":8081", type=addresses.parse)

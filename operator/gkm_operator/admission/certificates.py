@@ -235,7 +235,10 @@ class RotationTimes:
     server or a removed role."""
 
     settle_seconds: float = 300.0
-    """The time between trust in a CA and its use by the server. API servers watch webhook configurations and see a change within a second. A server whose watch broke retries after half a minute at most (client-go's reflector), and then lists. The rest covers several that start at once; it has no cost, because the old pair is valid for another month."""
+    """The time from trust in a CA to its use by the server. API servers watch webhook configurations and see a change
+    within a second. A server whose watch broke retries after half a minute at most (client-go's reflector), and then
+    lists. The rest covers several that start at once; it has no cost, because the old pair is valid for another month.
+    """
 
     check_seconds: float = 60.0
     """A ConfigMap that was deleted has lost our CA. Each check compares a pair with the wall clock, so a clock that

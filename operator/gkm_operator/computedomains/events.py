@@ -60,9 +60,7 @@ def held(domain: ComputeDomain) -> EventBody:
 
 def not_ours(name: str) -> EventBody:
     """Return the event for a domain of the set that another operator wrote."""
-    note = (
-        f"another operator wrote ComputeDomain {name}: GKM adds its claim to pods, and neither repairs nor deletes it"
-    )
+    note = f"another operator wrote ComputeDomain {name}: GKM adds its claim to pods, but does not repair or delete it"
     return EventBody("Normal", "ComputeDomainNotOurs", CREATE, note)
 
 
@@ -74,8 +72,8 @@ def unavailable(why: str) -> EventBody:
 def grove_manages(cluster_role: str) -> EventBody:
     """Return the event for an enrolled set whose domains the Grove operator writes."""
     note = (
-        f"the Grove operator manages ComputeDomains (ClusterRole {cluster_role} may create them), so GKM writes none "
-        "for PodCliqueSets; switch off one of the two"
+        f"the Grove operator manages ComputeDomains (ClusterRole {cluster_role} may create them), so GKM leaves "
+        "PodCliqueSets to it; switch off one of the two"
     )
     return EventBody("Normal", "GroveManagesDomains", ENROLL, note)
 

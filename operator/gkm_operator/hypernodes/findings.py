@@ -65,7 +65,7 @@ def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) ->
     failed = [report for report in reports if report.state in (ProviderState.FAILED, ProviderState.STALE)]
     waits = ""
     if starting:
-        waits = f"waits for {listed(starting, _SHOWN)}; nothing is written before all providers have served"
+        waits = f"waits for {listed(starting, _SHOWN)}; GKM does not write before all providers have served"
     if failed:
         texts = [f"{report.name} {report.reason}" for report in failed]
         message = f"provider {listed(texts, _SHOWN)}" + (f"; {waits}" if waits else "")
@@ -86,7 +86,7 @@ def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> Part
     message = (
         f"{len(lost.nodes)} of {count_of(lost.placed, 'placed node')} would lose a domain or its other nodes, "
         "with those of the last day, which is more than "
-        f"{settings.percent} %; nothing is written before {count_of(settings.rounds, 'round')} with the same result, "
+        f"{settings.percent} %; GKM does not write before {count_of(settings.rounds, 'round')} with the same result, "
         f"{settings.interval_seconds:g} s apart (now round {state.rounds}). If it is wrong, check labels and providers"
     )
     return PartFinding(TREE, TopologyReason.GUARD_TRIPPED, message)

@@ -155,7 +155,7 @@ class ProviderSource:
                 tree = _checked(spec.tree)
         except (InvalidTree, Refused) as error:
             self.set_aside = (
-                f"has a tree that is set aside, revision {spec.revision}: {error}; its last good one counts on"
+                f"has a tree that is set aside, revision {spec.revision}: {error}; its last good one is still used"
             )
             _LOG.warning("tree set aside", extra=fields(provider=self.name, revision=spec.revision, why=str(error)))
             return False
@@ -204,15 +204,18 @@ class ProviderSource:
         pods = f"kubectl -n gkm-system get pods -l {POD_LABEL}={self.name}"
         if self.placements is None:
             return ProviderState.STARTING, f"has written no ProviderTree yet: does its pod run? {pods}"
-        return ProviderState.FAILED, f"has no ProviderTree any more, and its last tree counts: does its pod run? {pods}"
+        return (
+            ProviderState.FAILED,
+            f"has no ProviderTree any more, and its last tree is still used: does its pod run? {pods}",
+        )
 
     def _stale(self, spec: ProviderTreeSpec) -> str:
         """Return why the tree is stale, "" if it is not. The times stand in it, and no ages: it changes seldom."""
         now = self._now()
         if now - self._heartbeat.at > HEARTBEAT_STALE_SECONDS:
-            return f"has written nothing since {self._heartbeat.text}: its pod may be gone; its last tree counts on"
+            return f"has not written since {self._heartbeat.text}: its pod may be gone; its last tree is still used"
         if self.placements is not None and spec.stale_seconds and now - self._observed.at > spec.stale_seconds + _SLACK:
-            return f"has not read its source since {self._observed.text}; its last tree counts on"
+            return f"has not read its source since {self._observed.text}; its last tree is still used"
         return ""
 
 

@@ -75,7 +75,7 @@ def own_claim(
     present = _named(claims, name)
     if present is not None:
         is_ours = present.resource_claim_template_name == template
-        return "" if is_ours else f"the pod has a claim {name!r} of its own"
+        return "" if is_ours else f"the pod has its own claim {name!r}"
     # The template of a claim that was just injected may not exist yet, so its device class would not be found.
     ours = (CLAIM, GROUP_CLAIM)
     own = next((claim.name for claim in claims if claim.name in ours or CHANNEL_CLASS in classes(claim)), "")

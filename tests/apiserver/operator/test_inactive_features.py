@@ -32,9 +32,9 @@ def place(gkm_cluster: Cluster) -> Cluster:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (pool(), "GKM stores this Pool and makes nothing of it, because group templates are off"),
-        (template("t"), "GKM stores this GroupTemplate and makes nothing of it"),
-        (group("g"), "GKM stores this TaskGroup and makes nothing of it"),
+        (pool(), "GKM stores this Pool and ignores it, because group templates are off"),
+        (template("t"), "GKM stores this GroupTemplate and ignores it"),
+        (group("g"), "GKM stores this TaskGroup and ignores it"),
         (labeled("Pod", **{"gkm.io/cache": "llama"}), "GKM does not read gkm.io/cache of this Pod"),
         (labeled("Pod", **{"gkm.io/cluster-cache": "llama"}), "because caches by label are off"),
         (labeled("Namespace", **{"gkm.io/default-cache": "llama"}), "gkm.io/default-cache of this Namespace"),

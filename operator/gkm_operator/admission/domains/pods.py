@@ -40,7 +40,9 @@ class PodReview:
             return _warned(*unread)
         template = self._template(request.namespace, name)
         if not template:
-            return _warned(f"no ComputeDomain {name} exists, and GKM makes none: network.autoMNNVLEnabled is off")
+            return _warned(
+                f"no ComputeDomain {name} exists, and GKM does not create it: network.autoMNNVLEnabled is off"
+            )
         injection = inject(pod.spec, template, "/spec", self._gpus, classes)
         if injection.skipped:
             return _warned(f"the pod does not join ComputeDomain {name}: {injection.skipped}")

@@ -250,7 +250,9 @@ class TaskPodReview:
         container = pod.label(USER_CONTAINER_LABEL)
         locations = _named(pod, container) if container else self._gpus.containers(pod.spec, classes)
         if container and not locations:
-            return _warned(f"the pod has no container {quoted(container)}, so none gets the claim {GROUP_CLAIM!r}")
+            return _warned(
+                f"the pod has no container {quoted(container)}, so no container gets the claim {GROUP_CLAIM!r}"
+            )
         if not locations:
             return _warned(*unread)
         injection = inject_into(locations, pod.spec, ChannelClaim(GROUP_CLAIM, template), "/spec", classes)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 SECONDS = 5.0
 """For one decision with all its reads, its rendering and its dry runs. The API server waits ten."""
 OFF = (
-    "taskGroups.enabled is off in the configuration of GKM: the object is stored, and GKM makes nothing of it until an "
+    "taskGroups.enabled is off in the configuration of GKM: the object is stored, and GKM ignores it until an "
     "administrator sets taskGroups.enabled to true"
 )
 THREADS, WAITING = 8, 64

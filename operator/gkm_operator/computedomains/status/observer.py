@@ -194,7 +194,7 @@ class DomainObserver:
                 continue
             holder = self._holder(node.held_by)
             if holder is None:
-                yield name, f"one that does not exist (uid {node.held_by})"
+                yield name, f"a domain that does not exist (uid {node.held_by})"
             else:
                 yield name, _visible_name(holder, domain) or "one of another namespace"
 

@@ -171,7 +171,7 @@ def _lost(observed: ObservedDomain) -> Iterator[Cause]:
         yield ReadyReason.DOMAIN_LOST, f"{deleted}, and NVIDIA's controller removes its nodes: {again}"
     if stale := observed.stale:
         created = observed.domain.metadata.creation_timestamp
-        why = f"started before this ComputeDomain was created ({created}), in one that was lost"
+        why = f"started before this ComputeDomain was created ({created}), in a domain that was lost"
         yield ReadyReason.DOMAIN_LOST, f"{_pods(stale)} {why}: delete them, so that they start again"
     if observed.domain.metadata.terminating:
         again = "it works until they have ended, and is created again then if it is required"
@@ -194,7 +194,7 @@ def _not_its_own(observed: ObservedDomain, template: ResourceClaimTemplate) -> s
     uid = template.metadata.label(NODE_LABEL)
     foreign = f"was made for a ComputeDomain that this namespace does not have (uid {escape(uid)})"
     whose = foreign if uid else "is not of NVIDIA's controller"
-    return f"{whose}: delete it if nothing uses it, so that NVIDIA's controller makes its own"
+    return f"{whose}: delete it if it is unused, so that NVIDIA's controller makes its own"
 
 
 def _misplaced(observed: ObservedDomain) -> Iterator[Cause]:

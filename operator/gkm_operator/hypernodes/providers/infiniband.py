@@ -174,7 +174,7 @@ def _filled(network: bytes, earlier: bytes | None) -> bytes:
 
 
 def _rest(counts: bool) -> str:  # noqa: FBT001 -- what the text depends on
-    return "; its last good one counts on" if counts else ""
+    return "; its last good one is still used" if counts else ""
 
 
 def _discover(

@@ -79,7 +79,7 @@ def _no_flavor(flavor: str, survey: TopologySurvey, wanted: str) -> str:
     empty = {located.node.name for located in survey.located if located.flavor == wanted}
     empty.update(name for name, flavor in survey.uncounted.items() if flavor == wanted)
     if empty:
-        nodes = f"{count_of(len(empty), 'node')} of flavor {wanted}, none with GPUs"
+        nodes = f"{count_of(len(empty), 'node')} of flavor {wanted}, all without GPUs"
         return f"{nodes}: is the device plugin there? GPUs that only DRA hands out are not counted"
     flavors = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(

@@ -85,7 +85,7 @@ def _condition(result: PlanningResult) -> tuple[str, str, str]:
         cause = f"{result.message}: " if result.message else ""
         return FALSE, result.unfit.reason, f"{cause}{result.unfit.message}{current}"
     if result.plan is None:
-        raise AssertionError("the result of a run has neither a plan nor a refusal")
+        raise AssertionError("the result of a run has no plan and no refusal")
     if result.expired:
         when = f"{result.plan.name} expired at {result.plan.spec.expires_at}, and no pod of the run had GPUs then"
         again = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value> for a new plan"

@@ -89,7 +89,7 @@ def test_a_write_that_is_forbidden_is_a_missing_right() -> None:
 
 def test_messages_name_providers_and_numbers() -> None:
     assert CASES[TopologyReason.PROVIDER_FAILED]().message == (
-        "provider ufm exited with status 7; waits for ufm; nothing is written before all providers have served"
+        "provider ufm exited with status 7; waits for ufm; GKM does not write before all providers have served"
     )
     tripped = CASES[TopologyReason.GUARD_TRIPPED]().message
     assert tripped.startswith("2 of 10 placed nodes would lose a domain or its other nodes")

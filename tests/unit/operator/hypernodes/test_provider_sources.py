@@ -175,7 +175,7 @@ def test_a_pod_that_writes_nothing_any_more_is_stale_and_its_tree_counts_on(watc
     watched.now += 1
     state, reason = watched.state()
     assert (state, watched.groups()) == (ProviderState.STALE, {"one": ["n1"]})
-    assert reason == f"has written nothing since {at(NOW)}: its pod may be gone; its last tree counts on"
+    assert reason == f"has not written since {at(NOW)}: its pod may be gone; its last tree is still used"
     assert watched.process.condition("ProvidersServing")["reason"] == "ProviderFailed"
     watched.now += 60
     assert watched.state() == (state, reason), "the report changes only when the state does"

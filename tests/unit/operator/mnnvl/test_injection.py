@@ -106,7 +106,7 @@ def test_device_classes_of_a_claim_template(requests: list[Json], classes: list[
 @table(
     "claims, skipped",
     [
-        ("a claim of the user with our name", {"mnnvl-claim": "own-template"}, "'mnnvl-claim' of its own"),
+        ("a claim of the user with our name", {"mnnvl-claim": "own-template"}, "its own claim 'mnnvl-claim'"),
         ("a channel of the user", {"mine": "channel-template"}, "'mine' is a channel"),
         ("another claim", {"mine": "gpu-template"}, ""),
     ],

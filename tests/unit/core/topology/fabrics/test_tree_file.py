@@ -213,7 +213,7 @@ WRONG = {
     "itself": ("{switches: {a: {switches: [a], nodes: [n]}}}", "lies in itself"),
     "a cycle": ("{switches: {a: {switches: [b]}, b: {switches: [c]}, c: {switches: [a]}}}", "lies in itself"),
     "undefined": ("{switches: {a: {switches: [secret]}}}", "the domain number 0 in it has no definition"),
-    "a name twice": ("{switches: [{name: secret}, {name: secret}]}", r"switches\[1\] needs a name of its own"),
+    "a name twice": ("{switches: [{name: secret}, {name: secret}]}", r"switches\[1\] needs a unique name"),
     "no name": ("{switches: [{nodes: [n]}]}", "needs a unique name, and has no name"),
     "a block named as a switch": ("{switches: {a: {}}, capacity_blocks: {a: {nodes: [n]}}}", "that of switches"),
     "no level": ("{domains: [{name: secret}]}", "missing required field"),

@@ -113,8 +113,8 @@ def test_a_pod_without_gpus_gets_no_claim(joined: GroupTemplates) -> None:
 @table(
     "claims, said",
     [
-        ("with our name", [{"name": "compute-domain-channel", "resourceClaimTemplateName": "own"}], "of its own"),
-        ("by name of a claim", [{"name": "compute-domain-channel", "resourceClaimName": "osmo-1"}], "of its own"),
+        ("with our name", [{"name": "compute-domain-channel", "resourceClaimTemplateName": "own"}], "its own claim"),
+        ("by name of a claim", [{"name": "compute-domain-channel", "resourceClaimName": "osmo-1"}], "its own claim"),
         ("a channel", [{"name": "imex", "resourceClaimTemplateName": "channel"}], "'imex' is a channel"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_node_of_another_domain_shows_its_name_in_its_namespace_only() -> None
     assert scene.observed().taken == {
         "n0": "inference",
         "n1": "one of another namespace",
-        "n2": "one that does not exist (uid of-nothing)",
+        "n2": "a domain that does not exist (uid of-nothing)",
     }
 
 

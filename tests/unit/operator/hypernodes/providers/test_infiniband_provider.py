@@ -156,7 +156,7 @@ def test_the_last_good_survey_of_a_node_counts_on_and_that_of_a_node_that_is_not
     reader.read(known(survey("a", TEXT)))
     found = reader.read(known(survey("a", b"secret-switch")))
     assert groups(found) == BY_GROUP
-    assert found.faults[0].endswith("; its last good one counts on")
+    assert found.faults[0].endswith("; its last good one is still used")
     assert "secret-switch" not in str(found.faults)
     with pytest.raises(SourceMissing, match="names no switch"):
         reader.read(known(survey("b", b"secret-switch")))
@@ -210,7 +210,7 @@ def test_a_survey_that_loses_its_order_is_replaced_by_the_last_one_of_its_node()
     assert groups(found) == BY_GROUP
     (fault,) = found.faults
     assert fault.startswith(LEFT_OUT)
-    assert fault.endswith("; its last good one counts on")
+    assert fault.endswith("; its last good one is still used")
 
 
 def test_surveys_that_all_have_no_order_are_a_missing_source_not_an_empty_one() -> None:
