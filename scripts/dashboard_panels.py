@@ -15,9 +15,22 @@ NODE = 'node=~"$node"'
 OURS = 'namespace="gkm-system"'
 
 
+OBJECTS = 'namespace=~"$namespace", name=~"$cache"'
+"""Caches of the chosen namespaces: metrics of kube-state-metrics, as GKM's own have no names of objects."""
+
+
+GREEN, ORANGE, RED = "green", "orange", "red"
+NONE = ((0, GREEN), (1, RED))
+"""The thresholds of a number that is 0 while all is well."""
+
+
 @dataclass(frozen=True)
 class Panel:
-    """One panel: what each expression draws, by its legend. `unit` is a name of Grafana's units."""
+    """One panel: what each expression draws, by its legend. `unit` is a name of Grafana's units.
+
+    `runbook` is the path of a page below docs/runbooks, perhaps with an anchor. Each of `thresholds` is the least value
+    of its color; a panel without them has no color that says good or bad.
+    """
 
     title: str
     about: str
@@ -26,10 +39,14 @@ class Panel:
     kind: str = "timeseries"
     width: int = 8
     height: int = 7
+    runbook: str = ""
+    thresholds: tuple[tuple[float, str], ...] = ()
 
 
-def _stat(title: str, expression: str, about: str, unit: str = "short") -> Panel:
-    return Panel(title, about, {"": expression}, unit, "stat", width=4, height=4)
+def _stat(
+    title: str, expression: str, about: str, runbook: str = "README.md", thresholds: tuple[tuple[float, str], ...] = ()
+) -> Panel:
+    return Panel(title, about, {"": expression}, "short", "stat", 4, 4, runbook, thresholds)
 
 
 def _quantiles(metric: str, by: str, where: str = "") -> dict[str, str]:
@@ -43,13 +60,34 @@ def _quantiles(metric: str, by: str, where: str = "") -> dict[str, str]:
 ROWS: Mapping[str, tuple[Panel, ...]] = {
     "At a glance": (
         _stat(
-            "Caches ready", 'sum(gkm_cache_state{state="Ready"})', "Caches that pods can mount, counted on each node."
+            "Caches ready",
+            'sum(gkm_cache_state{state="Ready"})',
+            "Caches that pods can mount, counted on each node.",
+            "caches.md",
         ),
-        _stat("Failed", 'sum(gkm_cache_state{state="Failed"})', "Caches that failed, counted on each node."),
-        _stat("Mounted", "sum(gkm_mounts)", "Volumes of pods."),
-        _stat("Agents", "count(gkm_store_bytes)", "Nodes whose agent answers."),
-        _stat("Leaders", "count(max by (pod) (gkm_leader) == 1) or vector(0)", "Must be 1."),
-        _stat("Alerts", 'count(ALERTS{alertname=~"GKM.*"}) or vector(0)', "Pending and firing alerts of GKM."),
+        _stat(
+            "Failed",
+            'sum(gkm_cache_state{state="Failed"})',
+            "Caches that failed, counted on each node.",
+            "caches.md#gkmcachefailed",
+            NONE,
+        ),
+        _stat("Mounted", "sum(gkm_mounts)", "Volumes of pods.", "caches.md#gkmmountsfailing"),
+        _stat("Agents", "count(gkm_store_bytes)", "Nodes whose agent answers.", "nodes.md"),
+        _stat(
+            "Leaders",
+            "count(max by (pod) (gkm_leader) == 1) or vector(0)",
+            "Must be 1.",
+            "control-plane.md#gkmnoleader",
+            ((0, RED), (1, GREEN), (2, RED)),
+        ),
+        _stat(
+            "Alerts",
+            'count(ALERTS{alertname=~"GKM.*"}) or vector(0)',
+            "Pending and firing alerts of GKM.",
+            "README.md",
+            NONE,
+        ),
     ),
     "Caches": (
         Panel(
@@ -76,12 +114,15 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Pods without a cache for their GPUs",
             "Caches that fit no GPU of a node, and that a pod there waits for or started without.",
             {"{{pods}}": f"sum by (pods) (gkm_no_cache_for_hardware{{{NODE}}})"},
+            runbook="caches.md#gkmcachewithoutnode",
+            thresholds=((0, GREEN), (1, ORANGE)),
         ),
         Panel(
             "Time of a pull's stages",
             "Pulls that failed count, too.",
             _quantiles("gkm_pull_seconds", "stage", f"{{{NODE}}}"),
             "s",
+            runbook="caches.md#gkmpullstuck",
         ),
         Panel(
             "From registries",
@@ -93,6 +134,54 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Signature checks",
             "Nodes and admission; `remembered` and `off` checked nothing.",
             {"{{result}}": f"sum by (result) (increase(gkm_verify_seconds_count[{RATE}]))"},
+        ),
+    ),
+    "Caches by namespace (kube-state-metrics)": (
+        Panel(
+            "Nodes of each namespace",
+            "Nodes that should have a cache, that have it, and on which it failed, added up for each namespace.",
+            {
+                "wanted": f"sum by (namespace) (gkm_object_cache_nodes{{{OBJECTS}}})",
+                "ready": f"sum by (namespace) (gkm_object_cache_nodes_ready{{{OBJECTS}}})",
+                "failed": f"sum by (namespace) (gkm_object_cache_nodes_failed{{{OBJECTS}}})",
+                "pods": f"sum by (namespace) (gkm_object_cache_pods_using{{{OBJECTS}}})",
+                "bytes": f"sum by (namespace) (gkm_object_cache_size_bytes{{{OBJECTS}}})",
+            },
+            kind="table",
+            width=12,
+            runbook="caches.md",
+        ),
+        Panel(
+            "Each cache",
+            "Incompatible: nodes whose GPUs the cache does not fit.",
+            {
+                "wanted": f"sum by (namespace, name) (gkm_object_cache_nodes{{{OBJECTS}}})",
+                "ready": f"sum by (namespace, name) (gkm_object_cache_nodes_ready{{{OBJECTS}}})",
+                "failed": f"sum by (namespace, name) (gkm_object_cache_nodes_failed{{{OBJECTS}}})",
+                "incompatible": f"sum by (namespace, name) (gkm_object_cache_nodes_incompatible{{{OBJECTS}}})",
+                "pods": f"sum by (namespace, name) (gkm_object_cache_pods_using{{{OBJECTS}}})",
+                "bytes": f"sum by (namespace, name) (gkm_object_cache_size_bytes{{{OBJECTS}}})",
+            },
+            kind="table",
+            width=12,
+            runbook="caches.md#gkmcachewithoutnode",
+        ),
+        Panel(
+            "Not ready, by cache",
+            "Caches whose condition Ready is not True, with its reason. Reasons: docs/reference/reasons.md.",
+            {
+                "{{namespace}}/{{name}} {{reason}}": "sum by (namespace, name, reason) "
+                f'(gkm_object_cache_condition{{type="Ready", {OBJECTS}}} != bool 1) > 0',
+            },
+            width=12,
+            runbook="caches.md#gkmcachefailed",
+        ),
+        Panel(
+            "Pods of each cache",
+            "Pods that have the cache mounted.",
+            {"{{namespace}}/{{name}}": f"sum by (namespace, name) (gkm_object_cache_pods_using{{{OBJECTS}}})"},
+            width=12,
+            runbook="caches.md",
         ),
     ),
     "Store": (
@@ -153,6 +242,8 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Failed calls of the GPU driver",
             "One for each reading.",
             {"{{node}} {{call}}": f"sum by (node, call) (increase(gkm_nvml_errors_total{{{NODE}}}[{RATE}]))"},
+            runbook="nodes.md#gkmgpusunreadable",
+            thresholds=NONE,
         ),
     ),
     "Mounts": (
@@ -161,6 +252,8 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "From kubelet's request to the mounted volume.",
             _quantiles("gkm_publish_seconds", "", f'{{code="OK", {NODE}}}'),
             "s",
+            runbook="caches.md#gkmmountsslow",
+            thresholds=((0, GREEN), (1, ORANGE)),
         ),
         Panel(
             "Mounts that did not succeed",
@@ -193,6 +286,7 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "again: for a passing reason. failed: a defect.",
             {"{{result}}": f"sum by (result) (rate(gkm_reconcile_seconds_count[{RATE}]))"},
             "reqps",
+            runbook="control-plane.md#gkmreconcilefailed",
         ),
         Panel("Time of a reconcile", "By controller.", _quantiles("gkm_reconcile_seconds", "controller"), "s"),
         Panel(
@@ -205,12 +299,20 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Of all processes; none: no answer.",
             {"{{verb}} {{code}}": f"sum by (verb, code) (rate(gkm_api_requests_total[{RATE}]))"},
             "reqps",
+            runbook="control-plane.md#gkmapierrors",
         ),
-        Panel("Leader", "Which replica leads.", {"{{pod}}": "max by (pod) (gkm_leader) > 0"}),
+        Panel(
+            "Leader",
+            "Which replica leads.",
+            {"{{pod}}": "max by (pod) (gkm_leader) > 0"},
+            runbook="control-plane.md#gkmtwoleaders",
+        ),
         Panel(
             "Installed",
             "1: installed and ours. The leader looks each minute.",
             {"{{part}}": "max by (part) (gkm_installed)"},
+            runbook="control-plane.md#gkmpartnotinstalled",
+            thresholds=((0, RED), (1, GREEN)),
         ),
     ),
     "Admission and plans": (
@@ -219,11 +321,19 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "By kind of object and result; late: the image was not checked in time.",
             {"{{kind}} {{result}}": f"sum by (kind, result) (increase(gkm_admission_seconds_count[{RATE}]))"},
         ),
-        Panel("Time of a review", "API servers wait for 10 s.", _quantiles("gkm_admission_seconds", "kind"), "s"),
+        Panel(
+            "Time of a review",
+            "API servers wait for 10 s.",
+            _quantiles("gkm_admission_seconds", "kind"),
+            "s",
+            runbook="admission.md#gkmadmissionslow",
+            thresholds=((0, GREEN), (5, ORANGE), (10, RED)),
+        ),
         Panel(
             "Plans",
             "Runs that were planned or refused, with the reason.",
             {"{{result}} {{reason}}": f"sum by (result, reason) (increase(gkm_plan_total[{RATE}]))"},
+            runbook="topology.md#gkmplansfailed",
         ),
         Panel(
             "GPUs for new runs",
@@ -236,6 +346,7 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
                 "largest group": "max(gkm_largest_group_gpus)",
                 "drift": "max(gkm_plan_drift_gpus)",
             },
+            runbook="topology.md#gkmplansdrift",
         ),
     ),
     "Domains and task groups": (
@@ -255,6 +366,7 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
                 "plans: {{state}}": "max by (state) (gkm_topology_nodes)",
                 "tree: {{state}}": "max by (state) (gkm_topology_tree_nodes)",
             },
+            runbook="topology.md#gkmnodesquarantined",
         ),
         Panel("Domains of the tree", "By level.", {"{{level}}": "max by (level) (gkm_topology_domains)"}),
         Panel(
@@ -266,12 +378,15 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Providers",
             "Which state each provider has.",
             {"{{provider}} {{state}}": "max by (provider, state) (gkm_topology_provider_state) > 0"},
+            runbook="topology.md#gkmtopologyproviderfailed",
         ),
         Panel(
             "Age of the data",
             "0 while a watch shows every change.",
             {"{{provider}}": "max by (provider) (gkm_topology_provider_lag_seconds)"},
             "s",
+            runbook="topology.md#gkmtopologydataold",
+            thresholds=((0, GREEN), (3600, ORANGE)),
         ),
         Panel(
             "Guard and conflicts",
@@ -280,6 +395,8 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
                 "held changes": f"sum(increase(gkm_topology_guard_trips_total[{RATE}]))",
                 "conflicts": "max(gkm_topology_conflicts)",
             },
+            runbook="topology.md#gkmtopologychangeheld",
+            thresholds=((0, GREEN), (1, ORANGE)),
         ),
     ),
     "Processes": (
@@ -290,18 +407,35 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Scraped and ready",
             "1: answers scrapes; is ready.",
             {"{{pod}} scraped": f"up{{{OURS}}}", "{{pod}} ready": "min by (pod) (gkm_ready)"},
+            runbook="nodes.md#gkmnotready",
+            thresholds=((0, RED), (1, GREEN)),
         ),
         Panel(
             "Since the last success",
             "Tasks without work have old times.",
             {"{{pod}} {{task}}": "time() - max by (pod, task) (gkm_last_success_timestamp_seconds)"},
             "s",
+            runbook="nodes.md#gkmagentstuck",
         ),
         Panel(
             "Versions",
             "Processes of each version.",
             {"{{program}} {{version}}": "count by (program, version) (gkm_build_info)"},
             kind="bargauge",
+            runbook="nodes.md#gkmversionsdiffer",
         ),
     ),
 }
+RUNBOOKS = {
+    "At a glance": "README.md",
+    "Caches": "caches.md",
+    "Caches by namespace (kube-state-metrics)": "caches.md",
+    "Store": "caches.md#gkmstorefull",
+    "Mounts": "caches.md#gkmmountsfailing",
+    "Controllers": "control-plane.md",
+    "Admission and plans": "admission.md",
+    "Domains and task groups": "domains.md",
+    "Topology": "topology.md",
+    "Processes": "nodes.md",
+}
+"""The runbook of each row, for the panels that name none."""

@@ -25,6 +25,7 @@ Line = tuple[str, list[tuple[float, float]]]
 Pair = tuple[float, float]
 COLUMN, ROW, GAP, HEAD, LEGEND = 60, 30, 6, 24, 13
 COLORS = ("#7eb26d", "#eab839", "#6ed0e0", "#ef843c", "#e24d42", "#1f78c1", "#ba43a9", "#705da0", "#508642", "#cca300")
+THRESHOLD_COLORS = {"green": "#73bf69", "orange": "#ff9830", "red": "#f2495c"}
 LINES = 10
 """Lines of a panel's legend; more do not fit."""
 SECONDS, STEP = 90, 2
@@ -76,14 +77,22 @@ def _panel(panel: Json, lines: Sequence[Line]) -> list[str]:
     if not lines:
         return [*parts, _text(left + width / 2 - 24, top + height / 2 + 8, "No data", size=12, color="#8e8e99")]
     if panel["type"] == "stat":
-        shown = _number(lines[0][1][-1][1], unit)
+        value = lines[0][1][-1][1]
+        shown = _number(value, unit)
         return [
             *parts,
-            _text(left + width / 2 - 8 * len(shown), top + height / 2 + 24, shown, size=32, color="#73bf69"),
+            _text(left + width / 2 - 8 * len(shown), top + height / 2 + 24, shown, size=32, color=_color(panel, value)),
         ]
     if panel["type"] == "bargauge":
         return [*parts, *_bars(lines, unit, (left, top), width)]
     return [*parts, *_graph(lines, unit, (left, top), (width, height))]
+
+
+def _color(panel: Json, value: float) -> str:
+    """Return the color of a number: that of the highest threshold that it reaches, or a neutral one."""
+    steps = panel["fieldConfig"]["defaults"].get("thresholds", {"steps": []})["steps"]
+    reached = [step["color"] for step in steps if step["value"] is None or value >= step["value"]]
+    return THRESHOLD_COLORS[reached[-1]] if reached else "#ccccdc"
 
 
 def _graph(lines: Sequence[Line], unit: str, corner: Pair, size: Pair) -> Iterator[str]:

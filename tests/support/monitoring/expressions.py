@@ -50,6 +50,11 @@ class Selector:
         """The name under which the metric is documented."""
         return re.sub(r"_(?:bucket|count|sum)$", "", self.metric)
 
+    @property
+    def is_of_objects(self) -> bool:
+        """Return whether kube-state-metrics makes it, and no process of ours."""
+        return self.metric.startswith("gkm_object_")
+
     def values(self) -> Iterator[tuple[str, str]]:
         """Yield label and value of each matcher; a regular expression of several words has several."""
         for label, _, value in _MATCHER.findall(self.matchers):
@@ -77,5 +82,5 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def filled(text: str, interval: str) -> str:
-    """Return an expression with values for Grafana's variables: all nodes, and rates over an interval such as `1m`."""
-    return text.replace("$__rate_interval", interval).replace("$node", ".*")
+    """Return an expression with values for Grafana's variables: all objects, rates over an interval such as `1m`."""
+    return re.sub(r"\$(?:node|namespace|cache)\b", ".*", text.replace("$__rate_interval", interval))
