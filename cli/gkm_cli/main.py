@@ -68,6 +68,12 @@ COMMANDS = {
         "Say why a pod has no cache, or why its kernels miss: the first broken link, and what to do; exit 3 if one is.",
         "{program} why server -n ml-apps",
     ),
+    "status": LazyCommand(
+        "gkm_cli.status.command",
+        "status",
+        "Show the state of a cluster: nodes, caches, pods, domains, runs and problems; exit 1 if a part is not known.",
+        "{program} status --watch",
+    ),
     "doctor": LazyCommand(
         "gkm_cli.doctor.command",
         "doctor",

@@ -1,7 +1,8 @@
 """Pods that wait for a volume of GKM: kubelet has not started a container of them. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from gkm.api.installation import DRIVER
 
@@ -18,17 +19,39 @@ _MOUNTING = ("", "ContainerCreating")
 """Reasons of a container that waits while kubelet mounts volumes. Images are pulled afterwards."""
 
 
+class WaitingGroup(NamedTuple):
+    """Pods of a namespace that wait for the volume of one cache, sorted by name."""
+
+    namespace: str
+    cache: str
+    pods: list[WaitingPod]
+
+    @property
+    def why(self) -> str:
+        """Return why the first pod waits, as far as its status tells."""
+        return _why(self.pods[0])
+
+    @property
+    def next(self) -> str:
+        """Return the command that names the broken link."""
+        return command("gkm", "why", self.pods[0].metadata.name, "-n", self.namespace)
+
+
 def pods(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches for whose volume pods wait, by namespace."""
-    found: dict[tuple[str, str], list[WaitingPod]] = defaultdict(list)
-    for pod in with_volume(observed):
-        if observed.is_settled(pod.metadata.creation_timestamp) and _waits(pod):
-            found[pod.metadata.namespace, _cache_of(pod)].append(pod)
-    for (namespace, cache), waiting in sorted(found.items()):
-        first = min(waiting, key=lambda pod: pod.metadata.name)
-        hint = f"{command('gkm', 'why', first.metadata.name, '-n', namespace)} names the link that is broken"
-        detail = f"pods wait for a volume of {cache}: {some(pod.metadata.name for pod in waiting)}"
-        yield problem("Namespace", namespace, detail, _why(first), hint)
+    for found in groups([pod for pod in with_volume(observed) if observed.is_settled(pod.metadata.creation_timestamp)]):
+        detail = f"pods wait for a volume of {found.cache}: {some(pod.metadata.name for pod in found.pods)}"
+        hint = f"{found.next} names the link that is broken"
+        yield problem("Namespace", found.namespace, detail, found.why, hint)
+
+
+def groups(found: Iterable[WaitingPod]) -> Iterator[WaitingGroup]:
+    """Yield pods with a volume of GKM that wait for it, by namespace and cache."""
+    by_cache: dict[tuple[str, str], list[WaitingPod]] = defaultdict(list)
+    for pod in filter(_waits, found):
+        by_cache[pod.metadata.namespace, _cache_of(pod)].append(pod)
+    for (namespace, cache), waiting in sorted(by_cache.items()):
+        yield WaitingGroup(namespace, cache, sorted(waiting, key=lambda pod: pod.metadata.name))
 
 
 def with_volume(observed: InstallationFacts) -> list[WaitingPod]:
