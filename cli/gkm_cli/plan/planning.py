@@ -8,12 +8,14 @@ from gkm.api.topology_settings import Topology
 from gkm.hoststate.escaping import escape
 from gkm.packing.values import Plan, Refusal
 
+from gkm_cli.cells import Drawing, picture
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
 from gkm_cli.output import CommandFailed, NegativeResult, Output, UsageError, print_manifests, show
-from gkm_cli.plan import json_output, pictures, plan_files, render, runs, single_run, snapshot
+from gkm_cli.page import Page
+from gkm_cli.plan import json_output, plan_files, render, runs, single_run, snapshot
 from gkm_cli.plan.options import PlanOptions, PlanOutput, RunFlags
-from gkm_cli.plan.pictures import Drawing, PlanPage, drawing
+from gkm_cli.plan.pictures import drawing
 from gkm_cli.plan.render import Sheet
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import SurveyedCluster
@@ -98,11 +100,11 @@ def _print_drawn(
 ) -> None:
     """Print a picture, or a page with the picture and what the table has."""
     if output is PlanOutput.SVG:
-        lines: Iterable[str] = pictures.picture(drawn, captions)
+        lines: Iterable[str] = picture(drawn, captions)
     else:
-        page = PlanPage(drawn.box.title.partition(": ")[0])
-        page.picture(pictures.picture(drawn, ()))
+        page = Page(drawn.box.title.partition(": ")[0])
         print_text(page)
+        page.picture(picture(drawn, ()), at=1)  # below the verdict
         lines = page.html()
     for line in lines:
         sys.stdout.write(line + "\n")

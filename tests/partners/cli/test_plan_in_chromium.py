@@ -1,4 +1,4 @@
-"""The picture of a plan in the real Chromium: each GPU is a square of its color, in small and in large clusters."""
+"""The picture of a plan in the real Chromium: each SQUARE is a square of its color, in small and in large clusters."""
 
 from pathlib import Path
 
@@ -6,7 +6,9 @@ import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
-from gkm_cli.plan.pictures import GPU, STYLES, PlanPage, drawing, picture
+from gkm_cli.cells import SQUARE, picture
+from gkm_cli.page import Page
+from gkm_cli.plan.pictures import STYLES, drawing
 from plan_picture import COMMAND, drawn
 from support.cli.plan_files import PlanWorkspace, run_plan
 from support.docs.browser import shot
@@ -26,8 +28,8 @@ def test_each_gpu_is_a_square_of_its_color(tmp_path: Path) -> None:
     # 16 racks of 18 nodes of 4 GPUs, two nodes cordoned; 256 of the run, and 4 for each of its 16 groups.
     expected = {"this plan": 256, "its spares": 64, "not for this run": 8}
     found = {meaning: seen.colors[COLORS[meaning]] for meaning in expected}
-    assert found == {meaning: count * GPU * GPU + LEGEND for meaning, count in expected.items()}
-    drawn_gpus = sum(seen.colors[color] - LEGEND for color in COLORS.values()) // (GPU * GPU)
+    assert found == {meaning: count * SQUARE * SQUARE + LEGEND for meaning, count in expected.items()}
+    drawn_gpus = sum(seen.colors[color] - LEGEND for color in COLORS.values()) // (SQUARE * SQUARE)
     assert drawn_gpus == 16 * 18 * 4
 
 
@@ -64,7 +66,7 @@ def test_a_large_cluster_is_shown_whole_in_one_page(tmp_path: Path, gpus: int) -
         for at in range(16)
     ]
     found = drawing("Plan of x", TopologySurvey(tuple(located), (), ()), Inventory.from_nodes(nodes), groups)
-    page = PlanPage("Plan of x")
+    page = Page("Plan of x")
     page.line("x fits")
     page.picture(picture(found, ()))
     text = "\n".join(page.html())

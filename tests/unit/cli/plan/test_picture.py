@@ -1,4 +1,4 @@
-"""The picture and the page of a plan: every GPU once in its color, bounded, and safe with any text."""
+"""The picture and the page of a plan: every SQUARE once in its color, bounded, and safe with any text."""
 
 import re
 from collections import Counter
@@ -10,8 +10,10 @@ import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
+from gkm_cli.cells import BAR_WIDTH, SQUARE, picture
+from gkm_cli.page import Page
 from gkm_cli.plan import pictures as drawings
-from gkm_cli.plan.pictures import GPU, STYLES, Parts, PlanPage, drawing, picture
+from gkm_cli.plan.pictures import STYLES, Parts, drawing
 from plan_picture import PICTURE, drawn
 from support.cli.plan_files import PlanWorkspace, listed, node, pod, racks, run
 from support.operator.plans import gpu_node
@@ -36,11 +38,11 @@ def fromstring(text: str) -> ET.Element:
 
 
 def gpus(root: ET.Element) -> Counter[str]:
-    """Return the GPUs of each class that are drawn: dashes of GPU pixels with one between them."""
+    """Return the GPUs of each class that are drawn: dashes of SQUARE pixels with one between them."""
     found: Counter[str] = Counter()
     for path in root.iter(f"{SVG}path"):
         widths = re.findall(r"M\d+ [\d.]+h(\d+)", path.attrib["d"])
-        found[path.attrib["class"]] += sum((int(width) + 1) // (GPU + 1) for width in widths)
+        found[path.attrib["class"]] += sum((int(width) + 1) // (SQUARE + 1) for width in widths)
     return found
 
 
@@ -105,7 +107,8 @@ def test_a_picture_is_bounded_and_its_cells_fit_the_size_of_the_cluster(count: i
     survey, inventory = a_cluster(count, "<&" * 30)
     groups = [Group(at, 8, inventory.nodes[at].place, "", (Share(inventory.nodes[at].name, 8),)) for at in range(64)]
     found = drawing("Plan of x", survey, inventory, groups)
-    assert (found.cell, found.omitted, found.total) == (cell, 0, Parts(run=512, free=8 * count - 512))
+    assert (found.cell, Parts(*found.total)) == (cell, Parts(run=512, free=8 * count - 512))
+    assert not any("more places" in note for note in found.notes)
     text = "\n".join(picture(found, ["a sentence " * 1000] * 1000))
     assert len(text.encode()) < MOST_BYTES
     assert fromstring(text).tag == f"{SVG}svg"
@@ -118,7 +121,7 @@ def test_what_is_not_drawn_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     survey, _ = a_cluster(5, "")
     located = tuple(each._replace(location=node.place) for each, node in zip(survey.located, nodes, strict=True))
     found = drawing("x", TopologySurvey(located, (), ()), Inventory.from_nodes(nodes), ())
-    assert (found.cell, found.cells, found.omitted) == ("region", 2, 3)
+    assert (found.cell, found.cells) == ("region", 2)
     assert "not drawn: 3 more places" in "\n".join(picture(found, ()))
 
 
@@ -135,7 +138,7 @@ def test_a_bar_is_full_and_shows_every_part_that_is_not_empty() -> None:
         for path in root.iter(f"{SVG}path")
         if path.attrib["class"] != "m"
     }
-    assert widths == {"r": 1, "t": drawings.BAR_WIDTH - 1}
+    assert widths == {"r": 1, "t": BAR_WIDTH - 1}
 
 
 class _Tags(HTMLParser):
@@ -151,7 +154,7 @@ class _Tags(HTMLParser):
 
 def test_no_text_becomes_an_element_or_a_request() -> None:
     survey, inventory = a_cluster(3, EVIL)
-    page = PlanPage(EVIL)
+    page = Page(EVIL)
     page.line(EVIL, "bold")
     page.heading(EVIL)
     page.table((EVIL, "b"), [(EVIL, 1)], EVIL)
@@ -167,7 +170,7 @@ def test_no_text_becomes_an_element_or_a_request() -> None:
 
 
 def test_a_page_is_bounded_whatever_its_tables_have() -> None:
-    page = PlanPage("x")
+    page = Page("x")
     page.table(("a", "b"), [("<" * 100_000, "&" * 100_000)] * 100_000, "rows", None)
     page.numbered(["&" * 100_000] * 1_000)
     assert len("\n".join(page.html()).encode()) < MOST_BYTES // 2
