@@ -50,26 +50,26 @@ class Parts(NamedTuple):
 
 def drawing(title: str, survey: TopologySurvey, inventory: Inventory, groups: Iterable[Group]) -> Drawing:
     """Return the boxes for a plan on the nodes of a survey, of which `inventory` has those that the run may use."""
-    return gpu_drawing(title, _nodes(survey, inventory, list(groups)), STYLES, len(survey.quarantined))
+    return gpu_drawing(title, _nodes(survey, inventory, list(groups)), STYLES, len(survey.quarantined), _OF_RUN)
 
 
-def gpu_drawing(title: str, nodes: Sequence[Cell], styles: Sequence[Style], quarantined: int) -> Drawing:
-    """Return the boxes for nodes, whose parts are GPUs in the order of `styles`, and whose places are Locations."""
+def gpu_drawing(title: str, nodes: Sequence[Cell], styles: Sequence[Style], quarantined: int, marked: int) -> Drawing:
+    """Return the boxes for nodes, whose parts are GPUs in the order of `styles`, and whose places are Locations.
+
+    Where a cell is a place, those with one of the first `marked` parts have a frame.
+    """
     total, levels = _sum(nodes, styles), _by_level(nodes, styles)
     kind = _level(levels, sum(total))
     cells, squares = levels[kind][:MAX_CELLS], kind == "node"
     # A node stands in the box of its domain, any other place in that of the next wider level.
     depth = len(_LEVELS) if squares else _LEVELS.index(kind)
-    size = Size(
-        max([1, *(sum(each.parts) for each in cells)]) * (SQUARE + 1) - 1 if squares else BAR_WIDTH,
-        SQUARE if squares else BAR,
-        4,
-    )
+    widest = max((sum(each.parts) for each in cells), default=1)
+    size = Size(widest * (SQUARE + 1) - 1, SQUARE, 4) if squares else Size(BAR_WIDTH, BAR, 4)
     inner = nested(cells, _WORDS[:depth], size)
     title = f"{title}: {count_of(sum(total), 'GPU')} in the cluster"
     box = boxes.filled(title, cells if not depth else (), size, inner)
     notes = tuple(_notes(kind, len(levels[kind]) - len(cells), quarantined))
-    return Drawing(box, kind, styles, total, len(cells), squares=squares, marked=_OF_RUN, notes=notes)
+    return Drawing(box, kind, styles, total, len(cells), squares=squares, marked=marked, notes=notes)
 
 
 def _notes(kind: str, omitted: int, quarantined: int) -> Iterable[str]:

@@ -1,11 +1,19 @@
 """The options of `gkm status`."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from gkm_cli.output import Output, OutputOption
+
+class StatusOutput(StrEnum):
+    """The output formats of `gkm status`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    HTML = "html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,4 +25,7 @@ class StatusOptions:
         typer.Option("-n", "--namespace", help="Show only this namespace, and leave out what is of the whole cluster."),
     ] = ""
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Show it again every few seconds, until Ctrl-C.")] = False
-    output: OutputOption = Output.TABLE
+    output: Annotated[
+        StatusOutput,
+        typer.Option("-o", "--output", help="The output format; html is a page with pictures, for a file."),
+    ] = StatusOutput.TABLE

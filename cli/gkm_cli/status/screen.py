@@ -62,10 +62,15 @@ def _section(sheet: Sheet, title: str, part: T | NotKnown | None, render_part: C
         return
     sheet.heading(title)
     if isinstance(part, NotKnown):
-        sheet.line(f"not known: {part.why}", _FAULT)
-        sheet.line(f"  next: {part.hint}")
+        not_known(sheet, part)
     else:
         render_part(sheet, part)
+
+
+def not_known(sheet: Sheet, part: NotKnown) -> None:
+    """Print why a part is not known, and what to do next."""
+    sheet.line(f"not known: {part.why}", _FAULT)
+    sheet.line(f"  next: {part.hint}")
 
 
 def _nodes(sheet: Sheet, found: Nodes) -> None:

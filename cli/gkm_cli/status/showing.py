@@ -10,12 +10,12 @@ from gkm.api.meta import timestamp
 from gkm_cli.clusters.connection import ClusterConnection, connected
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.doctor.runner import ClusterReader
-from gkm_cli.output import CommandFailed, show
+from gkm_cli.output import CommandFailed, Output, show
 from gkm_cli.progress import waiting
 from gkm_cli.status import screen
-from gkm_cli.status.options import StatusOptions
-from gkm_cli.status.parts import Status, result
-from gkm_cli.status.reading import read
+from gkm_cli.status.options import StatusOptions, StatusOutput
+from gkm_cli.status.parts import NotKnown, Status, result
+from gkm_cli.status.reading import read, settings_of
 from gkm_cli.terminal import Terminal
 
 ROWS = 5
@@ -39,8 +39,24 @@ def show_status(cluster: ClusterOptions, options: StatusOptions) -> None:
         _watch(connection, options.namespace)
     reader = _reader(connection, options.namespace)
     found = read(reader, waiting)
-    show(result(found), options.output, lambda: screen.render(Terminal(), found, ROWS))
-    _conclude(found)
+    if options.output is StatusOutput.HTML:
+        unknown = _print_page(connection, reader, found)
+    else:
+        show(result(found), Output(options.output.value), lambda: screen.render(Terminal(), found, ROWS))
+        unknown = found.unknown
+    if unknown:
+        raise CommandFailed(f"not known: {', '.join(unknown)}; see the reasons above")
+
+
+def _print_page(connection: ClusterConnection, reader: ClusterReader, found: Status) -> list[str]:
+    """Print the page, and return the parts that are not known."""
+    from gkm_cli.status import page  # noqa: PLC0415 -- only a page needs what plans are drawn with: numpy
+
+    with waiting("reading pods and plans"):
+        drawn = None if reader.namespace else page.topology(connection, lambda: settings_of(reader))
+    for line in page.html(found, drawn):
+        sys.stdout.write(line + "\n")
+    return [*found.unknown, *(["topology"] if isinstance(drawn, NotKnown) else [])]
 
 
 def _watch(connection: ClusterConnection, namespace: str) -> None:
@@ -59,8 +75,3 @@ def _watch(connection: ClusterConnection, namespace: str) -> None:
 def _reader(connection: ClusterConnection, namespace: str) -> ClusterReader:
     cutoff = timestamp(connection.now() - GRACE)
     return ClusterReader(connection.api, namespace=namespace, cutoff=cutoff, now=connection.now)
-
-
-def _conclude(found: Status) -> None:
-    if found.unknown:
-        raise CommandFailed(f"not known: {', '.join(found.unknown)}; see the reasons above")

@@ -88,7 +88,8 @@ def test_without_rights_no_part_is_known(site: Cluster) -> None:
 
 
 def test_a_watch_shows_the_state_again_until_it_is_interrupted(site: Cluster) -> None:
-    command = [sys.executable, "-m", "gkm_cli.main", "status", "--watch", "--kubeconfig", site.kubeconfig_for(READER)]
+    kubeconfig = str(site.kubeconfig_for(READER))
+    command = [sys.executable, "-m", "gkm_cli.main", "status", "--watch", "--kubeconfig", kubeconfig]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
         assert watch.stdout is not None
         seen = 0

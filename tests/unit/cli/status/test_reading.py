@@ -11,9 +11,9 @@ from gkm.kube.resources import CLUSTERGKMCACHES, CONFIGMAPS, DEFINITIONS, GKMCAC
 from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.doctor.runner import ClusterReader
-from gkm_cli.output import CommandFailed, Output
+from gkm_cli.output import CommandFailed
 from gkm_cli.status import screen, showing, summary
-from gkm_cli.status.options import StatusOptions
+from gkm_cli.status.options import StatusOptions, StatusOutput
 from gkm_cli.status.parts import Caches, NotKnown, Status, result
 from gkm_cli.status.reading import read
 from gkm_cli.terminal import Terminal
@@ -172,7 +172,7 @@ def test_a_part_that_is_not_known_fails_the_command(
     api.fault = lambda _verb, plural: ApiError(500, "InternalError", "away") if plural == "runs" else None
     # The reason is that runs cannot be listed; the other parts are printed.
     with pytest.raises(CommandFailed, match=r"^not known: runs; see the reasons above$"):
-        showing.show_status(ClusterOptions(), StatusOptions(output=Output.JSON))
+        showing.show_status(ClusterOptions(), StatusOptions(output=StatusOutput.JSON))
     assert '"notKnown": "cannot list runs.gkm.io: away"' in capsys.readouterr().out
 
 
