@@ -26,6 +26,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import layer_walk, syscalls
 from gkm.mounts.layer_walk import LayerFile, LayerTooLarge
+from gkm.mounts.link_farm import MountedView
 from gkm.runtimes import RUNTIMES
 from gkm.runtimes.keys import UNTOLD, Difference, Entries, Key, MissReason, closest
 
@@ -34,7 +35,7 @@ END_SECONDS: Final = 1.0
 """A pod ends; kubelet has other calls to make."""
 _LOG = logging.getLogger(__name__)
 _Size = tuple[int, int]
-OpenLayers = Callable[[VolumeRecord], AbstractContextManager[tuple[int, Sequence[int]]]]
+OpenLayers = Callable[[VolumeRecord], AbstractContextManager[tuple[MountedView, Sequence[int]]]]
 """Holds the mount of a volume and its lower layers."""
 MAX_ENTRIES: Final = 100_000
 MAX_KERNELS: Final = 2_000
@@ -111,8 +112,8 @@ class KernelWatch:
 
     def _scan(self, record: VolumeRecord, seconds: float) -> RuntimeMisses | None:
         try:
-            with self._open_layers(record) as (mount, lowers):
-                return scan(mount, lowers, seconds)
+            with self._open_layers(record) as (view, lowers):
+                return scan(view, lowers, seconds)
         except Exception:  # noqa: BLE001 -- a count must not hold up a pod
             _LOG.warning("compiled kernels not counted", extra=fields(volume=record.volume_id), exc_info=True)
             return None
@@ -131,24 +132,24 @@ class _Ended(Exception):
     """A bound is reached."""
 
 
-def scan(mount: int, lowers: Sequence[int], seconds: float) -> RuntimeMisses:
-    """Return the entries that `mount` has beyond `lowers` (descriptors of directories, the first on top).
+def scan(view: MountedView, lowers: Sequence[int], seconds: float) -> RuntimeMisses:
+    """Return the entries that a volume has beyond `lowers` (descriptors of directories, the first on top).
 
     Raises:
         OSError: the volume cannot be read at all.
     """
-    scanning = _Scan(mount, lowers, time.monotonic() + seconds)
+    scanning = _Scan(view, lowers, time.monotonic() + seconds)
     try:
-        layer_walk.walk(mount, lowers, scanning, scanning.check)
+        layer_walk.walk(view, lowers, scanning, scanning.check)
     except (_Ended, LayerTooLarge):
         scanning.complete = False
     return scanning.misses()
 
 
 class _Scan:
-    def __init__(self, mount: int, lowers: Sequence[int], deadline: float) -> None:
+    def __init__(self, view: MountedView, lowers: Sequence[int], deadline: float) -> None:
         self.complete = True
-        self._mount = mount
+        self._view = view
         self._lowers = lowers
         self._deadline = deadline
         self._compiled = 0
@@ -205,7 +206,7 @@ class _Scan:
         entries = scanned.entries
         if not entries.key_file.fullmatch(path):
             return self._of_directory(scanned, path)
-        compiled = self._key(self._mount, entries, path)
+        compiled = self._of_pod(entries, path)
         if compiled is None and entries.by_content:
             return None
         if scanned.added_keys[path] or any(_tail(each) == _tail(path) for each in scanned.same_kind(path)):
@@ -220,7 +221,7 @@ class _Scan:
         if key_path is None:
             return Difference(MissReason.UNKNOWN)
         if key_path not in scanned.directories:
-            compiled = self._key(self._mount, scanned.entries, key_path)
+            compiled = self._of_pod(scanned.entries, key_path)
             # Without a difference it is one in a factor that the file does not state, such as a secret.
             found = self._of_keys(scanned, compiled, key_path) or Difference(MissReason.UNKNOWN)
             scanned.directories[key_path] = found
@@ -238,6 +239,9 @@ class _Scan:
         if found is None:
             return Difference(MissReason.UNKNOWN)
         return found[0] if found else None
+
+    def _of_pod(self, entries: Entries, path: str) -> Key | None:
+        return self._key(self._view.holder(path.partition("/")[0]), entries, path)
 
     def _of_cache(self, entries: Entries, path: str) -> Key | None:
         # A key names no path of a mount, so it is in the entry itself, the lowest layer.

@@ -19,7 +19,7 @@ from gkm.hoststate import locks, logs
 from gkm.hoststate.command_line import Parser, print_line
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
-from gkm.mounts import overlay
+from gkm.mounts import id_mapping, overlay
 from gkm.mounts.mountinfo import TooManyMounts
 
 from gkm_csi.counters import Counters
@@ -139,6 +139,8 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     missing = overlay.missing_features()
     for problem in missing:
         _LOG.error("kernel feature missing", extra=fields(node=options.node, missing=problem))
+    if unmappable := id_mapping.missing_feature():
+        _LOG.warning("no volumes for user namespaces", extra=fields(node=options.node, missing=unmappable))
     volume_records = VolumeRecords(options.layout)
     mounter = Mounter(options.layout, options.kubelet)
     volume_locks = VolumeLocks()
@@ -157,6 +159,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
         name=options.node,
         max_volumes=options.max_volumes,
         capture_mode=options.capture_mode,
+        unmappable=unmappable,
         kubelet=options.kubelet,
         missing=missing,
         stats=VolumeStats(volume_records, mounter, (kernels.usage_measured, settled.usage_measured)),

@@ -20,7 +20,8 @@ class VolumeOptions:
 
     `private` requests a writable layer of `size_limit` bytes at most; `mount_path` is the path of the volume in the
     container, "" if not given; `or_empty` requests an empty private volume instead of waiting, `or_compile` only where
-    no cache is for this node or on its way; `capture` requests a copy of the files that the pod adds.
+    no cache is for this node or on its way; `capture` requests a copy of the files that the pod adds; `user_namespace`
+    requests the form whose ids a container runtime can map.
     """
 
     private: bool = False
@@ -29,6 +30,7 @@ class VolumeOptions:
     or_empty: bool = False
     or_compile: bool = False
     capture: bool = False
+    user_namespace: bool = False
 
 
 READ_ONLY = VolumeOptions()
@@ -134,6 +136,7 @@ def _to_json(record: VolumeRecord) -> dict[str, Any]:
             "orEmpty": record.options.or_empty,
             "orCompile": record.options.or_compile,
             "capture": record.options.capture,
+            "userNamespace": record.options.user_namespace,
         },
         "emptyBecause": record.empty_because,
         "family": record.family,
@@ -169,4 +172,5 @@ def _options(value: Mapping[str, Any]) -> VolumeOptions:
         or_empty=bool(value.get("orEmpty", False)),
         or_compile=bool(value.get("orCompile", False)),
         capture=bool(value.get("capture", False)),
+        user_namespace=bool(value.get("userNamespace", False)),
     )

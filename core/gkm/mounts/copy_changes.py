@@ -13,6 +13,7 @@ from typing import Final
 from gkm.hoststate.files import closing
 from gkm.mounts import layer_walk
 from gkm.mounts.layer_walk import LayerFile, LayerTooLarge
+from gkm.mounts.link_farm import MountedView
 
 MAX_FILES: Final = 200_000
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,10 +35,10 @@ class CopyResult:
     skipped: int
 
 
-def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes: int) -> CopyResult:
-    """Copy the files of `mount` that are not in `lowers` (descriptors of directories) into the new `destination`.
+def copy_changes(view: MountedView, lowers: Sequence[int], destination: Path, max_bytes: int) -> CopyResult:
+    """Copy the files of a volume that are not in `lowers` (descriptors of directories) into the new `destination`.
 
-    The caller ensures that `mount` has no mounts inside. Sizes are in whole blocks.
+    Sizes are in whole blocks.
 
     Raises:
         LayerTooLarge: more files or bytes, or deeper directories, than the bounds.
@@ -45,7 +46,7 @@ def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes
     """
     copying = _Copier(destination, max_bytes)
     destination.mkdir(0o700)
-    layer_walk.walk(mount, lowers, copying, _check_count)
+    layer_walk.walk(view, lowers, copying, _check_count)
     return CopyResult(copying.files, copying.bytes, copying.skips)
 
 

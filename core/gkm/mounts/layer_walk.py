@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gkm.hoststate.files import closing
+from gkm.mounts.link_farm import MountedView
 
 MAX_DEPTH: Final = 14
 """Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and a capture becomes an image.
@@ -56,18 +57,18 @@ class LayerVisitor(Protocol):
         """Take note of a link, a special file, a file that vanished, or a name that no image can hold."""
 
 
-def walk(mount: int, lowers: Sequence[int], visitor: LayerVisitor, check: Callable[[int], None]) -> None:
-    """Visit the files of `mount` and compare them with `lowers` (descriptors of directories).
+def walk(view: MountedView, lowers: Sequence[int], visitor: LayerVisitor, check: Callable[[int], None]) -> None:
+    """Visit the files of a volume and compare them with `lowers` (descriptors of directories).
 
     A lower file with the same mode, size and time is unchanged. `check` gets the number of entries so far and
-    ends the walk by its exception. The caller ensures that `mount` has no mounts inside.
+    ends the walk by its exception.
 
     Raises:
         LayerTooLarge: deeper directories than MAX_DEPTH.
         OSError: the top cannot be read.
     """
-    walking = _Walk(visitor, check)
-    with closing(os.open(".", _DIRECTORY, dir_fd=mount)) as top, _open_in_each(lowers, ".") as below:
+    walking = _Walk(view, visitor, check)
+    with closing(os.open(".", _DIRECTORY, dir_fd=view.top)) as top, _open_in_each(lowers, ".") as below:
         walking.directory(top, below, ())
 
 
@@ -76,7 +77,8 @@ _Identity = tuple[int, int, int]
 
 
 class _Walk:
-    def __init__(self, visitor: LayerVisitor, check: Callable[[int], None]) -> None:
+    def __init__(self, view: MountedView, visitor: LayerVisitor, check: Callable[[int], None]) -> None:
+        self._view = view
         self._visitor = visitor
         self._check = check
         self._entries = 0
@@ -89,7 +91,10 @@ class _Walk:
             for entry in entries:
                 self._entries += 1
                 self._check(self._entries)
-                self._entry(source, entry.name, lowers, parents)
+                if parents:
+                    self._entry(source, entry.name, lowers, parents)
+                elif not self._view.is_own(entry.name):
+                    self._entry(self._view.holder(entry.name), entry.name, lowers, parents)
 
     def _entry(self, source: int, name: str, lowers: Sequence[int], parents: tuple[str, ...]) -> None:
         if not name.isprintable() or name.startswith(_WHITEOUT):

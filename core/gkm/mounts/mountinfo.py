@@ -1,6 +1,6 @@
 """Read the mounts of this process from /proc/self/mountinfo (proc_pid_mountinfo(5)), and recognize this driver's.
 
-The device of an overlay is free text: ours holds the owner and the content of the mount.
+The device of an overlay and of a tmpfs is free text: ours holds the owner and the content of the mount.
 """
 
 import re
@@ -14,6 +14,7 @@ MAX_BYTES = 64 << 20
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _MARK = re.compile(r"gkm:(?P<owner>[A-Za-z0-9_.-]{1,128})@(?P<content>[a-z0-9]+:[0-9a-f]+)", re.ASCII)
+_KINDS = frozenset({"overlay", "tmpfs"})
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 _FIXED_FIELDS = 6
 _TAIL_FIELDS = 2
@@ -93,7 +94,7 @@ def mark_of(mount: Mount) -> Mark | None:
     A bind mount of a part of ours shows the same device, but kubelet's bind mount for a subPath has another root:
     kubelet unmounts it.
     """
-    return Mark.parse(mount.source) if mount.kind == "overlay" and mount.root == "/" else None
+    return Mark.parse(mount.source) if mount.kind in _KINDS and mount.root == "/" else None
 
 
 def marked_mounts(mounts: Iterable[Mount]) -> Iterator[MarkedMount]:

@@ -20,7 +20,7 @@ _SELINUX_ENFORCE: Final = Path("/sys/fs/selinux/enforce")
 _MIN_LOWERS = 2
 _OPEN_MODE = 0o777
 """The mode of the top directory of a private layer: any user of the pod must be able to write there."""
-_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
+FLAGS: Final = syscalls.MS_NOSUID | syscalls.MS_NODEV
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -37,7 +37,7 @@ def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
     """
     if len(lowers) < _MIN_LOWERS:
         raise ValueError("an overlay without an upper layer needs two lower ones (EINVAL otherwise)")
-    syscalls.mount(name, proc_fd_path(target), "overlay", _FLAGS | syscalls.MS_RDONLY, _options(lowers))
+    syscalls.mount(name, proc_fd_path(target), "overlay", FLAGS | syscalls.MS_RDONLY, _options(lowers))
 
 
 def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size: int) -> None:
@@ -51,21 +51,34 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
         OSError: the kernel refused; there is no mount.
     """
     inodes = max(MIN_INODES, size // BYTES_PER_INODE)
-    syscalls.mount(name, str(scratch), "tmpfs", _FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
+    syscalls.mount(name, str(scratch), "tmpfs", FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
     try:
         with closing(os.open(scratch, _DIRECTORY)) as layer:
-            os.mkdir("upper", dir_fd=layer)
-            os.chmod("upper", _OPEN_MODE, dir_fd=layer)
-            os.mkdir("work", 0o700, dir_fd=layer)
-            upper = f"upperdir={proc_fd_path(layer)}/upper,workdir={proc_fd_path(layer)}/work"
-            syscalls.mount(name, proc_fd_path(target), "overlay", _FLAGS, f"{_options(lowers)},{upper}")
+            mount_on_layer(lowers, target, name, layer, _OPEN_MODE)
     finally:
         syscalls.umount2(str(scratch), syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)
 
 
+def mount_on_layer(lowers: Sequence[int], target: int, name: str, layer: int, mode: int) -> None:
+    """Mount `lowers` on `target` with an upper layer in the empty directory `layer`; its top has `mode`.
+
+    Raises:
+        OSError: the kernel refused; nothing is mounted.
+    """
+    os.mkdir("upper", dir_fd=layer)
+    os.chmod("upper", mode, dir_fd=layer)
+    os.mkdir("work", 0o700, dir_fd=layer)
+    upper = f"upperdir={proc_fd_path(layer)}/upper,workdir={proc_fd_path(layer)}/work"
+    syscalls.mount(name, proc_fd_path(target), "overlay", FLAGS, f"{_options(lowers)},{upper}")
+
+
 def _options(lowers: Sequence[int]) -> str:
-    context = (f'context="{SELINUX_CONTEXT}"',) if _SELINUX_ENFORCE.exists() else ()
-    return ",".join(("lowerdir=" + ":".join(proc_fd_path(lower) for lower in lowers), *context))
+    return ",".join(("lowerdir=" + ":".join(proc_fd_path(lower) for lower in lowers), *selinux_option()))
+
+
+def selinux_option() -> tuple[str, ...]:
+    """Return the mount option that labels all files of a mount, none on a node without SELinux."""
+    return (f'context="{SELINUX_CONTEXT}"',) if _SELINUX_ENFORCE.exists() else ()
 
 
 def missing_features() -> list[str]:

@@ -12,6 +12,7 @@ MS_NOSUID = 0x2
 MS_NODEV = 0x4
 
 MS_REC = 0x4000
+MS_PRIVATE = 0x40000
 MS_SLAVE = 0x80000
 
 MNT_DETACH = 0x2
@@ -22,12 +23,22 @@ RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
 
 _CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
 _SYS_OPEN_TREE = 428
+_SYS_MOVE_MOUNT = 429
 _SYS_FSOPEN = 430
+_SYS_FSCONFIG = 431
+_SYS_FSMOUNT = 432
 _SYS_OPENAT2 = 437
+_SYS_MOUNT_SETATTR = 442
 _FSOPEN_CLOEXEC = 0x1
+_FSMOUNT_CLOEXEC = 0x1
+_FSCONFIG_CMD_CREATE = 6
 _OPEN_TREE_CLONE = 0x1
+_MOVE_MOUNT_EMPTY_PATHS = 0x4 | 0x40
+_MOUNT_ATTR_IDMAP = 0x00100000
 _AT_EMPTY_PATH = 0x1000
+_AT_RECURSIVE = 0x8000
 _MAX_ATTEMPTS = 100
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,6 +49,15 @@ _libc.syscall.restype = ctypes.c_long
 
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("user_namespace", ctypes.c_uint64),
+    )
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
@@ -93,6 +113,15 @@ def enter_private_mounts() -> None:
     mount("none", "/", "", MS_REC | MS_SLAVE, "")
 
 
+def enter_user_namespace() -> None:
+    """Move this process, which must have one thread, into a user namespace of its own (unshare(2)).
+
+    Raises:
+        OSError: ENOSPC where the administrator allows none (user.max_user_namespaces), EINVAL with several threads.
+    """
+    _check(_libc.unshare(ctypes.c_int(_CLONE_NEWUSER)), "/")
+
+
 def fsopen(kind: str) -> int:
     """Open a context for a new file system (fsopen(2)); it fails where the kernel lacks that kind.
 
@@ -102,17 +131,55 @@ def fsopen(kind: str) -> int:
     return _syscall(_SYS_FSOPEN, kind, ctypes.c_char_p(os.fsencode(kind)), ctypes.c_uint(_FSOPEN_CLOEXEC))
 
 
-def open_tree(directory: int) -> int:
-    """Return a detached mount of `directory`, without the mounts below it (open_tree(2), Linux >= 5.2).
+def fsmount(kind: str) -> int:
+    """Return a detached mount of a new file system of a kind (fsmount(2)); it ends when its descriptor is closed.
 
-    The mount ends when its descriptor is closed.
+    Raises:
+        OSError: as for `fsopen`.
+    """
+    context = fsopen(kind)
+    try:
+        create = (ctypes.c_uint(_FSCONFIG_CMD_CREATE), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int(0))
+        _syscall(_SYS_FSCONFIG, kind, ctypes.c_int(context), *create)
+        return _syscall(_SYS_FSMOUNT, kind, ctypes.c_int(context), ctypes.c_uint(_FSMOUNT_CLOEXEC), ctypes.c_uint(0))
+    finally:
+        os.close(context)
+
+
+def map_ids(mount: int, user_namespace: int) -> None:
+    """Map the ids of a detached mount as a user namespace does (mount_setattr(2)); both are descriptors.
+
+    Raises:
+        OSError: EINVAL for a file system whose ids this kernel cannot map, ENOSYS before Linux 5.12.
+    """
+    wanted = _MountAttr(set=_MOUNT_ATTR_IDMAP, user_namespace=user_namespace)
+    where = (ctypes.c_int(mount), ctypes.c_char_p(b""), ctypes.c_uint(_AT_EMPTY_PATH))
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    _syscall(_SYS_MOUNT_SETATTR, f"/proc/self/fd/{mount}", *where, ctypes.byref(wanted), size)
+
+
+def open_tree(directory: int, *, recursive: bool = False) -> int:
+    """Return a detached mount of `directory`, with the mounts below it if `recursive` (open_tree(2), Linux >= 5.2).
+
+    The mount ends when its descriptor is closed, unless `move_mount` has attached it.
 
     Raises:
         OSError: EPERM without CAP_SYS_ADMIN.
     """
-    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     arguments = (ctypes.c_int(directory), ctypes.c_char_p(b""), ctypes.c_uint(flags))
     return _syscall(_SYS_OPEN_TREE, f"/proc/self/fd/{directory}", *arguments)
+
+
+def move_mount(tree: int, target: int) -> None:
+    """Attach a detached mount, with all mounts in it, to a directory in one step (move_mount(2), Linux >= 5.2).
+
+    Raises:
+        OSError: the kernel refused; nothing is mounted there.
+    """
+    empty = ctypes.c_char_p(b"")
+    arguments = (ctypes.c_int(tree), empty, ctypes.c_int(target), empty, ctypes.c_uint(_MOVE_MOUNT_EMPTY_PATHS))
+    _syscall(_SYS_MOVE_MOUNT, f"/proc/self/fd/{target}", *arguments)
 
 
 def _syscall(number: int, path: str, *arguments: object) -> int:

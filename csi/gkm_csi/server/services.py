@@ -68,6 +68,8 @@ class NodeService:
     publisher: VolumePublisher
     unpublisher: VolumeUnpublisher
     capture_mode: str
+    unmappable: str = ""
+    """Why no pod in a user namespace can have a volume on this node, "" if it can."""
 
     def NodeGetInfo(self, _: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:  # noqa: N802 -- name of the RPC
         """Return the name of this node; no topology, which would need a capability."""
@@ -94,6 +96,11 @@ class NodeService:
         """
         publish_request = request.parse_publish(message, self.kubelet, self.capture_mode)
         _require_kernel_features(self.missing)
+        if publish_request.options.user_namespace and self.unmappable:
+            raise failed_precondition(
+                f"{self.name} cannot mount for a user namespace ({request.USER_NAMESPACE}): {self.unmappable}; "
+                f"run the pod on another node, or without hostUsers: false"
+            )
         self.publisher.publish(publish_request)
         return csi.NodePublishVolumeResponse()
 

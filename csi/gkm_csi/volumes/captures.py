@@ -86,10 +86,10 @@ class Captures:
         try:
             _remove(temporary)
             temporary.mkdir(0o700, parents=True)
-            with self._layers.mounted_layers(record) as (mount, lowers):
+            with self._layers.mounted_layers(record) as (view, lowers):
                 spare = spare_bytes(self._layout.captured, self._min_free_percent)
                 copied = copy_changes.copy_changes(
-                    mount, lowers, temporary / CAPTURED_CONTENT, min(_max_layer_bytes(mount), spare)
+                    view, lowers, temporary / CAPTURED_CONTENT, min(_max_layer_bytes(view.top), spare)
                 )
             if copied.files:
                 (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, directory.name, copied)))

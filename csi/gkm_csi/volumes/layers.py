@@ -10,6 +10,7 @@ from typing import Final
 from gkm.hoststate import locks
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.records import VolumeRecord
+from gkm.mounts.link_farm import MountedView
 from gkm.mounts.mountinfo import Mark
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany, Uses
@@ -76,8 +77,8 @@ class VolumeLayers:
             yield (tree, entry)
 
     @contextmanager
-    def mounted_layers(self, record: VolumeRecord) -> Iterator[tuple[int, Sequence[int]]]:
-        """Hold the mount of a published volume, and the layers below its own.
+    def mounted_layers(self, record: VolumeRecord) -> Iterator[tuple[MountedView, Sequence[int]]]:
+        """Hold the view of a published volume, and the layers below its own.
 
         Raises:
             StatusError: the entry is being collected, or is missing.
@@ -89,9 +90,9 @@ class VolumeLayers:
         with (
             self.locked_entry(record) as entry,
             self.lower_layers(entry, record) as lowers,
-            self.mounter.open_mounted(target) as mount,
+            self.mounter.open_mounted(target, user_namespace=record.options.user_namespace) as view,
         ):
-            yield mount, lowers
+            yield view, lowers
 
     def _used_layer_keys(self, volume: VolumeRecord) -> Uses:
         records = [record for record in self.volume_records.all() if record.digest == volume.digest]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from gkm.mounts.link_farm import MountedView
 from gkm.mounts.mountinfo import Mark
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
@@ -41,11 +42,24 @@ class MountInterface(Protocol):
     ) -> AbstractContextManager[int]:
         """Hold a descriptor of the tree on top of an entry, writing it where it is missing (gkm.mounts.relocation)."""
 
-    def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
-        """Mount layers on an existing target: read-only, or with a private layer of `private_bytes` on top."""
+    def mount(
+        self,
+        layers: Sequence[int],
+        path: Path,
+        mark: Mark,
+        private_bytes: int | None,
+        *,
+        user_namespace: bool = False,
+    ) -> None:
+        """Mount layers on an existing target: read-only, or with a private layer of `private_bytes` on top.
 
-    def open_mounted(self, path: Path) -> AbstractContextManager[int]:
-        """Hold a descriptor of the topmost mount of a target, without mounts inside it; OSError without a mount."""
+        Raises:
+            OSError: the kernel refused.
+            Unlinkable: the form for a user namespace is not possible for this cache.
+        """
+
+    def open_mounted(self, path: Path, *, user_namespace: bool = False) -> AbstractContextManager[MountedView]:
+        """Hold the view of the topmost mount of a target, without mounts of others; OSError without a mount."""
 
     def filesystem_usage(self, path: Path) -> os.statvfs_result:
         """Return the usage of the file system at a target; OSError without a target."""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from gkm.hoststate.files import closing
 from gkm.hoststate.layout import Layout
-from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets
+from gkm.mounts import link_farm, mountinfo, overlay, safe_open, syscalls, targets
+from gkm.mounts.link_farm import MountedView
 from gkm.mounts.mountinfo import Mark, MarkedMount, mark_of, marked_mounts
 from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.tree_limits import Uses
@@ -61,22 +62,33 @@ class Mounter:
         with targets.open_target(self.kubelet, path) as target:
             return target.make()
 
-    def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
+    def mount(
+        self,
+        layers: Sequence[int],
+        path: Path,
+        mark: Mark,
+        private_bytes: int | None,
+        *,
+        user_namespace: bool = False,
+    ) -> None:
         """Implement MountInterface.mount."""
         with ExitStack() as stack:
             empty = stack.enter_context(safe_open.open_directory(self.layout.state, self.layout.empty.name))
             target = stack.enter_context(targets.open_target(self.kubelet, path))
             point = stack.enter_context(target.open_directory())
             lowers = (*layers, empty)
-            if private_bytes is None:
+            if private_bytes is None and not user_namespace:
                 overlay.mount_read_only(lowers, point, str(mark))
                 return
             scratch = stack.enter_context(self._scratch_directory(mark.owner))
-            overlay.mount_private(lowers, point, str(mark), scratch=scratch, size=private_bytes)
+            if user_namespace:
+                link_farm.mount(lowers, point, str(mark), scratch=scratch, size=private_bytes)
+            elif private_bytes is not None:
+                overlay.mount_private(lowers, point, str(mark), scratch=scratch, size=private_bytes)
 
     @contextmanager
     def _scratch_directory(self, volume_id: str) -> Iterator[Path]:
-        """Provide an empty directory in which to assemble the private layer of a volume."""
+        """Provide an empty directory in which to assemble a volume."""
         directory = self.layout.layers / volume_id
         directory.parent.mkdir(parents=True, exist_ok=True)  # a wiped /run lacks it
         self.remove_scratch(directory)
@@ -98,12 +110,15 @@ class Mounter:
             directory.rmdir()
 
     @contextmanager
-    def open_mounted(self, path: Path) -> Iterator[int]:
+    def open_mounted(self, path: Path, *, user_namespace: bool = False) -> Iterator[MountedView]:
         """Implement MountInterface.open_mounted."""
         with targets.open_target(self.kubelet, path) as target, target.open_directory() as point:
-            clone = syscalls.open_tree(point)
-        with closing(clone):
-            yield clone
+            if user_namespace:
+                with link_farm.view(point) as view:
+                    yield view
+            else:
+                with closing(syscalls.open_tree(point)) as clone:
+                    yield MountedView(clone)
 
     def filesystem_usage(self, path: Path) -> os.statvfs_result:
         """Implement MountInterface.filesystem_usage."""

@@ -7,7 +7,7 @@ lock exclusively and reads the records under it, so it spares an entry with a sh
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeOptions, VolumeRecord
+from gkm.mounts.link_farm import Unlinkable
 
 from gkm_csi.status_errors import Code, StatusError, failed_precondition, invalid_argument, is_final
 from gkm_csi.volumes import publish_errors
@@ -139,12 +140,19 @@ class VolumePublisher:
             self.volume_records.add(record)
         if self._make_target(target):
             undo.append(partial(self.mounter.remove, target))
-        private_bytes = record.options.size_limit if record.is_private else None
         with self.layers.lower_layers(entry, record) as layers:
             # Before the call: a failure after the kernel has mounted must be undone as well.
             undo.append(partial(self.mounter.unmount, target))
-            self.mounter.mount(layers, target, mark_for(record), private_bytes)
+            self._mount_layers(layers, record)
         self.volume_records.write_usage(record.ref)
+
+    def _mount_layers(self, layers: Sequence[int], record: VolumeRecord) -> None:
+        private_bytes = record.options.size_limit if record.is_private else None
+        target, user_namespace = Path(record.target_path), record.options.user_namespace
+        try:
+            self.mounter.mount(layers, target, mark_for(record), private_bytes, user_namespace=user_namespace)
+        except Unlinkable as error:
+            raise publish_errors.unlinkable(record.ref, self.node, error) from error
 
     def _observe(self, target: Path) -> TargetState:
         try:

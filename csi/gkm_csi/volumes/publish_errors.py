@@ -8,6 +8,7 @@ from dataclasses import replace
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
+from gkm.mounts.link_farm import Unlinkable
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
 from gkm.mounts.relocation.tree_store import RelocationInProgress
 from gkm.mounts.relocation.tree_writer import Unrelocatable
@@ -120,6 +121,11 @@ def relocation_error(ref: CacheRef, node: str, error: Exception) -> StatusError:
         case _:
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
             return _unavailable(f"{subject}: the files for its mount path cannot be written ({reason})")
+
+
+def unlinkable(ref: CacheRef, node: str, error: Unlinkable) -> StatusError:
+    """Return the error for a cache that cannot be mounted for a user namespace."""
+    return failed_precondition(f"{ref} on {node}: {error}; run the pod without hostUsers: false, or rebuild the cache")
 
 
 def pointer_unreadable(ref: CacheRef, node: str) -> StatusError:

@@ -47,6 +47,7 @@ MOUNT_PATH: Final = "mountPath"
 SIZE_LIMIT: Final = "sizeLimit"
 IF_UNAVAILABLE: Final = "ifUnavailable"
 CAPTURE: Final = "capture"
+USER_NAMESPACE: Final = "userNamespace"
 WAIT, EMPTY, COMPILE = "wait", "empty", "compile"
 AUTO, REQUEST, OFF = "auto", "request", "off"
 CAPTURE_MODES: Final = (AUTO, REQUEST, OFF)
@@ -190,7 +191,7 @@ def _invalid_pod_info(problem: str) -> StatusError:
 _KNOWN_ATTRIBUTES = frozenset(
     {
         *(CACHE, NAMESPACE, CLUSTER_CACHE, UPSTREAM_CACHE, UPSTREAM_NAMESPACE),
-        *(READ_ONLY, MOUNT_PATH, SIZE_LIMIT, IF_UNAVAILABLE, CAPTURE),
+        *(READ_ONLY, MOUNT_PATH, SIZE_LIMIT, IF_UNAVAILABLE, CAPTURE, USER_NAMESPACE),
     }
 )
 _UNITS: Final = {
@@ -293,6 +294,7 @@ def volume_options(
         or_compile=unavailable == COMPILE,
         capture=capture_mode != OFF
         and (requested or (capture_mode == AUTO and writable and CAPTURE not in attributes)),
+        user_namespace=_choice(attributes, USER_NAMESPACE, ("false", "true"), "false") == "true",
     )
 
 

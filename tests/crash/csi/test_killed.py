@@ -13,10 +13,11 @@ from support.host.waiting import scaled
 
 pytestmark = pytest.mark.mounts
 
+KINDS = ("read-only", "private", "empty", "capture", "user namespace", "capture in a user namespace")
 HARNESS = Path(__file__).parents[2] / "support" / "csi"
 
 
-@pytest.mark.parametrize("kind", ["read-only", "private", "empty", "capture"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_death_at_any_step_is_mended_by_the_next_start(kind: str) -> None:
     with node_files() as files, private_namespace() as namespace:
         run = namespace.run(sys.executable, HARNESS / "every_step.py", files.root, kind)
@@ -25,7 +26,7 @@ def test_a_death_at_any_step_is_mended_by_the_next_start(kind: str) -> None:
     steps = json.loads(run.stdout)
     # Fewer would say that the steps were not seen, not that there are none.
     assert steps["publish"] > {"read-only": 15, "empty": 25}.get(kind, 50)
-    assert steps["unpublish"] > (40 if kind == "capture" else 5)
+    assert steps["unpublish"] > (40 if kind.startswith("capture") else 5)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gkm.mounts import copy_changes
 from gkm.mounts.copy_changes import CopyResult
+from gkm.mounts.link_farm import MountedView
 from support.host.descriptors import open_below
 
 PLENTY = 1 << 30
@@ -39,7 +40,7 @@ def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> Co
             held.callback(os.close, descriptor)
             return descriptor
 
-        return copy_changes.copy_changes(opened(volume), [opened(lower) for lower in lowers], kept, most)
+        return copy_changes.copy_changes(MountedView(opened(volume)), [opened(lower) for lower in lowers], kept, most)
 
 
 def kept_of(volume: Path) -> dict[bytes, bytes]:

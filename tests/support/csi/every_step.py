@@ -42,7 +42,10 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "private": {"readOnly": "false", "mountPath": "/cache", "sizeLimit": "1Mi"},
     "empty": {"ifUnavailable": "empty"},
     "capture": {"readOnly": "false", "capture": "true"},
+    "user namespace": {"userNamespace": "true", "mountPath": "/cache"},
+    "capture in a user namespace": {"userNamespace": "true", "readOnly": "false", "capture": "true"},
 }
+READ_ONLY = ("read-only", "user namespace")
 GROUP = {"__grp__k.json": json.dumps({"child_paths": {"k.json": "/built/k.json"}}), "k.json": "{}"}
 
 
@@ -223,7 +226,7 @@ def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     case = Case(files, f"unpublish-{fatal}", kind)
     case.first()
     Started(files).publisher.publish(case.asked())
-    if kind != "read-only":
+    if kind not in READ_ONLY:
         case.write()
     place = case.place
     died = killed(files, fatal, lambda started: started.unpublisher.unpublish(place))
@@ -233,7 +236,7 @@ def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     started.unpublisher.unpublish(case.place)
     check_nothing_left(case, started)
     check_started(files)
-    assert kind != "capture" or is_whole(files.layout.captured / case.name), "what the pod added is lost"
+    assert not kind.startswith("capture") or is_whole(files.layout.captured / case.name), "what the pod added is lost"
     return died
 
 
@@ -254,7 +257,7 @@ def steps_of(kill: Callable[[NodeFiles, int], bool], files: NodeFiles) -> int:
 
 def main() -> None:
     files, kind = NodeFiles(Path(sys.argv[1])), sys.argv[2]
-    told_of(syscalls, "mount", "umount2", "open_tree")
+    told_of(syscalls, "mount", "umount2", "open_tree", "move_mount")
     steps = {
         "publish": steps_of(partial(publish_killed, kind), files),
         "unpublish": steps_of(partial(unpublish_killed, kind), files),

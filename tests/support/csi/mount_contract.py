@@ -76,7 +76,7 @@ def a_mounted_target_opens(mounts: MountInterface, target: Path) -> None:
         assert error_of(lambda: stack.enter_context(mounts.open_mounted(target))) == errno.ENOENT
         mounts.make(target)
         mounts.mount((), target, FIRST, SIZE)
-        assert stack.enter_context(mounts.open_mounted(target)) > 0
+        assert stack.enter_context(mounts.open_mounted(target)).top > 0
     mounts.unmount(target)
 
 

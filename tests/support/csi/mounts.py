@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gkm.mounts.link_farm import MountedView
 from gkm.mounts.mountinfo import Mark
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
@@ -24,6 +25,8 @@ class MountsInMemory:
     foreign: set[Path] = field(default_factory=set)
     layers: dict[Path, tuple[Sequence[int], int | None]] = field(default_factory=dict)
     """What was mounted, and the bytes of the private layer."""
+    farms: set[Path] = field(default_factory=set)
+    """Where a volume was mounted for a user namespace."""
 
     @contextmanager
     def open_entry(self, digest: str) -> Iterator[int]:
@@ -51,17 +54,28 @@ class MountsInMemory:
         assert layer.key in in_use().every
         yield 2
 
-    def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
+    def mount(
+        self,
+        layers: Sequence[int],
+        path: Path,
+        mark: Mark,
+        private_bytes: int | None,
+        *,
+        user_namespace: bool = False,
+    ) -> None:
         self._fail("mount")
         self._require(path)
         self.mounted.setdefault(path, []).append(mark)
         self.layers[path] = (layers, private_bytes)
+        if user_namespace:
+            self.farms.add(path)
 
     @contextmanager
-    def open_mounted(self, path: Path) -> Iterator[int]:
+    def open_mounted(self, path: Path, *, user_namespace: bool = False) -> Iterator[MountedView]:
         self._fail("mounted")
         self._require(path)
-        yield 3
+        assert user_namespace == (path in self.farms)
+        yield MountedView(3)
 
     def filesystem_usage(self, path: Path) -> os.statvfs_result:
         self._fail("room")

@@ -50,9 +50,9 @@ def told_of(module: ModuleType, *names: str) -> None:
 
 
 def _announced(name: str, call: Callable[..., object]) -> Callable[..., object]:
-    def announced(*arguments: object) -> object:
+    def announced(*arguments: object, **options: object) -> object:
         sys.audit(f"gkm.{name}")
-        return call(*arguments)
+        return call(*arguments, **options)
 
     return announced
 

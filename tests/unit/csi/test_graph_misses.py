@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gkm.hoststate.kernel_misses import KernelMissCounts, RuntimeMisses
+from gkm.mounts.link_farm import MountedView
 from gkm.runtimes.keys import MissReason
 from gkm_csi import kernels
 from support.images.inductor import GRAPH
@@ -45,7 +46,7 @@ def misses(cache: Path, volume: Path, *written: Path) -> RuntimeMisses:
         shutil.copytree(each, volume, dirs_exist_ok=True)
     mount, lower = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (volume, cache))
     try:
-        return kernels.scan(mount, [lower], 60.0)
+        return kernels.scan(MountedView(mount), [lower], 60.0)
     finally:
         os.close(mount)
         os.close(lower)

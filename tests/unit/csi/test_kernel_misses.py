@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gkm.hoststate import kernel_misses
 from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.mounts.link_farm import MountedView
 from gkm.runtimes import TRITON, triton
 from gkm.runtimes.keys import MissReason, closest
 from gkm_csi import kernels
@@ -82,7 +83,7 @@ def found(below: Path, volume: Path, seconds: float = 60.0) -> KernelMissCounts:
 def scanned(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.RuntimeMisses:
     mount, lower = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (volume, below))
     try:
-        return kernels.scan(mount, [lower], seconds)
+        return kernels.scan(MountedView(mount), [lower], seconds)
     finally:
         os.close(mount)
         os.close(lower)

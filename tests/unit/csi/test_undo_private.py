@@ -83,8 +83,8 @@ def test_a_mount_that_fails_after_the_kernel_has_mounted_is_removed(
 ) -> None:
     mount = memory_node.mounts.mount
 
-    def then_fails(*arguments: Any) -> None:  # noqa: ANN401 -- handed on
-        mount(*arguments)
+    def then_fails(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- handed on
+        mount(*arguments, **options)
         raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(memory_node.mounts, "mount", then_fails)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gkm.mounts import copy_changes
 from gkm.mounts.copy_changes import CopyResult
+from gkm.mounts.link_farm import MountedView
 from support.csi.copied_volume import below, copied, kept_of, volume
 from support.csi.odd_files import make_device, make_socket
 
@@ -181,7 +182,7 @@ def test_a_name_that_no_image_can_hold_is_skipped_alone(tmp_path: Path, name: by
     os.close(descriptor)
     mount = os.open(source, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        found = copy_changes.copy_changes(mount, [], tmp_path / "kept", 1 << 20)
+        found = copy_changes.copy_changes(MountedView(mount), [], tmp_path / "kept", 1 << 20)
     finally:
         os.close(mount)
     assert (found.files, found.skipped) == (1, 1)
