@@ -20,7 +20,7 @@ NOT_READ = Inventory(errors=("they have not been read yet",))
 
 
 class GpuWatch:
-    """Reads in a thread of its own, because a hanging driver must not delay the agent."""
+    """Reads in its own thread, because a hanging driver must not delay the agent."""
 
     def __init__(
         self,

@@ -190,7 +190,7 @@ def dependencies(config: Config, layout: Layout) -> Dependencies:
 
 
 class NotConnected(Exception):
-    """The agent has neither a cluster nor a directory of manifests."""
+    """The agent has no cluster and no directory of manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def connect(options: Options, wake: Event) -> Backend:
     """Return the backend that the options choose.
 
     Raises:
-        NotConnected: the options choose Kubernetes, but neither they nor the environment name a cluster.
+        NotConnected: the options choose Kubernetes, but they and the environment name no cluster.
     """
     return _standalone(options, wake) if options.static is not None else _kubernetes(options, wake)
 

@@ -101,7 +101,7 @@ def is_foreign(wanted: WantedCache, pointer: Pointer | None) -> bool:
 
 
 def unproven_pointer(wanted: WantedCache) -> Pointer:
-    """Return the pointer that replaces a foreign one: the earlier object's access proves nothing for this object."""
+    """Return the pointer that replaces a foreign one: the earlier object's access is no proof for this object."""
     message = "this object has not proven its access to the image on this node: the agent asks the registry"
     return make_pointer(wanted, wanted.digest or "", CacheState.PENDING, message=message)
 
@@ -196,7 +196,7 @@ def next_attempt(
     """Return the attempt with its next retry after a failure; `jitter` in [0, 1) spreads the nodes over time.
 
     A registry that is overloaded requests the same pause, `retry_after`, from every node: no node retries before it,
-    and they spread over half of it, or over the pause of their own backoff where that is longer.
+    and they spread over half of it, or over the pause of their backoff where that is longer.
     """
     count = previous.count + 1 if previous is not None and previous.wanted == wanted else 1
     pause = (TRANSIENT_BACKOFF if transient else PERMANENT_BACKOFF).longest_pause(count)

@@ -18,7 +18,7 @@ _TIERS: Final[tuple[tuple[str, Callable[[Pointer], bool]], ...]] = (
 
 
 def choices(wanted: Iterable[WantedCache], pointers: Mapping[CacheRef, Pointer]) -> dict[CacheRef, FamilyChoice]:
-    """Return the choice for each family that a cache names; `pointers` are those of the caches on this node."""
+    """Return the choice for each family that a cache names; `pointers` are the pointers of the caches on this node."""
     members: dict[CacheRef, list[WantedCache]] = {}
     known = list(wanted)
     for cache in known:

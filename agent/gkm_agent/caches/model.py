@@ -11,7 +11,7 @@ from gkm.hoststate.names import CacheRef, InvalidName
 class PullHold:
     """The reason why the agent must not pull a wanted cache now: verification is not done, or (`final`) it refused.
 
-    `digest` is the refused digest, "" if the controller resolved none.
+    `digest` is the refused digest, "" if the controller resolved no digest.
     """
 
     reason: str
@@ -55,7 +55,7 @@ class WantedCache:
 
 
 def membership(spec: CacheSpec, created: str | None = None, *, held_back: bool = False) -> Membership:
-    """Return the place of a cache in its family. A family whose name is invalid is none."""
+    """Return the place of a cache in its family. A family with an invalid name is ignored."""
     try:
         family = spec.family and names.cache_name(spec.family)
     except InvalidName:

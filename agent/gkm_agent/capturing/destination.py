@@ -31,7 +31,7 @@ from gkm.images.signing.sign import attest
 from msgspec import structs
 
 _SPARE_SECONDS: Final = 300.0
-"""What an upload may take besides the time of its bytes."""
+"""The time that an upload may take besides the time of its bytes."""
 
 
 class Destination(Protocol):
@@ -47,7 +47,7 @@ class Destination(Protocol):
         """Sign an image, unless it has a signature of the present signer. Raises GKMError."""
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
-        """Attach a signed statement about a captured image, unless it has one that suffices. Raises GKMError."""
+        """Attach a signed statement about a captured image, unless it has a sufficient one. Raises GKMError."""
 
 
 class CaptureStopped(Exception):
@@ -114,8 +114,8 @@ class RegistryDestination:
     def _registry(self, ref: Reference) -> Registry:
         """Return the registry of an image itself without its mirrors, which may have an older copy.
 
-        The credentials are read anew: those of `capture.credentialsSecret` in GKM's own namespace, or else those of the
-        registry's host.
+        The credentials are read anew: from `capture.credentialsSecret` in GKM's own namespace, or else the credentials
+        of the registry's host.
         """
         configured = self.config.registries
         hosts = {name: structs.replace(host, mirrors=[]) for name, host in configured.hosts.items()}

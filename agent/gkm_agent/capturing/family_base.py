@@ -1,6 +1,6 @@
 """The generation that a capture extends: what a node chose for the family, and both of them as one directory.
 
-The pod saw its own files over those of the cache that it had. The union has the same paths. Where both have a file, the
+The pod saw its own files over the files of its cache. The union has the same paths. Where both have a file, the
 one of the generation stays: its signer vouched for it. The files are hard links, so a union costs no space.
 """
 
@@ -42,9 +42,9 @@ class FamilyBase:
 
 
 def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | None:
-    """Return the family that a capture joins; None if it joins none.
+    """Return the family that a capture joins; None if it joins no family.
 
-    Captures of a namespace are either GKMCaches of it or ClusterGKMCaches: those of the other kind join nothing.
+    Captures of a namespace are either GKMCaches of it or ClusterGKMCaches: caches of the other kind are not joined.
     """
     cluster = settings.are_for_cluster(origin.pod_namespace)
     if not origin.family or cluster is not (origin.cache_namespace is None):
@@ -53,7 +53,7 @@ def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | Non
 
 
 def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
-    """Return the generation that this node gives to its pods now; None if it gives them none.
+    """Return the generation that this node gives to its pods now; None without one.
 
     Raises:
         UnreadableState: the choice or the state of the cache is damaged.
@@ -82,7 +82,7 @@ def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
 def union(
     layout: Layout, work: Path, base: FamilyBase | None, throttle: integrity.Throttle = lambda _cost: None
 ) -> Iterator[Path]:
-    """Yield the files of a capture together with those of its base, in `work`; without a base, those of the capture.
+    """Yield the files of a capture together with its base's files, in `work`; without a base, only the capture's files.
 
     `work` is in the directory of the capture. It stays for the next step, and is used as it is then, unless this step
     fails. The base is compared with its list, byte by byte: the registry has its genuine layers, and a signed statement
@@ -126,7 +126,7 @@ def _check(layout: Layout, base: FamilyBase, throttle: integrity.Throttle) -> No
 
 
 def _link(source: Path, target: Path) -> None:
-    """Link what `target` lacks. Neither side changes meanwhile; links of a hostile pod are linked as links."""
+    """Link what `target` lacks. Both sides stay unchanged meanwhile; links of a hostile pod are linked as links."""
     with os.scandir(source) as found:
         for one in found:
             inside = target / one.name

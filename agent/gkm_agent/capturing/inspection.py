@@ -1,6 +1,6 @@
 """Inspect what a pod left: hostile files become a list, a hardware key and a digest, or the capture is refused.
 
-Nothing in the files decides about the hardware. It is what the agent measured on the node, and files that name other
+The files do not decide about the hardware. The agent measured it on the node, and files that name other
 hardware are refused, because a node would offer kernels that no GPU here has run.
 """
 
@@ -156,7 +156,7 @@ class _Reader:
 
     @property
     def version(self) -> str:
-        """Return the version of Triton that all kernels state; "" if they state none, or several."""
+        """Return the version of Triton that all kernels state; "" if they state no version, or several."""
         return next(iter(self._versions)) if len(self._versions) == 1 else ""
 
     def directory(self, part: CapturedPart) -> list[PackedFile]:
@@ -200,7 +200,7 @@ class _Reader:
             self._read_version(entry)
 
     def _check_group(self, entry: TreeEntry) -> None:
-        """Refuse a group file with a path outside of its own directory: Triton opens these paths."""
+        """Refuse a group file with a path outside of its directory: Triton opens these paths."""
         if entry.size > MAX_GROUP_BYTES:
             raise _no_such_file(entry, f"has more than {MAX_GROUP_BYTES} bytes")
         try:

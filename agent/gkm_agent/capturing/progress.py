@@ -42,12 +42,12 @@ class CaptureState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Return whether nothing is left to do."""
+        """Return whether all steps are done."""
         return self in (CaptureState.ANNOUNCED, CaptureState.DUPLICATE, CaptureState.REFUSED)
 
 
 class Progress(Struct, frozen=True, rename="camel"):
-    """The state of one capture with the results of its steps. `files` and `size_bytes` are those of the image."""
+    """The state of one capture with the results of its steps. `files` and `size_bytes` describe the image."""
 
     state: CaptureState = CaptureState.CAPTURED
     reason: _Short = ""
@@ -63,9 +63,9 @@ class Progress(Struct, frozen=True, rename="camel"):
     repository: Annotated[str, Meta(max_length=525)] = ""
     """Where it is pushed, from PUSHED on."""
     base: Annotated[str, Meta(max_length=525)] = ""
-    """The image that this one extends, by digest; "" for none."""
+    """The image that this image extends, by digest; "" without one."""
     base_layers: _Count = 0
-    """How many of the image's layers are those of the base, which the registry has; from PACKED on."""
+    """How many of the image's layers belong to the base, which the registry has; from PACKED on."""
     attempts: _Count = 0
     """How often the capture was packed again on top of a newer generation."""
 
@@ -76,7 +76,7 @@ class Progress(Struct, frozen=True, rename="camel"):
 
 
 class CaptureOrigin(Struct, frozen=True, rename="camel"):
-    """captured.json: the volume whose files these are. `digest` is that of the cache below them, "" without one.
+    """captured.json: the volume whose files these are. `digest` is the digest of the cache below them, "" without one.
 
     `cache_namespace` is None for a ClusterGKMCache.
     """

@@ -1,6 +1,6 @@
 """The steps of a capture. Each takes it from one state to the next, and may be killed and repeated at any point.
 
-An error of a step means: again later. A capture whose files are at fault is refused instead, which is final; nothing of
+An error of a step means: again later. A capture whose files are at fault is refused instead, which is final; no part of
 it has left the node then, because its files are inspected first.
 
 A capture whose files are there already, in the cache below them or in another capture of this node, becomes no image.
@@ -73,7 +73,7 @@ class CaptureSteps:
         """Take a capture one step further and record it; return how far it is then.
 
         Raises:
-            GKMError: the step failed and can be tried again; the record may be that of an earlier step.
+            GKMError: the step failed and can be tried again; the record may be from an earlier step.
             UnreadableState: the description of the capture is unusable.
             OSError: the disk refused.
             Stopped: the agent ends.
@@ -103,7 +103,7 @@ class CaptureSteps:
     def begin_again(self, directory: Path) -> bool:
         """Begin again with an announced capture where this node chose a generation that does not come from it.
 
-        The capture is then packed on top of that generation, or has nothing that it lacks.
+        The capture is then packed on top of that generation, or adds no files to it.
 
         Raises:
             UnreadableState, OSError: the record of the capture or the choice is damaged, or the disk refused.
@@ -301,7 +301,7 @@ _OFFERED = (
 def check_new(
     layout: Layout, directory: Path, origin: CaptureOrigin, found: Inspection, others: Iterable[Path]
 ) -> None:
-    """Check that nothing offers these files to the namespace yet; `others` are the other captures of this node.
+    """Check that no capture offers these files to the namespace yet; `others` are the other captures of this node.
 
     Raises:
         GKMError: NOT_REQUIRED; the message says where they are.

@@ -2,8 +2,8 @@
 
 Each node waits for a time that hash(content, node) decides: no lease, and no node knows of another. Most wait long and
 a few are early, as receivers of a multicast delay their answers (Nonnenmacher and Biersack, "Optimal Multicast
-Feedback", 1998): the number of early ones hardly depends on the number of nodes. Who comes later finds the blobs in the
-registry and sends nothing.
+Feedback", 1998): the number of early ones hardly depends on the number of nodes. A later node finds the blobs in the
+registry and sends no blobs.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The thread that makes images of captures: one capture at a time, the oldest first, each failure with a backoff.
 
-It shares nothing with pulls and with the CSI process but the disk and the network, and keeps free space on the one and
+It shares only the disk and the network with pulls and with the CSI process, and keeps free space on the one and
 a rate on the other. Retention ends every retry: it removes the capture.
 
 The agent announces captures in one list for each namespace, the newest first.
@@ -56,7 +56,7 @@ class _Failure:
 
 
 class CaptureWorker:
-    """Makes images of the captures of a node, in a thread of its own. Without a destination it does nothing."""
+    """Makes images of the captures of a node, in its own thread. Without a destination it is idle."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class CaptureWorker:
             return self._reports
 
     def make_images(self) -> bool:
-        """Take every capture as far as it comes now; return whether none waits for another attempt."""
+        """Take every capture as far as it comes now; return whether no capture waits for another attempt."""
         volumes = self._volumes()
         self._failures = {name: self._failures[name] for name in volumes if name in self._failures}
         self._ended &= volumes.keys()
@@ -156,7 +156,7 @@ class CaptureWorker:
         if not self._layout.captured.is_dir():
             return {}
         volumes = captures.captured_volumes(self._layout.captured)
-        # Not through a link: the CSI process made a directory, and nobody else may write there.
+        # Not through a link: the CSI process made a directory, and no other process may write there.
         own = [volume for volume in volumes if not self._layout.capture(volume.volume_id).is_symlink()]
         own.sort(key=lambda volume: (volume.since, volume.volume_id))
         return {volume.volume_id: volume for volume in own[:MAX_CAPTURES]}
@@ -255,7 +255,7 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class KnownCapture:
-    """A capture of this node; `since` in seconds since the epoch. `family` is the one that it joins, "" for none."""
+    """A capture of this node; `since` in seconds since the epoch. `family` is its family, "" without one."""
 
     origin: CaptureOrigin
     progress: Progress
@@ -265,7 +265,7 @@ class KnownCapture:
 
 
 def by_namespace(captures: Iterable[KnownCapture]) -> Mapping[str, tuple[CapturedImage, ...]]:
-    """Return the reports of all captures: those of each namespace's pods, at most MAX_CAPTURED_IMAGES."""
+    """Return the reports of all captures: for each namespace's pods, at most MAX_CAPTURED_IMAGES."""
     found: dict[str, list[CapturedImage]] = {}
     for capture in sorted(captures, key=lambda each: (-each.since, each.origin.volume_id)):
         listed = found.setdefault(capture.origin.pod_namespace, [])

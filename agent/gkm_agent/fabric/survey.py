@@ -105,7 +105,7 @@ class SubnetSurvey:
 
     @property
     def is_chosen(self) -> bool:
-        """Return whether this node should survey now; a selector matches nothing while the labels are unknown."""
+        """Return whether this node should survey now; a selector matches no node while the labels are unknown."""
         return self._settings.chooses(self._node, self._labels())
 
     def once(self) -> bool:

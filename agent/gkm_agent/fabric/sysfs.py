@@ -3,9 +3,9 @@
 Drivers choose the names and contents, so the reader bounds counts and sizes. It follows links only beneath the root
 (openat2, RESOLVE_BENEATH), because entries of /sys/class are links into /sys/devices.
 
-A pure decoder reads one InfiniBand port from the texts of its files. The formats are those of the kernel's
-drivers/infiniband. The decoder leaves out a garbled value and reports a problem, but keeps the port: one valid GUID is
-enough to identify the end of a cable.
+A pure decoder reads one InfiniBand port from the texts of its files. The kernel's drivers/infiniband defines the
+formats. The decoder leaves out a garbled value and reports a problem, but keeps the port: one valid GUID is enough to
+identify the end of a cable.
 """
 
 import os

@@ -5,7 +5,7 @@ at once, and reports a worse health or another domain only after several reading
 reading that agrees with the reported verdict restarts the count. The first reading of a node settles at once, because
 there is no earlier verdict to protect.
 
-The neighbors at the other end of the node's Ethernet cables come from lldpd. A node without lldpd reports none.
+The neighbors at the other end of the node's Ethernet cables come from lldpd. A node without lldpd reports no neighbors.
 """
 
 import logging
@@ -87,7 +87,7 @@ class FabricWatch:
             part.start()
 
     def stop(self) -> None:
-        """Stop in bounded time, after the write in progress. The published state stays: a restart changes nothing."""
+        """Stop in bounded time, after the write in progress. The published state stays: a restart keeps it."""
         self._stop.set()
         self._wake.set()
         self._neighbors.cancel()

@@ -1,8 +1,8 @@
 """The caches of this node from the Kubernetes API: both kinds, filtered by node selector.
 
-An unreadable object counts as its last readable version. An object that was never readable leaves the source
+For an unreadable object, the last readable version stays in use. An object that was never readable leaves the source
 incomplete, as an unreadable manifest does in standalone mode: its files on this disk are unknown, so the agent deletes
-nothing.
+no files.
 """
 
 import logging
@@ -125,7 +125,7 @@ class KubernetesSource:
                 f"GKMCache {namespace}/{name}" if namespace else f"ClusterGKMCache {name}"
                 for namespace, name in sorted(unknown)[:MAX_SHOWN]
             ]
-            why = "the agent deletes nothing until they are readable" if unknown else None
+            why = "the agent deletes no files until they are readable" if unknown else None
             level = logging.ERROR if unknown else logging.INFO
             _LOG.log(level, "unreadable caches", extra=fields(count=len(unknown), caches=shown or None, why=why))
 
@@ -175,7 +175,7 @@ def wanted_of(cache: Cache, node: str) -> WantedCache | None:
 
 
 def _unknown_spec(cache: Cache) -> PullHold | None:
-    """Return the reason why a node does nothing for a cache whose spec it does not hold; it serves what it has."""
+    """Return the reason why a node does not act on a cache whose spec it does not hold; it serves old content."""
     why = oversized(cache)
     return PullHold(Reason.TOO_LARGE, f"the object is too large: {why}; remove entries of this field") if why else None
 

@@ -1,6 +1,6 @@
 """The pull of one cache, in one thread: verify, describe, check the GPUs, fetch.
 
-The job verifies the image itself: it relies neither on the controller's verdict nor on an earlier run. It stores each
+The job verifies the image itself: it does not rely on the controller's verdict or on an earlier run. It stores each
 state on disk before the next one starts, so the process may be killed at any point.
 """
 

@@ -62,7 +62,7 @@ class PullPool:
         return running < self._limit and self.running_in(ref.namespace, without) < max(1, self._limit - 1)
 
     def start(self, pull: PullJob) -> None:
-        """Start a pull in a thread of its own; the caller has checked `has_slot_for`."""
+        """Start a pull in its own thread; the caller has checked `has_slot_for`."""
         self._running[pull.wanted.ref] = _RunningPull(pull, self._wake, self._clock())
 
     def overdue(self) -> list[CacheRef]:
@@ -92,7 +92,7 @@ class PullPool:
         return [(running.pull.wanted, running.failure) for running in ended if not running.superseded]
 
     def stop(self) -> None:
-        """Cancel every pull and wait a bounded time; a pull that still runs can write nothing any more."""
+        """Cancel every pull and wait a bounded time; a pull that still runs can no longer write."""
         self.cancel_unwanted({})
         deadline = time.monotonic() + STOP_SECONDS
         for running in self._running.values():
@@ -113,11 +113,11 @@ class RetrySchedule:
         self._starts[ref] = self._namespace_starts[ref.namespace] = self._clock()
 
     def last_start(self, ref: CacheRef) -> float:
-        """Return the start of the last pull of a cache, 0 if it had none."""
+        """Return the start of the last pull of a cache, 0 without one."""
         return self._starts.get(ref, 0.0)
 
     def last_start_in(self, namespace: str | None) -> float:
-        """Return the start of the last pull in a namespace, 0 if it had none."""
+        """Return the start of the last pull in a namespace, 0 without one."""
         return self._namespace_starts.get(namespace, 0.0)
 
     def record_end(self, wanted: WantedCache, failure: Failure | None) -> None:
@@ -131,7 +131,7 @@ class RetrySchedule:
             transient=failure.transient,
             retry_after=failure.retry_after,
             now=self._clock(),
-            jitter=random.random(),  # noqa: S311 -- spreads load, hides nothing
+            jitter=random.random(),  # noqa: S311 -- spreads load only
         )
 
     def retry_now(self, ref: CacheRef) -> None:

@@ -2,10 +2,10 @@
 
 A pass has five phases: it absorbs finished pulls, reads the desired state, observes the disk, decides (pure,
 gkm_agent.reconcile.actions) and acts. Pulls run in other threads and wake the loop when they end. The memory of the
-loop (failed attempts, running pulls) costs a repetition when it is lost, nothing else.
+loop (failed attempts, running pulls) only costs a repetition when it is lost.
 
 The loop also reads which pods wait and which kernels compiled, as the CSI process reports them; and it publishes
-failures that a full disk could not store, from memory, while the disk has nothing newer.
+failures that a full disk could not store, from memory, while the disk has no newer state.
 """
 
 import logging
@@ -315,7 +315,7 @@ def _log_state(pointer: Pointer | None) -> None:
 
 
 class VolumeReports:
-    """The reports of one node; an unreadable one is logged once and counts as none."""
+    """The reports of one node; an unreadable one is logged once and left out."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -324,7 +324,7 @@ class VolumeReports:
     def findings(
         self, observed: Mapping[CacheRef, Observed], captures: Mapping[str, Sequence[CapturedImage]]
     ) -> NodeFindings:
-        """Return the reports; of waiting pods only those whose cache fits no GPU."""
+        """Return the reports; among waiting pods, only pods whose cache fits no GPU."""
         unfit = [ref for ref, one in observed.items() if one.pointer and one.pointer.state is CacheState.INCOMPATIBLE]
         awaited = [ref for ref in unfit if waiting_pods.is_pod_waiting(self._layout, ref)]
         return NodeFindings(captures, awaited, self._misses())

@@ -40,7 +40,7 @@ MAX_BYTES = 384 << 10
 """Size of a status as JSON. An object in etcd has at most 1.5 MiB, and server-side apply stores the path of every field
 in it, which doubles the size of short values."""
 _STEPS = ((None, None), (20, None), (0, None), (0, 160), (0, 0))
-"""The most pods of a cache and the most characters of a message in each step; None is no limit."""
+"""The most pods of a cache and the most characters of a message in each step; None means no limit."""
 
 
 def node_label(node: str) -> str:

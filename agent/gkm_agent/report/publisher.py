@@ -3,7 +3,7 @@
 A publisher is a thread that holds at most one value: `set` replaces a value that is not written yet. The thread writes
 on change, retries with backoff while the sink refuses, and paces its rounds while changes keep coming. Every ten
 minutes or so it invalidates the sink and writes everything again, because another client may have deleted or changed an
-object. The refresh lists nothing: a list costs the API server one read per node, and every node runs an agent.
+object. The refresh never lists: a list costs the API server one read per node, and every node runs an agent.
 
 The statuses of all scopes are one value: its sink writes the scopes that changed and removes the objects of the others.
 """
@@ -34,7 +34,7 @@ _SHOWN_FAILURES = 3
 
 
 class Publisher(Generic[T]):
-    """Brings the latest value to a sink, in a thread of its own."""
+    """Brings the latest value to a sink, in its own thread."""
 
     def __init__(self, sink: Sink[T], name: str, backoff: Backoff = BACKOFF, pace: Backoff = PACE) -> None:
         self._sink = sink
@@ -153,7 +153,7 @@ class StatusPublisher(Publisher[Mapping[str | None, NodeStatus]]):
 
 def _next_refresh() -> float:
     """Return the time of the next refresh, spread so that agents that started together do not write together."""
-    return time.monotonic() + REFRESH_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load, hides nothing
+    return time.monotonic() + REFRESH_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load only
 
 
 class ScopedStatuses:

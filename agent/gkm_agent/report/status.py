@@ -31,7 +31,7 @@ NO_MISSES: Final[Mapping[str, kernel_misses.RuntimeMisses]] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class NodeFindings:
-    """What the status has besides caches and volumes: captures by namespace, awaited caches, misses by volume."""
+    """The further parts of the status: captures by namespace, awaited caches, misses by volume."""
 
     captures: Mapping[str, Sequence[CapturedImage]] = field(default_factory=lambda: NO_CAPTURES)
     awaited: Collection[CacheRef] = ()

@@ -1,7 +1,7 @@
 """The caches of this node from a directory of manifests, in the form that `kubectl apply` takes.
 
-An unreadable file counts as its last readable version: a half-written file deletes no cache. A file that was never
-readable leaves the source incomplete, so the agent deletes nothing.
+For an unreadable file, the last readable version stays in use: a half-written file deletes no cache. A file that was
+never readable leaves the source incomplete, so the agent deletes no files.
 
 A manifest has caches and the Secrets that they name, in YAML with several documents.
 """
@@ -72,12 +72,12 @@ class FileSource:
             return self._listed and all(file.manifests is not None for file in self._files.values())
 
     def caches(self) -> list[WantedCache]:
-        """See CacheSource; of two manifests for one cache, the one in the first file by name wins."""
+        """See CacheSource; of two manifests for one cache, the manifest in the first file by name wins."""
         last_first = [manifests.caches for manifests in self._last_first()]
         return list({cache.ref: cache for caches in last_first for cache in reversed(caches)}.values())
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
-        """See Secrets; of two manifests for one Secret, the one in the first file by name wins."""
+        """See Secrets; of two manifests for one Secret, the manifest in the first file by name wins."""
         last_first = [manifests.secrets for manifests in self._last_first()]
         found = {key: data for secrets in last_first for key, data in secrets.items()}
         if (namespace, name) not in found:
@@ -170,7 +170,7 @@ def manifests_in(text: bytes) -> Manifests:
     """Return the content of a file.
 
     Raises:
-        BadManifest: the text is not YAML, or a document is neither a cache nor a Secret.
+        BadManifest: the text is not YAML, or a document is no cache and no Secret.
     """
     caches: list[WantedCache] = []
     secrets: dict[tuple[str, str], dict[str, str]] = {}

@@ -47,7 +47,7 @@ class SpaceNeed:
 
     @classmethod
     def of(cls, image: CacheImage) -> "SpaceNeed":
-        """Return the need of an image. An image without a size label counts as large as its blobs."""
+        """Return the need of an image. An image without a size label is taken to be as large as its blobs."""
         size = image.download_bytes if image.size_bytes is None else image.size_bytes
         return cls(size, image.download_bytes + size)
 
@@ -91,7 +91,8 @@ class SpaceLack:
 def lack(figures: SpaceFigures, need: SpaceNeed, bounds: Store) -> SpaceLack:
     """Return the lack of space for a need. Pure."""
     over = figures.store + need.store - bounds.max_bytes if bounds.max_bytes is not None else 0
-    # The kubelet has a threshold for inodes as well (nodefs.inodesFree). A lack counts as the same share of the disk.
+    # The kubelet has a threshold for inodes as well (nodefs.inodesFree). A lack of inodes is the same share of the
+    # disk.
     inodes = int(figures.total * (bounds.min_free_percent - figures.inodes) / 100)
     return SpaceLack(over, max(inodes, least_free(figures.total, bounds) + need.disk - figures.free))
 
@@ -278,7 +279,7 @@ class DiskBudget:
             if self._lack(need).disk > 0 and self._store.trash.is_emptying():
                 raise _SpaceComing
             if self._lack(need).disk > 0:
-                # With this time every partial blob without a running pull counts as stale.
+                # With this time every partial blob without a running pull is stale.
                 blobs.sweep(time.time() + 2 * STALE_SECONDS)
         except OSError as error:
             _LOG.error("removal of blobs failed", extra=fields(why=str(error)))

@@ -1,7 +1,7 @@
 """The retention of captured files: additions of pods to their volumes, which the CSI process saved.
 
-No registry has them, so a full disk is no reason to remove them. They have an age limit and a size limit of their own,
-and the oldest go first.
+No registry has them, so a full disk is no reason to remove them. They have a separate age limit and size limit, and the
+oldest go first.
 """
 
 import logging
@@ -60,7 +60,7 @@ class CapturesInUse:
             if self._current == volume_id:
                 return False
             layout.trash.mkdir(parents=True, exist_ok=True)
-            # One rename: a use that begins now finds the whole capture or none.
+            # One rename: a use that begins now finds the whole capture or no capture.
             (layout.captured / volume_id).rename(trash)
         return True
 
@@ -77,7 +77,7 @@ def to_prune(captures: Iterable[CapturedVolume], bounds: Capture, now: float) ->
 
 
 def sweep(layout: Layout, bounds: Capture, now: float, in_use: CapturesInUse) -> None:
-    """Remove the captures beyond the limits; one that is in use goes with a later sweep.
+    """Remove the captures beyond the limits; a capture in use goes with a later sweep.
 
     Raises:
         OSError: the directory is unreadable, or a capture cannot be removed.
@@ -100,7 +100,7 @@ def captured_volumes(directory: Path) -> list[CapturedVolume]:
         path = directory / name
         try:
             size = files.read_object(path / CAPTURED_FILE).get("bytes")
-            # Of the file, which stays as it is: the directory changes with each attempt to make an image.
+            # The time of the file, which stays as it is: the directory changes with each attempt to make an image.
             since = (path / CAPTURED_FILE).stat(follow_symlinks=False).st_mtime
             found.append(CapturedVolume(names.volume_id(name), since, size if isinstance(size, int) else 0))
         except (InvalidName, UnreadableState, OSError):

@@ -165,7 +165,7 @@ def _load(path: Path) -> dict[str, EntryInfo]:
 
 
 def _boot() -> str:
-    """Return the id of this boot; "" if the kernel has none, which makes every start check every entry."""
+    """Return the id of this boot; "" if the kernel has no id, which makes every start check every entry."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:

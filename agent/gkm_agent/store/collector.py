@@ -65,7 +65,7 @@ class Collector:
     ) -> None:
         """Remove every unnamed entry after its retention, and enforce the disk budget.
 
-        While the wanted caches are not `complete`, a cache may name any entry, so the collector removes nothing. The
+        While the wanted caches are not `complete`, a cache may name any entry, so the collector removes no entry. The
         arguments may be outdated: the store checks pointers and records again under the entry's lock.
         """
         try:

@@ -24,7 +24,7 @@ class FamilyFiles:
         self._written: dict[CacheRef, FamilyChoice | None] | None = None
 
     def write(self, choices: Mapping[CacheRef, FamilyChoice], *, complete: bool) -> None:
-        """Make the files those of `choices`; files of other families go if the choices are `complete`."""
+        """Make the files equal to `choices`; files of other families go if the choices are `complete`."""
         try:
             if self._written is None:
                 self._written = {ref: self._read(ref) for ref in families.refs(self._layout)}

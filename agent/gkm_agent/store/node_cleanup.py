@@ -3,9 +3,9 @@
 At a start it removes the remains of a killed agent and files without an owner. It identifies the agent's own files by
 directory and name, and leaves all other files.
 
-The removal of everything comes after the other processes have ended. It removes nothing while a volume is mounted: the
-overlay of a running pod lies on the store. It removes only what GKM makes, by name: an administrator may have given GKM
-a directory that has other files too.
+The removal of everything comes after the other processes have ended. It removes no file while a volume is mounted: the
+overlay of a running pod lies on the store. It removes only GKM's own files, by name: an administrator may have given
+GKM a directory that has other files too.
 
 The sockets of the CSI driver are part of it: they stay when that process ends, so that kubelet waits for the next one.
 Without them kubelet takes the driver off its list, and the API server's CSINode and Node have no trace of it.
@@ -116,7 +116,7 @@ def _remove_without_entry(layout: Layout, digest: str) -> None:
     """Remove the relocated files and the lock file of a removed entry; a publish that comes too late creates a lock."""
     if layout.entry(digest).exists():
         return
-    # A busy lock is that of a publish. No process creates an entry during the start, so the entry stays missing.
+    # A publish holds a busy lock. No process creates an entry during the start, so the entry stays missing.
     with suppress(locks.LockBusy), locks.exclusive(layout.entry_lock(digest)):
         for relocated in (layout.relocated(digest), layout.relocated_in_memory(digest)):
             trees.remove(relocated)
@@ -136,7 +136,7 @@ class StillRunning(Exception):
 
 
 def remove_state(layout: Layout, kubelet: Path, predecessor_seconds: float = PREDECESSOR_SECONDS) -> None:
-    """Remove all that GKM has in its directories and in kubelet's, and its own if nothing else is in them; idempotent.
+    """Remove all that GKM has in its directories and in kubelet's, and its own if they are empty then; idempotent.
 
     Raises:
         VolumesMounted: there are records of volumes.

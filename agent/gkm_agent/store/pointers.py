@@ -115,7 +115,7 @@ class PointerStore:
             approvals.save(self.layout, token.ref, check)
 
     def cancel(self, token: PullToken) -> None:
-        """Cancel a token; once this returns, its pull writes nothing more."""
+        """Cancel a token; once this returns, its pull no longer writes."""
         with self._lock:
             token.cancelled = True
 
@@ -161,12 +161,12 @@ class PointerStore:
         return found.size_bytes if found is not None else None
 
     def collect(self, digest: str, retains: Callable[[Pointer], bool] = lambda _: True) -> bool:
-        """Remove an entry that neither a pointer nor a volume record names; return whether it was removed.
+        """Remove an entry without a pointer or a volume record; return whether it was removed.
 
         Only pointers count that `retains` accepts.
 
         Raises:
-            UnreadableState: a record or a pointer is unreadable, so the store removes nothing.
+            UnreadableState: a record or a pointer is unreadable, so the store removes no entry.
             OSError: the disk refused.
         """
         try:

@@ -56,7 +56,7 @@ def due(entries: Mapping[str, EntryInfo], now: float, interval: float, boot: str
 
 
 class Scrubber:
-    """Checks in a thread of its own; sets `changed` when it finds damage."""
+    """Checks in its own thread; sets `changed` when it finds damage."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Scrubber:
             except (OSError, UnreadableState) as error:
                 _LOG.error("store check failed", extra=fields(why=str(error)))
                 checked = False
-            except Exception:  # noqa: BLE001 -- a defect must not end the thread, because nothing would restart it
+            except Exception:  # noqa: BLE001 -- a defect must not end the thread, which no other code would restart
                 _LOG.exception("store check failed")
                 checked = False
             if not checked:

@@ -1,8 +1,8 @@
 """The trash of a node: what one rename withdrew, and a thread deletes.
 
-On a disk with discards each deleted file waits for its own: an entry takes seconds. So neither a pass of the agent nor
-a pull waits for a deletion, but for a pull without space. A kill leaves the rest in the trash; the next agent deletes
-it. What cannot be deleted stays there until the next sweep.
+On a disk with discards each deleted file waits for its own discard: an entry takes seconds. So a pass of the agent
+never waits for a deletion, and a pull only waits without space. A kill leaves the rest in the trash; the next agent
+deletes it. A file that cannot be deleted stays there until the next sweep.
 """
 
 import logging
@@ -25,9 +25,9 @@ class Trash:
         self._changed = Condition()
         self._is_running = False
         self._stuck: set[str] = set()
-        """What the last try could not delete."""
+        """The files that the last try could not delete."""
         self.emptied: Callable[[], object] = lambda: None
-        """Called by the thread when nothing is left that it can delete."""
+        """Called by the thread when it has deleted all that it can."""
 
     def sweep(self) -> None:
         """Delete everything in the background, also what could not be deleted before."""
@@ -40,7 +40,7 @@ class Trash:
         with self._changed:
             if not self._is_running and next(self._names(), None) is not None:
                 Thread(target=self._run, name="trash", daemon=True).start()
-                self._is_running = True  # not before: whoever waits would wait for a thread that did not start
+                self._is_running = True  # not before: a caller would wait for a thread that did not start
             return self._is_running
 
     def wait(self) -> None:
@@ -56,7 +56,7 @@ class Trash:
             path = self._directory / name
             try:
                 trees.remove_side_by_side(path)
-            except Exception:  # noqa: BLE001 -- whoever waits must not wait for ever
+            except Exception:  # noqa: BLE001 -- a caller must not wait for ever
                 self._stuck.add(name)
                 _LOG.exception("removal from the trash failed", extra=fields(path=str(path)))
 

@@ -1,6 +1,6 @@
 """The health of this process: /healthz says whether a restart would help, /readyz whether the agent does its work.
 
-A hanging driver or an unavailable API server is no reason for a restart: a restart would mend neither, and the agent
+A hanging driver or an unavailable API server is no reason for a restart: a restart would not mend them, and the agent
 would lose its state in memory.
 """
 
@@ -15,7 +15,7 @@ from gkm.probes.server import Pages
 from gkm_agent.telemetry import metrics as series
 
 STUCK_SECONDS = 600.0
-"""A reconcile pass takes milliseconds; one that deletes a large entry from a slow disk takes minutes."""
+"""A reconcile pass takes milliseconds; a pass that deletes a large entry from a slow disk takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Heartbeat:
 
 
 def pages(vitals: Callable[[], Vitals], metrics: Callable[[], Page]) -> Pages:
-    """Return the pages of the server. They need not check the agent's lock: an agent without it serves nothing."""
+    """Return the pages of the server. They need not check the agent's lock: an agent without it serves no pages."""
     return {
         "/healthz": lambda: _page(liveness_problems(vitals())),
         "/readyz": lambda: _page(readiness_problems(vitals())),

@@ -30,7 +30,7 @@ _LABELS = (*(str(bound) for bound in BUCKET_BOUNDS), "+Inf")
 
 @contextmanager
 def served(options: Options, vitals: Callable[[], Vitals]) -> Iterator[None]:
-    """Serve at the address of the options; serve nothing without an address or with --once.
+    """Serve at the address of the options; start no server without an address or with --once.
 
     Raises:
         OSError: the server cannot listen on the address.
@@ -72,7 +72,7 @@ def publish_seconds(publishes: PublishHistograms) -> HistogramMetricFamily:
 
 
 def private_layers(layers: EndedLayers) -> Iterator[CounterMetricFamily]:
-    """Yield the counters of private layers that ended: those that programs wrote nothing into, and the others."""
+    """Yield the counters of private layers that ended: layers without any writes, and the others."""
     volumes = CounterMetricFamily(
         "gkm_private_layers",
         "Volumes with a cache and a private layer that ended, by whether the program wrote into the layer.",
@@ -117,7 +117,7 @@ class CsiMetrics(Collector):
         self._last_error = ""
 
     def collect(self) -> Iterator[HistogramMetricFamily | CounterMetricFamily]:
-        """Yield the current metrics; nothing without a CSI process, or while its file is invalid."""
+        """Yield the current metrics; none without a CSI process, or while its file is invalid."""
         try:
             counted = counters.load(self._layout)
         except UnreadableState as error:
