@@ -22,14 +22,14 @@ _LOG = logging.getLogger(__name__)
 class Counters:
     """The counts since the node started; a restarted process continues from the file.
 
-    A process killed between two writes loses at most a second of counts, which Prometheus takes for a reset at worst.
+    A process killed between two writes loses at most a second, which Prometheus takes for a reset at worst.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._lock = threading.Lock()
         self._counted = _load_previous(layout)
-        # Of volumes that are mounted now. A restarted process measures them again.
+        # The misses of volumes that are mounted now. A restarted process measures them again.
         self._misses: dict[str, RuntimeMisses] = {}
         self._misses_changed = False
         self._changed = threading.Event()
@@ -79,7 +79,7 @@ class Counters:
         self._changed.set()
 
     def write(self) -> None:
-        """Write the counts; a failure is logged and affects no call."""
+        """Write the counts; a failure is logged and has no effect on calls."""
         with self._lock:
             counted, misses = self._counted, dict(self._misses) if self._misses_changed else None
             self._misses_changed = False

@@ -1,11 +1,10 @@
 """Which kernels and graphs a program compiled although a cache was mounted, and why the cache did not have them.
 
-Kubelet calls NodeGetVolumeStats once a minute. A volume whose bytes and inodes are those of the last scan costs
-nothing, and so does one in which nothing was ever written. One thread scans, one volume at a time; the end of a volume
-waits for its own scan only.
+Kubelet calls NodeGetVolumeStats once a minute. A volume with the bytes and inodes of the last scan has no cost, like a
+volume without writes. One thread scans, one volume at a time; the end of a volume waits for its own scan only.
 
-A walk over the volume tells the files of the pod from those of the cache. The row of each runtime says which of them
-belong to entries, and which files state what entries were keyed on (gkm.runtimes.keys): a runtime that chooses another
+A walk over the volume tells the files of the pod from the files of the cache. The row of each runtime says which of
+them belong to entries, and which files state the keys of entries (gkm.runtimes.keys): a runtime that chooses another
 directory writes such a file there. The walk is bounded in files, bytes and time: a pod wrote them.
 """
 
@@ -48,7 +47,7 @@ _NO_LINKS: Final = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS | s
 
 
 def used_bytes(usage: os.statvfs_result) -> int:
-    """Return the bytes in a private layer. Directories have none, so zero means that nothing was written."""
+    """Return the bytes in a private layer. Directories have no bytes, so zero means that no file was written."""
     return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
 
@@ -214,7 +213,7 @@ class _Scan:
         return self._of_keys(scanned, compiled, path) or Difference(entries.equal)
 
     def _of_directory(self, scanned: "_RuntimeScan", path: str) -> Difference:
-        """Return why the directory of an entry is not that of the cache; one without a key is of unknown reason."""
+        """Return why the directory of an entry differs from the cache's; one without a key has an unknown reason."""
         if scanned.is_of_cache(path):
             return Difference(scanned.entries.equal)
         key_path = scanned.nearest_key(path)
@@ -231,7 +230,7 @@ class _Scan:
         """Return the first difference from the closest key of the cache; None if no stated factor differs."""
         same = scanned.same_kind(path)
         if compiled is not None and not same:
-            # Without its whole list a missing name proves nothing; nor does a cache whose directories state no key.
+            # Without its whole list a missing name is no proof; nor is a cache whose directories state no key.
             is_known = self.complete and (scanned.has_keys or not scanned.entries.is_shared)
             return Difference(MissReason.NO_SUCH_KERNEL if is_known else MissReason.UNKNOWN)
         known = [key for each in same if (key := scanned.read(each, self._of_cache)) is not None]
@@ -270,7 +269,7 @@ class _RuntimeScan:
         self.added_keys: dict[str, bool] = {}
         """The key files of the pod; whether the cache has the same path."""
         self.directories: dict[str, Difference] = {}
-        """Why a directory of the pod is not that of the cache, by its key file."""
+        """Why a directory of the pod differs from the cache's, by its key file."""
         self._mounted_keys: dict[str, list[str]] = {}
         self._mounted_homes: set[str | None] = set()
         self._read: dict[str, Key | None] = {}

@@ -1,6 +1,6 @@
 """The error that ends a call: a gRPC code of the CSI specification and a message that a person can act on.
 
-The message appears in the events of a pod: it names the objects and the next step, and nothing of other namespaces.
+The message appears in the events of a pod: it names the objects and the next step, and no data of other namespaces.
 """
 
 from enum import Enum

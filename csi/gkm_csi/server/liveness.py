@@ -26,7 +26,7 @@ PROBE_TIMEOUT_SECONDS: Final = 20.0
 
 _LOG = logging.getLogger(__name__)
 
-# A pool of its own: the probe must not share a connection with another channel to the same path. No retries: the next
+# A separate pool: the probe must not share a connection with another channel to the same path. No retries: the next
 # probe follows anyway.
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 

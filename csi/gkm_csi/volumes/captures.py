@@ -55,7 +55,7 @@ class Captures:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ensure_captured(self, record: VolumeRecord) -> bool:
-        """Return whether the capture of a volume has ended, well or not; start it where none has run.
+        """Return whether the capture of a volume has ended, well or not; start it where no capture has run.
 
         A failed capture is logged and loses the files that the pod added; it never holds up the end of the pod.
         """
@@ -73,7 +73,7 @@ class Captures:
             return True
 
     def capture_running(self, record: VolumeRecord) -> None:
-        """Capture the volume of a pod that goes on, soon. Each such capture has a name of its own."""
+        """Capture the volume of a pod that goes on, soon. Each such capture has a new name."""
         self._pool.submit(
             self._capture, record, self._layout.capture(f"{record.volume_id[:_MAX_ID]}.{int(time.time())}")
         )

@@ -1,6 +1,6 @@
 """Implement the mount operations of this node with gkm.mounts.
 
-This module decides nothing; gkm.mounts knows the syscalls, this module knows the paths.
+This module makes no decision; gkm.mounts knows the syscalls, this module knows the paths.
 """
 
 import os

@@ -32,7 +32,7 @@ from gkm_csi.volumes.request import PublishRequest
 _LOG = logging.getLogger(__name__)
 
 _UndoSteps = list[Callable[[], object]]
-"""What a failed publish must undo: in the order of its steps, and undone in reverse."""
+"""The steps that a failed publish must undo: in the order of its steps, and undone in reverse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class VolumePublisher:
         """Mount the requested volume, or find it mounted.
 
         Raises:
-            StatusError: the volume cannot be published, for a known reason; neither record nor mount is left unless the
-                volume was published before.
+            StatusError: the volume cannot be published, for a known reason; no record and no mount is left unless the
+            volume was published before.
         """
         with self.volume_locks.lock(request.volume):
             record = self._existing_record(request)
@@ -72,7 +72,7 @@ class VolumePublisher:
 
     def _publish_new(self, request: PublishRequest) -> None:
         """Mount the current cache, or an empty volume where the pod accepts that."""
-        comes = True  # nothing is known of a cache whose state is damaged
+        comes = True  # a cache with damaged state is unknown
         try:
             pointer = self._pointer(request.ref)
             comes = pointer is not None and (pointer.is_on_its_way or pointer.state is CacheState.READY)

@@ -1,6 +1,6 @@
 """Check kubelet's requests in full and return them as frozen values; no other module validates them again.
 
-Pure: no syscall, no file. The size limits are those of the CSI specification ("Size Limits").
+Pure: no syscall, no file. The size limits come from the CSI specification ("Size Limits").
 
 A request has the volume attributes of a pod's csi volume (docs/design/volumes.md, "Attributes"): which cache, and how
 to mount it. Any author of a pod writes attributes, so no value is trusted. Kubelet writes the keys that begin with
@@ -51,7 +51,7 @@ USER_NAMESPACE: Final = "userNamespace"
 WAIT, EMPTY, COMPILE = "wait", "empty", "compile"
 AUTO, REQUEST, OFF = "auto", "request", "off"
 CAPTURE_MODES: Final = (AUTO, REQUEST, OFF)
-"""Which private volumes are captured: all but those that decline, those that request it, or none."""
+"""Which private volumes are captured: all except the ones that decline, the ones that request it, or no volumes."""
 _MAX_REPORTED = 3
 DEFAULT_SIZE: Final = 1 << 30
 MIN_SIZE: Final = 1 << 20
@@ -246,7 +246,7 @@ def cache_ref(attributes: Mapping[str, str], pod_namespace: str) -> CacheRef:
         raise StatusError(
             Code.PERMISSION_DENIED,
             f"{ref} belongs to another namespace than the pod, which runs in {pod_namespace}: a pod mounts caches of "
-            f"its own namespace; create the cache there, or share it as a ClusterGKMCache and name it by "
+            "the same namespace; create the cache there, or share it as a ClusterGKMCache and name it by "
             f"{CLUSTER_CACHE}",
         )
     return ref
@@ -260,7 +260,7 @@ def _namespace(attributes: Mapping[str, str], key: str, pod_namespace: str) -> s
             raise invalid_argument(f"volume attribute {other} does not go with {key}; remove one of them")
     if key == CACHE:
         return attributes.get(NAMESPACE, pod_namespace)
-    # As in the upstream driver, a name without a namespace is that of a ClusterGKMCache.
+    # As in the upstream driver, a name without a namespace belongs to a ClusterGKMCache.
     return attributes.get(UPSTREAM_NAMESPACE) if key == UPSTREAM_CACHE else None
 
 
@@ -269,9 +269,9 @@ def volume_options(
 ) -> VolumeOptions:
     """Return the options of the volume besides the cache; `capture_mode` is one of CAPTURE_MODES.
 
-    `read_only`: the pod's volume says `readOnly: true` beside its attributes. In the mode `auto` a volume that neither
-    says so nor declines the capture compiles just in time: it has a private layer, and starts without a cache where
-    none is for the node (docs/design/volumes.md, "Just in time").
+    `read_only`: the pod's volume says `readOnly: true` beside its attributes. In the mode `auto` a volume that does not
+    say so and does not decline the capture compiles just in time: it has a private layer, and starts without a cache
+    where none is for the node (docs/design/volumes.md, "Just in time").
 
     Raises:
         StatusError: a value is invalid, or two attributes contradict each other.
@@ -307,7 +307,7 @@ def _in_any_mode(attributes: Mapping[str, str], *, read_only: bool) -> frozenset
 
 
 def _just_in_time(attributes: Mapping[str, str]) -> bool:
-    """Return whether no attribute asks for the way of a volume that compiles nothing."""
+    """Return whether no attribute asks for a volume without compilation."""
     return attributes.get(READ_ONLY, "false") == "false" and attributes.get(CAPTURE, "true") == "true"
 
 

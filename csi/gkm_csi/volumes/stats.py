@@ -67,7 +67,7 @@ class VolumeStats:
         return ""
 
     def _usage(self, volume: VolumeTarget, record: VolumeRecord) -> list[csi.VolumeUsage]:
-        """Return bytes, and for a private volume inodes; a read-only volume always counts as full."""
+        """Return bytes, and for a private volume inodes; a read-only volume is always full."""
         if not record.is_private:
             return [_usage_of(csi.VolumeUsage.BYTES, record.volume_size, 0)]
         usage = self.mounter.filesystem_usage(volume.target)

@@ -41,7 +41,7 @@ class VolumeUnpublisher:
     """It gets the bytes that a program left in a private layer, and the kernels of one above a cache."""
 
     def unpublish(self, volume: VolumeTarget) -> None:
-        """Remove a volume from its target and leave nothing; idempotent.
+        """Remove a volume from its target and leave no trace; idempotent.
 
         Raises:
             StatusError: another call for the volume is in progress, or the volume cannot be unmounted.
@@ -101,7 +101,7 @@ class VolumeUnpublisher:
         """Unmount a mount of this volume that has no record; any other mount there belongs to others."""
         try:
             state = self.mounter.observe(volume.target)
-        except OSError:  # no such parent, or not a directory: this driver made nothing there
+        except OSError:  # no such parent, or not a directory: this driver made no mount there
             return
         if state.mounts and all(mark is not None and mark.owner == volume.volume_id for mark in state.mounts):
             self._unmount(volume)
