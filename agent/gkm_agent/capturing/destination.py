@@ -15,7 +15,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import utc_time
 from gkm.images.assembly.base_layers import MAX_BASE_LAYERS, BaseLayers
 from gkm.images.captured import statement
-from gkm.images.captured.content import PREDICATE_TYPE
+from gkm.images.captured.content import PREDICATE_TYPE, short
 from gkm.images.captured.statement import CaptureClaim
 from gkm.images.configuration import MAX_CONFIG_BYTES, read_config
 from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
@@ -50,6 +50,24 @@ class Destination(Protocol):
         """Attach a signed statement about a captured image, unless it has a sufficient one. Raises GKMError."""
 
 
+def free_tag(registry: Registry, ref: Reference, digest: str) -> Reference | None:
+    """Return where an image goes: the tag `ref`, or where that names another image a longer one; None if it is there.
+
+    Nodes that extend different generations make different images of the same content. Registries delete an image that
+    loses its tag, and tags may be immutable. Raises GKMError.
+    """
+    for tag in (ref, ref.tagged(f"{ref.target}-{short(digest)}")):
+        try:
+            found = registry.resolve(tag)
+        except GKMError as error:
+            if error.reason is not Reason.NOT_FOUND:
+                raise
+            return tag
+        if found == digest:
+            return None
+    return ref.pinned(digest)
+
+
 class CaptureStopped(Exception):
     """The agent ends: the step is done again by the next one."""
 
@@ -71,7 +89,10 @@ class RegistryDestination:
         """See Destination."""
         size = sum(blob.descriptor.size for blob in image.blobs)
         seconds = _SPARE_SECONDS + 2 * size / self.config.capture.bytes_per_second
-        return push.image(self._registry(ref).within(seconds), ref, image, report)
+        registry = self._registry(ref).within(seconds)
+        push.blobs(registry, ref, image, report)
+        tag = free_tag(registry, ref, image.digest)
+        return push.manifest(registry, tag, image.manifest, image.media_type) if tag else image.digest
 
     def layers(self, pinned: Reference) -> BaseLayers | None:
         """See Destination."""
