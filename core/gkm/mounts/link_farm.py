@@ -18,7 +18,7 @@ from gkm.mounts.safe_open import proc_fd_path
 CONTENT: Final = ".gkm"
 """The directory in the tmpfs on which the overlay is mounted; it holds the upper layer, which the mount covers."""
 OUTSIDE_ID: Final = 0xFFFFFFFE
-"""Owns the top: an id in no mapping of a pod. No capability in the pod reaches a file of such an owner."""
+"""Owns what no pod may change: an id in no mapping. No capability in the pod reaches a file of such an owner."""
 MAX_NAMES: Final = 20_000
 """At the top of a cache. A link takes 3.5 us and an inode of the kernel's memory for each volume."""
 _INLINE_BYTES: Final = 127
@@ -27,7 +27,10 @@ _ALL_NAMES: Final = 2
 """The lowest layers: the entry, and the empty directory below it."""
 _OWN_INODES: Final = 2
 """The top and CONTENT."""
-_READ_ONLY_MODE, _OPEN_MODE, _COVERED_MODE = 0o555, 0o777, 0o755
+_CLOSED, _OPEN = f"mode=0555,uid={OUTSIDE_ID},gid={OUTSIDE_ID}", "mode=0777"
+"""The top, read-only and private: an inode of OUTSIDE_ID can be written by no user of the pod, whatever its mode."""
+_CONTENT_MODE: Final = 0o755
+"""Of the top of a private overlay: a new name belongs beside the links, where the pod sees it."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -101,7 +104,7 @@ def _fill(top: int, lowers: Sequence[int], names: Sequence[str], name: str, *, p
     os.chown(CONTENT, OUTSIDE_ID, OUTSIDE_ID, dir_fd=top)
     with closing(os.open(CONTENT, _DIRECTORY, dir_fd=top)) as covered:
         if private:
-            overlay.mount_on_layer(lowers, covered, name, covered, _COVERED_MODE)
+            overlay.mount_on_layer(lowers, covered, name, covered, _CONTENT_MODE)
         else:
             overlay.mount_read_only(lowers, covered, name)
     for each in names:
@@ -125,9 +128,8 @@ def _options(names: Sequence[str], size: int | None) -> str:
     pages = sum(len(name if name.isascii() else os.fsencode(name)) > inline for name in names)
     size_bytes = (overlay.BYTES_PER_INODE if size is None else size) + pages * overlay.BYTES_PER_INODE
     inodes = max(overlay.MIN_INODES, (size or 0) // overlay.BYTES_PER_INODE) + len(names) + _OWN_INODES
-    mode = _READ_ONLY_MODE if size is None else _OPEN_MODE
-    owner = f"mode={mode:o},uid={OUTSIDE_ID},gid={OUTSIDE_ID}"
-    return ",".join((f"size={size_bytes},nr_inodes={inodes},{owner}", *overlay.selinux_option()))
+    top = _CLOSED if size is None else _OPEN
+    return ",".join((f"size={size_bytes},nr_inodes={inodes},{top}", *overlay.selinux_option()))
 
 
 def _link(name: str) -> str:
