@@ -50,6 +50,7 @@ class PodSpecFacts(Struct, frozen=True, rename="camel"):
     """The fields of a pod that lead to its cache."""
 
     node_name: str = ""
+    host_users: bool | None = None
     volumes: tuple[VolumeFacts, ...] | None = None
     containers: tuple[ContainerFacts, ...] | None = None
     init_containers: tuple[ContainerFacts, ...] | None = None

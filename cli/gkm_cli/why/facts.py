@@ -229,6 +229,11 @@ class Facts:
         return self.attributes.get("readOnly") == "false"
 
     @property
+    def is_unmappable(self) -> bool:
+        """Return whether the pod is in a user namespace, and the volume has the form of other pods."""
+        return self.pod.spec.host_users is False and self.attributes.get("userNamespace") != "true"
+
+    @property
     def ends(self) -> tuple[ContainerEnd, ...]:
         """Return the last end of each container with the volume that has failed."""
         places: dict[str, tuple[str, ...]] = {}

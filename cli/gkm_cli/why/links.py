@@ -50,6 +50,12 @@ def decide_volume(facts: Facts) -> Outcome:
             f"the attributes of the volume {volume} do not name one cache of the pod's own namespace",
             "name it by cacheName, or a ClusterGKMCache by clusterCacheName (docs/design/volumes.md)",
         )
+    if facts.is_unmappable and not _has_started(facts.pod):
+        return Broken(
+            f"the pod has hostUsers: false and the volume {volume} lacks userNamespace: no container runtime can map "
+            "the ids of such a volume (failed to set MOUNT_ATTR_IDMAP: invalid argument)",
+            f'add userNamespace: "true" to the volumeAttributes of {volume}, and create the pod again',
+        )
     mounts = [f"{container.name} at {mount.mount_path}" for container, mount in facts.pod.mounts(volume)]
     if not mounts:
         return Broken(f"no container mounts the volume {volume}", "add it to the volumeMounts of the container")

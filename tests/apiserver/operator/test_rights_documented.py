@@ -49,7 +49,7 @@ def test_every_policy_is_bound_and_denies_but_those_that_only_warn() -> None:
     assert sorted(spec["policyName"] for spec in bound) == shipped
     warning = {spec["policyName"] for spec in bound if spec["validationActions"] == ["Warn"]}
     inactive = {f"gkm-inactive-{feature}" for feature in ("domains", "pod-caches", "task-groups")}
-    assert warning == {*inactive, "gkm-runs-requests"}
+    assert warning == {*inactive, "gkm-runs-requests", "gkm-user-namespaces"}
     assert all(spec["validationActions"] == ["Deny"] for spec in bound if spec["policyName"] not in warning)
 
 

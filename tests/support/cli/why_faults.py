@@ -107,6 +107,11 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
         lambda made: attributes(made).update(cacheNamespace="default"),
         "name it by cacheName",
     ),
+    "a user namespace that the volume is not made for": (
+        "volume",
+        all_of(lambda made: made["pod"]["spec"].update(hostUsers=False), not_started),
+        'add userNamespace: "true" to the volumeAttributes',
+    ),
     "no container": ("volume", lambda made: container(made).update(volumeMounts=[]), "volumeMounts"),
     "no node": ("node", lambda made: made["pod"]["spec"].pop("nodeName"), "free a node"),
     "no CSIDriver": ("driver", lambda made: made.pop("driver"), "install GKM"),

@@ -21,6 +21,8 @@ from hypothesis import strategies as st
         ({"readOnly": "false", "sizeLimit": "1Mi"}, VolumeOptions(private=True, size_limit=1 << 20)),
         ({"readOnly": "false", "sizeLimit": "1Ti"}, VolumeOptions(private=True, size_limit=1 << 40)),
         ({"mountPath": "/root/.triton/cache"}, VolumeOptions(mount_path="/root/.triton/cache")),
+        ({"userNamespace": "true"}, VolumeOptions(user_namespace=True)),
+        ({"userNamespace": "false"}, READ_ONLY),
         ({"ifUnavailable": "empty"}, VolumeOptions(or_empty=True, size_limit=DEFAULT_SIZE)),
         ({"readOnly": "false", "capture": "true"}, VolumeOptions(private=True, size_limit=DEFAULT_SIZE, capture=True)),
     ],

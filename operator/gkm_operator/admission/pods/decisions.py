@@ -295,6 +295,8 @@ class _Decision:
             "readOnly": "false" if private else "true",
             "ifUnavailable": self._wish.if_unavailable,
         }
+        if self._pod.spec.host_users is False:
+            attributes["userNamespace"] = "true"
         return {"name": name, "csi": {"driver": DRIVER, "volumeAttributes": attributes}}
 
     def _prefer(self, ref: CacheRef) -> str:

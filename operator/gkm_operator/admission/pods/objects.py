@@ -104,11 +104,12 @@ class Affinity(Struct, frozen=True, rename="camel"):
 
 
 class CachePodSpec(PodSpec, frozen=True, rename="camel"):
-    """A pod specification with its volumes and its affinity."""
+    """A pod specification with its volumes and its affinity; `host_users` is False for a pod in a user namespace."""
 
     containers: Annotated[tuple[CacheContainer, ...], Meta(max_length=1024)] | None = None
     volumes: Annotated[tuple[Volume, ...], Meta(max_length=MAX_VOLUMES)] | None = None
     affinity: Affinity | None = None
+    host_users: bool | None = None
 
 
 class CachePodMetadata(Struct, frozen=True):

@@ -78,6 +78,15 @@ def test_a_pod_gets_volume_mount_variable_affinity_and_a_report() -> None:
     }
 
 
+@pytest.mark.parametrize(("host_users", "expected"), [(False, "true"), (True, None), (None, None)])
+def test_a_pod_in_a_user_namespace_gets_a_volume_whose_ids_can_be_mapped(
+    host_users: bool | None,  # noqa: FBT001 -- a value of the field
+    expected: str | None,
+) -> None:
+    found = pod_caches("llama").review(a_pod(hostUsers=host_users))
+    assert attributes(found.object).get("userNamespace") == expected
+
+
 VLLM = {"VLLM_CACHE_ROOT": PATH, "TRITON_CACHE_DIR": f"{PATH}/triton"}
 SEVERAL = {"VLLM_CACHE_ROOT": f"{PATH}/vllm", "TRITON_CACHE_DIR": f"{PATH}/triton"}
 
