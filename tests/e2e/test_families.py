@@ -14,6 +14,21 @@ def just_in_time(fleet: Fleet) -> Iterator[Fleet]:
         yield fleet
 
 
+@pytest.fixture
+def on_request(fleet: Fleet) -> Iterator[Fleet]:
+    """The same with a driver that captures no running pod of its own accord."""
+    with capturing(fleet, "request"):
+        yield fleet
+
+
+def test_a_running_pod_requests_a_capture(on_request: Fleet, namespace: str) -> None:
+    family = Family(on_request, namespace)
+    name = family.warm(128)
+    member = family.ready(1, on_request.cluster.node_name)
+    assert on_request.cluster.get("pod", name, namespace)["status"]["phase"] == "Running"
+    assert on_request.cosign.verify(member["spec"]["image"])
+
+
 def test_pods_of_one_manifest_compile_each_kernel_once(just_in_time: Fleet, namespace: str) -> None:
     fleet, node = just_in_time, just_in_time.cluster.node_name
     family = Family(fleet, namespace)

@@ -73,6 +73,15 @@ class Family:
         self.fleet.kubectl("delete", "pod", name, "--namespace", self.namespace, "--grace-period=0")
         return found
 
+    def warm(self, *kernels: int | str) -> str:
+        """Start a pod that compiles, requests a capture, and goes on for an hour; return its name."""
+        name = f"pod-{next(self._numbers)}"
+        manifest = {"cacheName": self.name, "mountPath": MOUNT, "capture": "true"}
+        manifest |= {"readOnly": "false", "ifUnavailable": "compile"}
+        then = f"touch {MOUNT}/.gkm-capture && sleep 3600"
+        self.fleet.cluster.apply(compiling(name, self.namespace, manifest, *kernels, then=then))
+        return name
+
     def generations(self) -> Mapping[int, Object]:
         """Return the members that the controllers registered, by generation."""
         found = self.fleet.cluster.objects.every("gkmcaches", self.namespace)

@@ -13,11 +13,17 @@ from support.triton.cache import PROGRAMS
 SYSTEM = ("/usr", "/lib", "/lib64")
 
 
-def compiling(name: str, namespace: str, attributes: Mapping[str, str], *kernels: int | str) -> Object:
-    """A pod that compiles kernels, each BLOCK[:WARPS[:ARCHITECTURE]], and prints a line of JSON for each."""
+def compiling(
+    name: str, namespace: str, attributes: Mapping[str, str], *kernels: int | str, then: str = "true"
+) -> Object:
+    """A pod that compiles kernels, each BLOCK[:WARPS[:ARCHITECTURE]], and runs the script `then`.
+
+    It prints a line of JSON for each kernel.
+    """
     python = triton.python()
     program = f"{python} -I {PROGRAMS / 'compile_kernel.py'}"
-    made = objects.pod(name, namespace, attributes, " && ".join(f"{program} {kernel} && echo" for kernel in kernels))
+    script = " && ".join([*(f"{program} {kernel} && echo" for kernel in kernels), then])
+    made = objects.pod(name, namespace, attributes, script)
     container = made["spec"]["containers"][0]
     container["env"] = [
         {"name": "TRITON_CACHE_DIR", "value": MOUNT},
