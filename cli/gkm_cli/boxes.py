@@ -21,6 +21,8 @@ _SQUAREST = 9
 """Items of a row at least, as nodes of a rack."""
 _WIDER = 2.5
 """A box is so many times wider than high, about."""
+MAX_WIDTH = 1_200.0
+"""Of a picture: a window of 1,280 pixels shows it without making it smaller, so that its texts can be read."""
 _FILLS = ("#ffffff", "#f5f7fa", "#e8edf3", "#dbe3ec")
 
 
@@ -52,10 +54,14 @@ class PlacedBox(NamedTuple, Generic[T]):
     depth: int
 
 
-def filled(title: str, items: Sequence[T], size: Size, boxes: Sequence[Box[T]]) -> Box[T]:
-    """Return a box with the inner boxes in rows, and the items in a grid below."""
+def filled(title: str, items: Sequence[T], size: Size, boxes: Sequence[Box[T]], depth: int = 0) -> Box[T]:
+    """Return a box with the inner boxes in rows, and the items in a grid below; it is in `depth` other ones.
+
+    It is as wide that the outermost box is not wider than MAX_WIDTH, unless a single item or title is.
+    """
+    widest = MAX_WIDTH - 2 * PADDING * (depth + 1)
     area = sum((box.width + PADDING) * (box.height + PADDING) for box in boxes)
-    target = max([sqrt(area * _WIDER), *(box.width for box in boxes)])
+    target = max([min(sqrt(area * _WIDER), widest), *(box.width for box in boxes)])
     found = Box[T](title, 2 * PADDING + len(title) * CHARACTER, 0)
     x, y, row = float(PADDING), float(PADDING + TITLE if title else PADDING), 0.0
     for box in boxes:
@@ -67,6 +73,7 @@ def filled(title: str, items: Sequence[T], size: Size, boxes: Sequence[Box[T]]) 
     y += row + PADDING if boxes else 0
     across, down = size.width + size.gap, size.height + size.gap
     columns = max(min(len(items), _SQUAREST), ceil(sqrt(2 * len(items) * down / across)))
+    columns = max(1, min(columns, int((widest + size.gap) // across)))
     found.items = [
         (PADDING + number % columns * across, y + number // columns * down, item) for number, item in enumerate(items)
     ]

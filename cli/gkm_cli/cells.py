@@ -106,7 +106,7 @@ def _boxes(cells: Sequence[Cell], words: Sequence[str | None], size: Size, level
         inner = _boxes(members, words, size, level + 1)
         word, name = words[level], boxes.cut(members[0].place[level], _LONGEST_TITLE)
         title = "" if word is None else f"{word} {name}".lstrip()
-        found.append(boxes.filled(title, members if level + 1 == len(words) else [], size, inner))
+        found.append(boxes.filled(title, members if level + 1 == len(words) else [], size, inner, level + 1))
     return found
 
 

@@ -5,11 +5,13 @@ Its policy (CSP) allows no script and no request, so that no text of a cluster c
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.text import Text
+from rich.text import Span, Text
 
 from gkm_cli.boxes import cut, text
 
 MAX_ROWS = 200
+SIGN = 7
+"""Pixels of a bar for each sign that it has on a terminal."""
 MAX_SIZE = 1_000_000
 """Characters of the text; it ends there."""
 MAX_TEXT = 2_000
@@ -23,10 +25,11 @@ body{font:14px/1.45 system-ui,sans-serif;margin:1.5rem;color:#1d2529;background:
 h1{font-size:1.3rem}h2{font-size:1.05rem;margin:1.4rem 0 .4rem}
 table{border-collapse:collapse}th,td{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}
 th{border-bottom:1px solid #90a4ae;font-weight:600}tr:nth-child(even) td{background:#f5f7fa}
-td{max-width:60rem;overflow-wrap:anywhere}code{white-space:pre;font:11px/1 monospace}
-.wide{overflow:auto;margin:1rem 0}.picture{max-height:85vh;border:1px solid #cfd8dc}
-svg{max-width:max(100%,1400px);height:auto}.bold{font-weight:600}.red{color:#b71c1c}.green{color:#2e7d32}
-.yellow{color:#8d6e00}.cyan{color:#00838f}.bright_black{color:#78909c}
+td{max-width:60rem;overflow-wrap:anywhere}td>.bar{display:flex;margin-top:.25rem}
+.wide{overflow:auto;margin:1rem 0}svg{display:block;max-width:100%;height:auto}
+.bold{font-weight:600}.red{color:#b71c1c}.green{color:#2e7d32}.yellow{color:#8d6e00}
+.bar i{display:inline-block;height:.8rem}.key{margin-right:1.2rem}
+i.green{background:#2e7d32}i.cyan{background:#00acc1}i.bright_black{background:#90a4ae}i.yellow{background:#fbc02d}
 </style>"""
 
 
@@ -47,6 +50,12 @@ class Page:
     def heading(self, content: str) -> None:
         """Add a heading."""
         self._add(f"<h2>{_short(content)}</h2>")
+
+    def legend(self, title: str, meanings: Sequence[tuple[Text, str]], _unit: str) -> None:
+        """Add a heading for bars, and what each color of them means; numbers stand beside bars."""
+        self.heading(title)
+        shown = "".join(f'<span class="key">{_bar(sign)} {_short(meaning)}</span>' for sign, meaning in meanings)
+        self._add(f"<p>{shown}</p>")
 
     def numbered(self, sentences: Iterable[str]) -> None:
         """Add a numbered list."""
@@ -70,7 +79,7 @@ class Page:
 
     def picture(self, lines: Iterable[str], at: int | None = None) -> None:
         """Add a picture in SVG, before the part with the number `at`; without one, at the end."""
-        part = f'<div class="wide picture">{"".join(lines)}</div>'
+        part = f'<div class="wide">{"".join(lines)}</div>'
         self._parts.insert(len(self._parts) if at is None else at, part)
 
     def _add(self, part: str) -> None:
@@ -93,9 +102,15 @@ def _short(content: str) -> str:
 
 
 def _cell(cell: str | int | Text) -> str:
-    if not isinstance(cell, Text):
-        return _short(str(cell))
-    spans = "".join(
-        f'<span class="{span.style}">{text(cell.plain[span.start : span.end])}</span>' for span in cell.spans
+    return _bar(cell) if isinstance(cell, Text) else _short(str(cell))
+
+
+def _bar(signs: Text) -> str:
+    """Return a bar: a colored part for each style, as long as it has signs."""
+    spans = signs.spans or [Span(0, len(signs), signs.style)]
+    parts = "".join(
+        f'<i class="{span.style}" style="width:{(span.end - span.start) * SIGN}px"></i>'
+        for span in spans
+        if span.end > span.start
     )
-    return f"<code>{spans}</code>"
+    return f'<span class="bar">{parts}</span>'

@@ -50,6 +50,11 @@ class Terminal:
         if limit is not None and len(rows) > limit:
             self.line(f"... and {len(rows) - limit} more {more}; -o json has all")
 
+    def legend(self, title: str, meanings: Sequence[tuple[Text, str]], unit: str) -> None:
+        """Print a heading for bars: what each sign of them means, and how much one sign is."""
+        signs = "  ".join(f"{sign} {meaning}" for sign, meaning in meanings)
+        self.heading(f"{title}: {signs}; a sign is {unit}")
+
     def numbered(self, sentences: Iterable[str]) -> None:
         """Print a numbered list."""
         for number, sentence in enumerate(sentences, 1):

@@ -37,7 +37,10 @@ _MEANINGS = ("this plan", "its spares", "used by others", "stranded")
 
 
 class Sheet(Protocol):
-    """Lines, headings, tables and lists, one below the other; `width` in characters. Text may be foreign."""
+    """Lines, headings, tables and lists, one below the other; `width` in characters. Text may be foreign.
+
+    A bar of a table is a Text, of which each style is a color that `legend` explains.
+    """
 
     width: int
 
@@ -56,6 +59,9 @@ class Sheet(Protocol):
         /,
     ) -> None:
         """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
+
+    def legend(self, title: str, meanings: Sequence[tuple[Text, str]], unit: str, /) -> None:
+        """Print a heading for bars: what each sign of them means, and how much one sign is."""
 
     def numbered(self, sentences: Iterable[str], /) -> None:
         """Print a numbered list."""
@@ -291,8 +297,9 @@ def render_domains(terminal: Sheet, groups: Sequence[Group], inventory: Inventor
     columns = ("domain", "groups", "", "this", "others", "stranded")
     available_width = terminal.width - max((len(names[row.place]) for row in domains), default=0) - 40
     each = cell_gpus(domains, min(BAR_WIDTH, max(8, available_width)))
-    legend = "  ".join(map(" ".join, zip(_SIGNS, _MEANINGS, strict=True)))
-    terminal.heading(f"Domains: {legend}; a sign is {f'{each} GPUs' if each > 1 else 'one GPU'}")
+    signs = [Text(sign, color) for sign, color in zip(_SIGNS, _COLORS, strict=True)]
+    unit = f"{each} GPUs" if each > 1 else "one GPU"
+    terminal.legend("Domains", list(zip(signs, _MEANINGS, strict=True)), unit)
     rows = [
         (
             names[row.place],

@@ -167,7 +167,7 @@ def _folded(tree: Tree, indexes: Sequence[int]) -> str:
 
 def picture(tree: Tree, outline: Outline, capacity: IntervalCapacity, closest: str = "") -> Iterator[str]:
     """Yield the lines of the picture; a domain of the level `closest` has all its nodes and no inner domain."""
-    inner = [_box(branch, capacity, closest) for branch in outline.branches]
+    inner = [_box(branch, capacity, closest, 1) for branch in outline.branches]
     total = capacity.of(0, len(tree.nodes))
     title = f"{total.free} of {total.capacity} GPUs free on {total.nodes} nodes"
     all_ = boxes.filled(title, outline.nodes, Size(_CELL, _CELL), inner)
@@ -189,16 +189,16 @@ def picture(tree: Tree, outline: Outline, capacity: IntervalCapacity, closest: s
     yield "</svg>"
 
 
-def _box(branch: Branch, capacity: IntervalCapacity, closest: str) -> Box[int]:
+def _box(branch: Branch, capacity: IntervalCapacity, closest: str, depth: int) -> Box[int]:
     sums = capacity.of(branch.first, branch.end)
     title = (
         f"{boxes.cut(f'{branch.level} {branch.switch or branch.name}', _LONGEST_NAME)}: {sums.free} of {sums.capacity}"
     )
     if branch.level == closest:
-        return boxes.filled(title, range(branch.first, branch.end), Size(_CELL, _CELL), [])
+        return boxes.filled(title, range(branch.first, branch.end), Size(_CELL, _CELL), [], depth)
     # Trees have at most 14 levels.
-    inner = [_box(each, capacity, closest) for each in branch.branches]
-    return boxes.filled(title, branch.nodes, Size(_CELL, _CELL), inner)
+    inner = [_box(each, capacity, closest, depth + 1) for each in branch.branches]
+    return boxes.filled(title, branch.nodes, Size(_CELL, _CELL), inner, depth)
 
 
 def tree_result(

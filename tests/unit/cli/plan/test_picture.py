@@ -10,8 +10,9 @@ import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
+from gkm_cli.boxes import MAX_WIDTH
 from gkm_cli.cells import BAR_WIDTH, SQUARE, picture
-from gkm_cli.page import Page
+from gkm_cli.page import SIGN, Page
 from gkm_cli.plan import pictures as drawings
 from gkm_cli.plan.pictures import STYLES, Parts, drawing
 from plan_picture import PICTURE, drawn
@@ -102,6 +103,24 @@ def a_cluster(count: int, name: str, gpus_each: int = 8) -> tuple[TopologySurvey
     return TopologySurvey(located, (), ()), Inventory.from_nodes(nodes)
 
 
+def test_a_page_has_bars_of_colors_and_none_of_signs(workspace: PlanWorkspace) -> None:
+    """The run of 16 GPUs in rack3, whose other GPUs stay free: a bar of 32 signs on a terminal."""
+    text = workspace.run_plan("-o", "html", run=workspace.write("r.json", run(gpus=16))).stdout
+    assert not re.search(r"[#+=]{3}|\.{4}", text)
+    (bar,) = re.findall(r'<td><span class="bar">(.*?)</span></td>', text)
+    assert re.findall(r'class="(\w+)" style="width:(\d+)px"', bar) == [
+        ("green", str(16 * SIGN)),
+        ("yellow", str(16 * SIGN)),
+    ]
+    legend = re.findall(r'<span class="key"><span class="bar"><i class="(\w+)"[^>]*></i></span> ([^<]*)<', text)
+    assert legend == [
+        ("green", "this plan"),
+        ("cyan", "its spares"),
+        ("bright_black", "used by others"),
+        ("yellow", "stranded"),
+    ]
+
+
 @pytest.mark.parametrize(("count", "cell"), [(1_000, "node"), (12_500, "domain"), (60_000, "block")])
 def test_a_picture_is_bounded_and_its_cells_fit_the_size_of_the_cluster(count: int, cell: str) -> None:
     survey, inventory = a_cluster(count, "<&" * 30)
@@ -111,6 +130,8 @@ def test_a_picture_is_bounded_and_its_cells_fit_the_size_of_the_cluster(count: i
     assert not any("more places" in note for note in found.notes)
     text = "\n".join(picture(found, ["a sentence " * 1000] * 1000))
     assert len(text.encode()) < MOST_BYTES
+    # A window of 1,280 pixels shows its texts in their size.
+    assert found.box.width <= MAX_WIDTH
     assert fromstring(text).tag == f"{SVG}svg"
 
 
