@@ -8,62 +8,24 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from gkm.api.runs import RUN_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.resources import NODES, PLACEMENTPLANS, RUNS, Resource
+from gkm.kube.resources import PLACEMENTPLANS, RUNS
 from gkm.packing.conversion import PlanUnreadable, gpus_by_node, pod_of
 from gkm.topology import pods
 from gkm.topology.eligibility import PodDemand, load_of
-from gkm.topology.nodes import Node
-from gkm.topology.quarantine import Quarantined, QuarantineReason
 from gkm.topology.survey import survey_nodes
-from gkm.topology.usage import Usage, added, claiming_pods, uncounted_notes, with_loads
-from msgspec import Struct, field
+from gkm.topology.usage import added, uncounted_notes, with_loads
 
 from gkm_cli.clusters.connection import ClusterConnection
-from gkm_cli.clusters.reads import NotServed, listed, pages
-from gkm_cli.output import CommandFailed
+from gkm_cli.clusters.reads import NotServed, pages
+from gkm_cli.clusters.usage import HINT, RunName, read_nodes, read_usage
 from gkm_cli.plan.snapshot import SurveyedCluster
 
 if TYPE_CHECKING:
     from gkm.api.plans import PlacementPlan
-
-MAX_PODS = 500_000
-"""Pods of a cluster, of which each page is reduced to sums by node: ten for each of 50,000 nodes."""
-_HINT = "give lists of them with --nodes and --pods"
-PLACED = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
-
-
-class _Metadata(Struct, frozen=True, gc=False):
-    name: str = ""
-    namespace: str = ""
-    labels: dict[str, str] | None = None
-
-
-class _Pod(Struct, frozen=True):
-    metadata: _Metadata = field(default_factory=_Metadata)
-    spec: pods.KubePodSpec = field(default_factory=pods.KubePodSpec)
-    status: pods.KubePodStatus = field(default_factory=pods.KubePodStatus)
-
-
-PODS = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
-
-
-class RunName(NamedTuple):
-    """The namespace and name of a Run."""
-
-    namespace: str
-    name: str
-
-
-class _PodUsage(NamedTuple):
-    """The GPUs of nodes that pods use: those of all pods but the runs' own, and those of each run."""
-
-    others: Usage
-    by_run: Mapping[RunName, Mapping[str, int]]
 
 
 def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topology) -> SurveyedCluster:
@@ -72,10 +34,9 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
     Raises:
         CommandFailed: nodes, pods or plans cannot be read.
     """
-    nodes, damaged = listed(cluster.api, NODES.of(Node), ListSelector())
-    unread = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in damaged]
-    used = _usage(cluster.api, own)
-    surveyed = survey_nodes(nodes, settings, unread)
+    nodes = read_nodes(cluster.api)
+    used = read_usage(cluster.api, own)
+    surveyed = survey_nodes(nodes.nodes, settings, nodes.unread)
     reserved = _reserved(cluster.api, own, used.by_run, cluster.now())
     starting = _loads(reserved, _pods(cluster.api) if reserved else {})
     return SurveyedCluster(
@@ -88,48 +49,13 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
     )
 
 
-def _usage(api: Api, own: Collection[RunName]) -> _PodUsage:
-    others: Counter[str] = Counter()
-    loads: dict[str, pods.NodeLoad] = {}
-    holders: dict[str, dict[str, int]] = {}
-    by_run: dict[RunName, Counter[str]] = {}
-    faults: dict[str, str] = {}
-    claiming: Counter[str] = Counter()
-    for page in pages(api, PODS, PLACED, MAX_PODS, _HINT):
-        if page.unreadable:
-            name = "/".join(min(page.unreadable))
-            raise CommandFailed(
-                f"pod {name} cannot be read, so no node is known to have free GPUs; delete or correct it"
-            )
-        for pod in (entry.value for entry in page.entries):
-            request = pods.Pod(spec=pod.spec, status=pod.status)
-            if not pods.occupies_node(request):
-                continue
-            meta, node = pod.metadata, pod.spec.node_name
-            claiming.update(claiming_pods([request]))
-            try:
-                gpus, load = pods.requested_gpus(request), pods.requested_load(request)
-            except ValueError as error:
-                faults[node] = min(f"pod {meta.namespace}/{meta.name} on it: {error}", faults.get(node, "\uffff"))
-                continue
-            run = RunName(meta.namespace, (meta.labels or {}).get(RUN_LABEL, ""))
-            if gpus and run.name:
-                by_run.setdefault(run, Counter())[node] += gpus
-            if run not in own:
-                loads[node] = added(loads.get(node, pods.NodeLoad()), load)
-                if gpus:
-                    others[node] += gpus
-                    holders.setdefault(node, {})[f"{meta.namespace}/{meta.name}"] = gpus
-    return _PodUsage(Usage(others, faults, loads, holders, claiming=claiming), by_run)
-
-
 def _reserved(
     api: Api, own: Collection[RunName], by_run: Mapping[RunName, Mapping[str, int]], now: datetime
 ) -> dict[RunName, Counter[str]]:
     """Return the GPUs by node that the live plan of each other run holds and whose pods do not run yet."""
     newest: dict[RunName, PlacementPlan] = {}
     try:
-        for page in pages(api, PLACEMENTPLANS, ListSelector(), hint=_HINT):
+        for page in pages(api, PLACEMENTPLANS, ListSelector(), hint=HINT):
             for plan in (entry.value for entry in page.entries):
                 run = RunName(plan.metadata.namespace, plan.spec.run)
                 is_named = plan.metadata.name == f"{run.name}-{plan.spec.number}"  # by the controllers
@@ -154,7 +80,7 @@ def _reserved(
 def _pods(api: Api) -> dict[RunName, PodDemand]:
     """Return one pod of each Run that can be read."""
     found = {}
-    for page in pages(api, RUNS, ListSelector(), hint=_HINT):
+    for page in pages(api, RUNS, ListSelector(), hint=HINT):
         for run in (entry.value for entry in page.entries):
             with suppress(ValueError):
                 found[RunName(run.metadata.namespace, run.metadata.name)] = pod_of(run.spec)

@@ -62,6 +62,7 @@ def _snapshot(
     if options.nodes:
         return snapshot.read(options.nodes, options.pods or [], settings)
     from gkm_cli.clusters.connection import connected  # noqa: PLC0415 -- only with a cluster: it takes half a second
+    from gkm_cli.clusters.usage import RunName  # noqa: PLC0415 -- as above
     from gkm_cli.plan import live  # noqa: PLC0415 -- as above
 
     with waiting("reading the cluster"):
@@ -69,7 +70,7 @@ def _snapshot(
             cluster = connected(where)
         except CommandFailed as error:
             raise CommandFailed(f"{error}; or give lists with --nodes and --pods") from error
-        names = {live.RunName(own.namespace or cluster.namespace, own.name)} if own else set[live.RunName]()
+        names = {RunName(own.namespace or cluster.namespace, own.name)} if own else set[RunName]()
         return live.read(cluster, names, settings)
 
 

@@ -15,9 +15,9 @@ from gkm.topology.eligibility import NodeDemand
 from gkm.topology.pods import NodeLoad
 from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.clusters.usage import PODS, RunName
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan import live
-from gkm_cli.plan.live import RunName
 from support.cli.plan_files import FLAVOR, Json, PlanWorkspace, node, pod, racks, run, run_plan
 from support.kube.fake_api import FakeApi
 
@@ -76,7 +76,7 @@ def test_pods_that_run_take_gpus_and_others_do_not(api: FakeApi) -> None:
     ended["status"]["phase"] = "Succeeded"
     waits = pod("waits", "", 8)
     for each in (pod("a", "gpu-0-0", 3), ended, waits):
-        add(api, live.PODS, each)
+        add(api, PODS, each)
     assert free(api) == ALL | {"0": 5}
 
 
@@ -92,7 +92,7 @@ def test_a_plan_holds_its_gpus_until_it_expires(
 
 def test_a_plan_and_its_pods_count_once(api: FakeApi, tmp_path: Path) -> None:
     add(api, PLACEMENTPLANS, a_plan(tmp_path))
-    add(api, live.PODS, labeled(pod("p", "gpu-0-0", 8), "llama"))
+    add(api, PODS, labeled(pod("p", "gpu-0-0", 8), "llama"))
     assert free(api) == NONE
     assert free(api, {RunName("ml", "llama")}) == ALL
 
@@ -117,7 +117,7 @@ def test_pods_of_a_plan_that_have_not_started_count_with_their_requests(
 ) -> None:
     add(api, PLACEMENTPLANS, a_plan(tmp_path))
     add(api, RUNS.of(dict), run(requests=requests))
-    add(api, live.PODS, labeled(pod("p", "gpu-0-0", 8), "llama"))
+    add(api, PODS, labeled(pod("p", "gpu-0-0", 8), "llama"))
     loads = live.read(ClusterConnection(api, "ml"), (), Topology()).usage.loads
     assert loads == {"gpu-0-0": NodeLoad(0, 0, 1), **{f"gpu-0-{number}": load for number in (1, 2, 3)}}
 
@@ -145,7 +145,7 @@ def test_a_missing_right_is_named(api: FakeApi) -> None:
 def test_a_pod_that_cannot_be_read_stops_the_plan_since_its_gpus_would_seem_free(api: FakeApi) -> None:
     wrong = pod("wrong", "gpu-0-0", 8)
     wrong["spec"]["containers"] = "none"
-    add(api, live.PODS.of(dict), wrong)
+    add(api, PODS.of(dict), wrong)
     with pytest.raises(CommandFailed, match="pod ml/wrong cannot be read"):
         free(api)
 
@@ -156,7 +156,7 @@ def test_a_node_that_cannot_be_read_and_an_impossible_request_are_quarantined(ap
     add(api, NODES, wrong)
     odd = pod("odd", "gpu-0-3", 8)
     odd["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1.5"
-    add(api, live.PODS.of(dict), odd)
+    add(api, PODS.of(dict), odd)
     snapshot = live.read(ClusterConnection(api, "ml"), (), Topology())
     usable = snapshot.usable(NodeDemand(FLAVOR))
     assert [(entry.node, entry.why.value) for entry in usable.quarantined] == [
@@ -166,9 +166,9 @@ def test_a_node_that_cannot_be_read_and_an_impossible_request_are_quarantined(ap
 
 
 def test_too_many_pods_end_the_reading(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MAX_PODS", 2)
+    monkeypatch.setattr("gkm_cli.clusters.usage.MAX_PODS", 2)
     for number in range(3):
-        add(api, live.PODS, pod(f"p{number}", "gpu-0-0", 1))
+        add(api, PODS, pod(f"p{number}", "gpu-0-0", 1))
     with pytest.raises(Unreadable, match="more than 2 pods; give lists of them with --nodes and --pods"):
         free(api)
 

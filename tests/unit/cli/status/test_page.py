@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -11,6 +12,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Resource
 from gkm_cli.cells import Drawing, picture
 from gkm_cli.clusters.connection import ClusterConnection
+from gkm_cli.clusters.usage import PODS
 from gkm_cli.status import drawings, page
 from gkm_cli.status.parts import (
     CACHE_STATES,
@@ -66,10 +68,7 @@ def api() -> FakeApi:
     return made
 
 
-PODS: Resource[dict[str, object]] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
-
-
-def add(api: FakeApi, resource: Resource[dict[str, object]], item: dict[str, dict[str, str]]) -> None:
+def add(api: FakeApi, resource: Resource[Any], item: dict[str, dict[str, str]]) -> None:
     api.create(resource, item)
     name, where = item["metadata"]["name"], item["metadata"].get("namespace")
     api.merge(resource, name, {"status": item["status"]}, where, subresource="status")
