@@ -22,7 +22,7 @@ _SQUAREST = 9
 _WIDER = 2.5
 """A box is so many times wider than high, about."""
 MAX_WIDTH = 1_200.0
-"""Of a picture: a window of 1,280 pixels shows it without making it smaller, so that its texts can be read."""
+"""The width of a picture: a window of 1,280 pixels shows it without making its texts smaller."""
 _FILLS = ("#ffffff", "#f5f7fa", "#e8edf3", "#dbe3ec")
 
 

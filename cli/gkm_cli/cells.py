@@ -90,7 +90,7 @@ def picture(drawn: Drawing, captions: Sequence[str]) -> Iterator[str]:
 def nested(cells: Sequence[Cell], words: Sequence[str], size: Size) -> list[Box[Cell]]:
     """Return the boxes of cells, which are sorted by place. `words` are before the names of boxes, for each level.
 
-    A level with more boxes than MAX_TITLED has none with a title.
+    The boxes of a level have no title if there are more than MAX_TITLED.
     """
     depths = range(1, len(words) + 1)
     titled = [len({cell.place[:depth] for cell in cells}) <= MAX_TITLED for depth in depths]

@@ -1,4 +1,4 @@
-"""A page in HTML that needs nothing but itself: text, tables, lists and pictures in SVG. Pure.
+"""A self-contained page in HTML: text, tables, lists and pictures in SVG. Pure.
 
 Its policy (CSP) allows no script and no request, so that no text of a cluster can become one.
 """
@@ -25,7 +25,7 @@ body{font:14px/1.45 system-ui,sans-serif;margin:1.5rem;color:#1d2529;background:
 h1{font-size:1.3rem}h2{font-size:1.05rem;margin:1.4rem 0 .4rem}
 table{border-collapse:collapse}th,td{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}
 th{border-bottom:1px solid #90a4ae;font-weight:600}tr:nth-child(even) td{background:#f5f7fa}
-td{max-width:60rem;overflow-wrap:anywhere}td>.bar{display:flex;margin-top:.25rem}
+td{max-width:60rem;overflow-wrap:anywhere;white-space:pre-wrap}td>.bar{display:flex;margin-top:.25rem}
 .wide{overflow:auto;margin:1rem 0}svg{display:block;max-width:100%;height:auto}
 .bold{font-weight:600}.red{color:#b71c1c}.green{color:#2e7d32}.yellow{color:#8d6e00}
 .bar i{display:inline-block;height:.8rem}.key{margin-right:1.2rem}

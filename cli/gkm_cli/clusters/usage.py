@@ -64,7 +64,7 @@ def read_nodes(api: Api) -> NodeList:
 
 
 def read_usage(api: Api, own: Collection[RunName] = ()) -> PodUsage:
-    """Return what pods use; those of the runs `own` count for their run only.
+    """Return what pods use; those of the runs `own` are only in `by_run`.
 
     Raises:
         CommandFailed: pods cannot be listed, are too many, or one of them cannot be read.

@@ -18,10 +18,10 @@ from gkm_cli.boxes import Size
 from gkm_cli.cells import BAR, BAR_WIDTH, SQUARE, Cell, Drawing, Style, nested
 
 MAX_GPUS = 20_000
-"""Of a larger cluster a cell is a domain, not a GPU."""
+"""In a larger cluster a cell is a domain, not a GPU."""
 MAX_NODE_GPUS = 16
 MAX_CELLS = 16_000
-"""Of a cluster with more domains a cell is a block, a cluster or a region; what is beyond is not drawn."""
+"""In a cluster with more domains a cell is a block, a cluster or a region; further cells are not drawn."""
 _LEVELS = Location._fields
 _WORDS = (*_LEVELS[:-1], "")
 """A domain is narrow: its name says what it is."""

@@ -23,7 +23,7 @@ class NotKnown(Struct, frozen=True, rename={"why": "notKnown"}):
 class Nodes(Struct, frozen=True, rename="camel"):
     """Numbers of nodes. GPUs are those that a device plugin has announced, of NVIDIA or AMD.
 
-    `served` nodes have GPUs and a ready agent; `unserved` ones have GPUs and none.
+    `served` nodes have GPUs and a ready agent; `unserved` ones have GPUs and no ready agent.
     """
 
     total: int
@@ -166,7 +166,7 @@ class Problems(Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a cluster at a time of its API server; of one `namespace`, parts of the whole cluster are None."""
+    """The state of a cluster at a time of its API server. With a `namespace`, parts of the whole cluster are None."""
 
     time: str
     namespace: str

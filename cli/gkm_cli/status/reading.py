@@ -95,7 +95,7 @@ def _runs(reader: ClusterReader) -> tuple[RunState, ...]:
 
 
 def _ours(reader: ClusterReader, *resources: Resource[Any]) -> tuple[Any, ...]:
-    """Return the objects of kinds of GKM; none of a kind that is not installed.
+    """Return the objects of kinds of GKM. A kind that is not installed has no objects.
 
     Raises:
         Unreadable: they cannot be listed, or the kind is another product's, whose fields mean something else.
@@ -106,7 +106,7 @@ def _ours(reader: ClusterReader, *resources: Resource[Any]) -> tuple[Any, ...]:
 
 
 def _definitions(reader: ClusterReader) -> Mapping[str, Any]:
-    """Return the definitions of GKM's kinds; nothing for a reader of one namespace that may not read them."""
+    """Return the definitions of GKM's kinds; {} for a reader of one namespace that may not read them."""
     try:
         observed = observe(reader, ("definitions",))
     except Unreadable:

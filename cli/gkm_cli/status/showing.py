@@ -19,7 +19,7 @@ from gkm_cli.status.reading import read, settings_of
 from gkm_cli.terminal import Terminal
 
 ROWS = 5
-"""Of a table: a screen has some 50 lines, and seven parts."""
+"""Rows of a table: a screen has some 50 lines, and seven parts."""
 GRACE = timedelta(seconds=60)
 """As the default of gkm doctor."""
 MIN_PAUSE_SECONDS = 5.0

@@ -129,9 +129,9 @@ def _cause(cache: Cache) -> Condition | None:
 
 
 def _state(cache: Cache, pulling: int) -> str:
-    """Return the state of a cache; the first that applies counts.
+    """Return the state of a cache: the first that applies.
 
-    A status about an earlier image of the spec says nothing about this one.
+    A status about an earlier image of the spec is ignored.
     """
     status = cache.status
     verified, ready = status.condition("Verified"), status.condition("Ready")
@@ -183,7 +183,7 @@ def _domain(key: DomainKey, health: Counter[str]) -> FabricDomain:
 
 
 def workload_domains(found: Iterable[ComputeDomain]) -> tuple[WorkloadDomain, ...]:
-    """Return the ComputeDomains, those that are neither ready nor unused first."""
+    """Return the ComputeDomains; those that are ready or unused come last."""
     domains = sorted(map(_workload_domain, found), key=lambda one: (one.namespace, one.name))
     return tuple(sorted(domains, key=lambda one: one.state in ("ready", "unused")))
 

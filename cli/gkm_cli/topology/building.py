@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkm.api import documents
 from gkm.api.fabrics import NodeFabric
@@ -37,13 +37,18 @@ from gkm.topology.trees.topologies import level_labels, node_labels
 from gkm.topology.trees.tree import Tree
 from msgspec import structs
 
+from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
 from gkm_cli.inputs.cluster_lists import read_fabrics, read_nodes
 from gkm_cli.output import Output, UsageError, line, show, supports_unicode
+from gkm_cli.progress import waiting
 from gkm_cli.topology import render
 from gkm_cli.topology.hygiene import Mend, commands
 from gkm_cli.topology.options import BuildOutput, SourceOptions
 from gkm_cli.topology.render import Outline, outline, tree_result
+
+if TYPE_CHECKING:
+    from gkm_cli.topology.live import ClusterNodes
 
 LABELS = "labels"
 T = TypeVar("T")
@@ -73,15 +78,16 @@ class Built:
     notes: tuple[str, ...]
 
 
-def print_tree(options: SourceOptions, output: BuildOutput) -> None:
+def print_tree(options: SourceOptions, where: ClusterOptions, output: BuildOutput) -> None:
     """Print the tree, or the objects of a scheduler.
 
     Raises:
+        CommandFailed: there are no lists, and the cluster cannot be read.
         ConfigInvalid: the configuration cannot be used.
         OSError: a file cannot be read.
         UsageError: a file does not hold what its option needs.
     """
-    built = build(options)
+    built = build(options, cluster=of_cluster(options, where, with_usage=False))
     if output in (BuildOutput.TREE, BuildOutput.JSON):
         result = tree_result(built.tree, built.outline, built.notes)
         form = Output.JSON if output is BuildOutput.JSON else Output.TABLE
@@ -97,8 +103,26 @@ def print_tree(options: SourceOptions, output: BuildOutput) -> None:
         sys.stderr.write(escape(text) + "\n")
 
 
-def build(options: SourceOptions, more: Sequence[Any] = ()) -> Built:
+def of_cluster(options: SourceOptions, where: ClusterOptions, *, with_usage: bool) -> "ClusterNodes | None":
+    """Return what a cluster has; None where files have the nodes.
+
+    Raises:
+        CommandFailed: no API server answers, or nodes or pods cannot be read.
+    """
+    if options.nodes:
+        if where != ClusterOptions():
+            raise UsageError("--nodes is given with --kubeconfig or --context", "give lists, or a cluster")
+        return None
+    from gkm_cli.topology import live  # noqa: PLC0415 -- only with a cluster: its client takes half a second
+
+    with waiting("reading the cluster"):
+        return live.read(where, with_usage=with_usage)
+
+
+def build(options: SourceOptions, more: Sequence[Any] = (), cluster: "ClusterNodes | None" = None) -> Built:
     """Return the tree of the sources; `more` are other files that the command reads.
+
+    Nodes come from a `cluster`, if it is given, and so do settings that no file has.
 
     Raises:
         ConfigInvalid: the configuration cannot be used.
@@ -106,12 +130,14 @@ def build(options: SourceOptions, more: Sequence[Any] = ()) -> Built:
         UsageError: a file does not hold what its option needs, or standard input is given twice.
     """
     files.check_stdin_once([*options.files, *more])
-    settings = files.configured(options.config).topology
-    listed = read_nodes(options.nodes)
+    settings = cluster.settings if cluster and options.config is None else None
+    is_configured = bool(settings or options.config)
+    settings = settings or files.configured(options.config).topology
+    listed = cluster.nodes if cluster else read_nodes(options.nodes or [])
     found = read(options, frozenset(node.name for node in listed.nodes), settings)
-    if options.config is None:
+    if not is_configured:
         settings = with_levels_of(found, settings)
-    notes = (*found.notes, *_notes(found, settings, is_configured=options.config is not None))
+    notes = (*(cluster.notes if cluster else ()), *found.notes, *_notes(found, settings, is_configured=is_configured))
     names = {node.name for node in listed.nodes} | {entry.node for entry in listed.unread}
     tree = build_tree(
         _by_provider(listed, found, settings),

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.lazy_commands import with_groups
 from gkm_cli.output import PROGRAM
 from gkm_cli.topology.options import BuildOutput, CheckOutput, ConfigOption, NodesOption, ShowOutput, SourceOptions
@@ -17,15 +18,16 @@ app = typer.Typer(
 
 def build(
     sources: SourceOptions,
+    cluster: ClusterOptions,
     *,
     output: Annotated[
         BuildOutput, typer.Option("-o", "--output", help="The tree, or the objects of a scheduler.")
     ] = BuildOutput.TREE,
 ) -> None:
-    """Build the tree offline, and print it, or the objects that a scheduler reads."""
+    """Build the tree from lists or a cluster, and print it, or the objects that a scheduler reads."""
     from gkm_cli.topology.building import print_tree  # noqa: PLC0415 -- its imports would slow down every other command
 
-    print_tree(sources, output)
+    print_tree(sources, cluster, output)
 
 
 def check(
@@ -43,20 +45,25 @@ def check(
 
 def show(
     sources: SourceOptions,
+    cluster: ClusterOptions,
     *,
     pods: Annotated[
         list[Path] | None,
         typer.Option(
-            "--pods", metavar="FILE", help="The output of `kubectl get pods -A -o json`; without it, all GPUs are free."
+            "--pods",
+            metavar="FILE",
+            help="The output of `kubectl get pods -A -o json`, for --nodes; without it, all GPUs of these are free.",
         ),
     ] = None,
     level: Annotated[str, typer.Option("--level", help="The closest level to show; the default is all levels.")] = "",
-    output: Annotated[ShowOutput, typer.Option("-o", "--output", help="The output format.")] = ShowOutput.TABLE,
+    output: Annotated[
+        ShowOutput, typer.Option("-o", "--output", help="The output format; svg is a picture, html a page with it.")
+    ] = ShowOutput.TABLE,
 ) -> None:
-    """Show the tree with the free GPUs of each domain, as a table or a picture."""
+    """Show the tree of lists or a cluster with the free GPUs of each domain, as a table, a picture or a page."""
     from gkm_cli.topology.showing import print_capacity  # noqa: PLC0415 -- see build
 
-    print_capacity(sources, pods or [], level, output)
+    print_capacity(sources, cluster, pods or [], level, output)
 
 
 app.command(
@@ -64,6 +71,4 @@ app.command(
     "-o hypernodes"
 )(with_groups(build))
 app.command(epilog=f"Example: kubectl get nodes -o json | {PROGRAM} topology check --nodes -")(check)
-app.command(epilog=f"Example: {PROGRAM} topology show --nodes nodes.json --pods pods.json -o svg > topology.svg")(
-    with_groups(show)
-)
+app.command(epilog=f"Example: {PROGRAM} topology show -o html > topology.html")(with_groups(show))

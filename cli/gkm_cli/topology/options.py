@@ -43,13 +43,21 @@ class ShowOutput(StrEnum):
     JSON = "json"
     YAML = "yaml"
     SVG = "svg"
+    HTML = "html"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
     """Where the tree comes from."""
 
-    nodes: NodesOption
+    nodes: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--nodes",
+            metavar="FILE",
+            help="The output of `kubectl get nodes -o json`; - is standard input. Without it, the cluster is read.",
+        ),
+    ] = None
     fabrics: Annotated[
         list[Path] | None,
         typer.Option("--fabrics", metavar="FILE", help="The output of `kubectl get nodefabrics -o json`."),

@@ -6,7 +6,7 @@ All forms read one outline: the tree without the domains that a node has for its
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gkm.api.grammar import agree, count_of, listed
 from gkm.api.node_names import fold_sorted
@@ -94,28 +94,42 @@ def render_tree(tree: Tree, outline: Outline, notes: Sequence[str]) -> None:
     render_problems(terminal, tree, notes)
 
 
+class Sheet(Protocol):
+    """Lines and tables, one below the other. Text may be foreign."""
+
+    def line(self, content: str, style: str = "", /) -> None:
+        """Print a line."""
+
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str | int]], more: str = "", limit: int | None = ..., /
+    ) -> None:
+        """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
+
+
 def render_capacity(
-    tree: Tree, outline: Outline, capacity: IntervalCapacity, notes: Sequence[str], closest: str = ""
+    terminal: Sheet,
+    tree: Tree,
+    outline: Outline,
+    capacity: IntervalCapacity,
+    closest: str = "",
 ) -> None:
-    """Print the GPUs of each domain from the widest level to the `closest`, of each level, and what is wrong."""
-    terminal = Terminal()
+    """Print the GPUs of each domain from the widest level to the `closest`, of each level, and unusable nodes."""
     rows = []
     for prefix, branch in _lines(outline, closest):
         sums = capacity.of(branch.first, branch.end)
         unusable = sums.nodes - sums.usable or ""
         rows.append((f"{prefix}{branch.shown}", sums.nodes, sums.capacity, sums.free, sums.wholly_free, unusable))
     columns = ("domain", "nodes", "GPUs", "free", "free nodes", "not usable")
-    terminal.table(columns, rows, limit=None)
+    terminal.table(columns, rows, "domains", None)
     terminal.line("")
     terminal.table(_LEVEL_COLUMNS, _levels(tree, outline, capacity))
     total = capacity.of(0, len(tree.nodes))
     terminal.line(f"{total.free} of {count_of(total.capacity, 'GPU')} {agree(total.free, 'is', 'are')} free")
     for state, count in capacity.unusable().items():
         terminal.line(f"not usable: {count_of(count, 'node')} {agree(count, 'is', 'are')} {state}")
-    render_problems(terminal, tree, notes)
 
 
-def render_problems(terminal: Terminal, tree: Tree, notes: Sequence[str]) -> None:
+def render_problems(terminal: Sheet, tree: Tree, notes: Sequence[str]) -> None:
     """Print the quarantined nodes with the reasons, the contradictions, and notes."""
     for text in (*problems(tree), *(f"note: {note}" for note in notes)):
         terminal.line(text)

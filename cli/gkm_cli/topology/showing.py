@@ -1,38 +1,51 @@
 """`gkm topology show`: read, build, count, print."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gkm.topology.usage import Usage, uncounted_flavors, uncounted_notes
+from gkm.topology.usage import uncounted_flavors, uncounted_notes
 
+from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_notes
 from gkm_cli.output import Output, UsageError, show
+from gkm_cli.page import Page
+from gkm_cli.terminal import Terminal
 from gkm_cli.topology import render
-from gkm_cli.topology.building import build
+from gkm_cli.topology.building import Built, build, of_cluster
 from gkm_cli.topology.capacity import IntervalCapacity
 from gkm_cli.topology.options import ShowOutput, SourceOptions
-from gkm_cli.topology.render import tree_result
+from gkm_cli.topology.render import Sheet, tree_result
 
 
-def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, output: ShowOutput) -> None:
+def print_capacity(
+    options: SourceOptions, where: ClusterOptions, pods: Sequence[Path], closest: str, output: ShowOutput
+) -> None:
     """Print the tree with its free capacity.
 
     Raises:
+        CommandFailed: there are no lists, and the cluster cannot be read.
         ConfigInvalid: the configuration cannot be used.
         OSError: a file cannot be read.
         UsageError: a file does not hold what its option needs, or there is no such level.
     """
-    built = build(options, pods)
+    if pods and not options.nodes:
+        raise UsageError("--pods is given without --nodes", "give both, or leave --pods out to read the cluster")
+    cluster = of_cluster(options, where, with_usage=True)
+    built = build(options, pods, cluster)
     if closest and closest not in built.tree.levels:
         raise UsageError(f"--level is {closest!a}", f"the levels are {', '.join(built.tree.levels)}")
-    used = read_usage(pods) if pods else Usage()
+    used = cluster.usage if cluster else read_usage(pods)
     uncounted = uncounted_notes(uncounted_flavors(built.nodes.values(), built.settings.labels.flavor), used.claiming)
-    notes = (*built.notes, *uncounted, *(unlisted_node_notes(used, built.nodes.keys()) if pods else (ALL_FREE,)))
+    notes = (*built.notes, *uncounted)
+    if not cluster:
+        notes += unlisted_node_notes(used, built.nodes.keys()) if pods else (ALL_FREE,)
     capacity = IntervalCapacity(built.tree, built.nodes, used, built.settings)
-    if output is ShowOutput.SVG:
-        for line in render.picture(built.tree, built.outline, capacity, closest):
+    if output in (ShowOutput.SVG, ShowOutput.HTML):
+        picture = render.picture(built.tree, built.outline, capacity, closest)
+        lines = picture if output is ShowOutput.SVG else _page(built, capacity, notes, closest, picture)
+        for line in lines:
             sys.stdout.write(line + "\n")
         return
 
@@ -49,5 +62,19 @@ def print_capacity(options: SourceOptions, pods: Sequence[Path], closest: str, o
     show(
         result,
         Output(output.value),
-        lambda: render.render_capacity(built.tree, built.outline, capacity, notes, closest),
+        lambda: _render(Terminal(), built, capacity, notes, closest),
     )
+
+
+def _render(sheet: Sheet, built: Built, capacity: IntervalCapacity, notes: Sequence[str], closest: str) -> None:
+    render.render_capacity(sheet, built.tree, built.outline, capacity, closest)
+    render.render_problems(sheet, built.tree, notes)
+
+
+def _page(
+    built: Built, capacity: IntervalCapacity, notes: Sequence[str], closest: str, picture: Iterable[str]
+) -> Iterator[str]:
+    page = Page("Topology")
+    page.picture(picture)
+    _render(page, built, capacity, notes, closest)
+    return page.html()
