@@ -14,7 +14,7 @@ admission more memory. In a kustomization of your own:""",
     Component(
         "domains",
         """\
-ComputeDomains for workloads on multi-node NVLink (docs/reference/computedomains.md). The component enrolls nothing by
+ComputeDomains for workloads on multi-node NVLink (docs/features/computedomains.md). The component enrolls nothing by
 itself: set network.autoMNNVLEnabled in the ConfigMap gkm-config for that. While PodCliqueSets are enrolled, leave it
 installed, also with the switch off: it scales, protects and releases them. In a kustomization of your own:""",
         {"features": {"domains": True}},
@@ -22,7 +22,7 @@ installed, also with the switch off: it scales, protects and releases them. In a
     Component(
         "task-groups",
         """\
-Group templates: Kubernetes objects that live exactly as long as a group of tasks (docs/reference/group-templates.md).
+Group templates: Kubernetes objects that live exactly as long as a group of tasks (docs/features/group-templates.md).
 Set taskGroups.enabled in the ConfigMap gkm-config too. For another taskGroups.allowedKinds than the default one, apply
 what `gkm template rights` prints. Name this component after `domains`. In a kustomization of your own:""",
         {"features": {"taskGroups": True}},
@@ -30,7 +30,7 @@ what `gkm template rights` prints. Name this component after `domains`. In a kus
     Component(
         "topology",
         """\
-HyperNodes of Volcano, and the Topologies of Kueue and KAI (docs/reference/topology.md). Kueue and KAI need labels on
+HyperNodes of Volcano, and the Topologies of Kueue and KAI (docs/features/topology.md). Kueue and KAI need labels on
 Nodes as well: the component topology-labels. This one writes nothing by itself: set topology.hyperNodes.enabled,
 topology.kueue or topology.kai in the ConfigMap gkm-config (deploy/samples/topology.yaml). What was written stays when a
 switch is off again: kubectl delete hypernodes -l volcano.sh/network-topology-source=gkm
@@ -40,9 +40,9 @@ In a kustomization of your own:""",
     Component(
         "topology-infiniband",
         """\
-The pod of the topology provider infiniband, which reads the surveys of ibnetdiscover (docs/design/fabric.md). Name this
-component after `topology`, and the provider in topology.providers of the ConfigMap gkm-config. For other providers,
-take the chart. In a kustomization of your own:""",
+The pod of the topology provider infiniband, which reads the surveys of ibnetdiscover (docs/reference/fabric.md). Name
+this component after `topology`, and the provider in topology.providers of the ConfigMap gkm-config. For other
+providers, take the chart. In a kustomization of your own:""",
         {"topology": {"providers": [{"name": "infiniband"}]}},
         after=("topology",),
         needs=("topology",),

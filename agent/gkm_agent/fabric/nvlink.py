@@ -1,4 +1,4 @@
-"""The NVLink domain and health of a node, from its GPUs. Pure; docs/design/fabric.md has the table of cases.
+"""The NVLink domain and health of a node, from its GPUs. Pure; docs/reference/fabric.md has the table of cases.
 
 A wrong domain is worse than no domain: schedulers place jobs by it, and a job hangs where the domain is wrong
 (meta-pytorch/torchcomms #1385, NVIDIA/NVSentinel #883). So the node has a domain only if every GPU that has a fabric is

@@ -166,7 +166,7 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
     The controller verifies an image again every `recheckInterval` seconds; 0 disables that. `whenRevoked` applies to a
     cache that is Ready on a node when GKM refuses its image: `withdraw` serves it to no further pod, `keep` continues
-    to serve it (docs/design/verdicts.md).
+    to serve it (docs/reference/verdicts.md).
     """
 
     mode: Literal["enforce", "warn", "off"] = "enforce"

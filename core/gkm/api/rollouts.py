@@ -1,4 +1,4 @@
-"""The order in which nodes pull an image, when a cache bounds how many do at a time (docs/design/rollout.md). Pure.
+"""The order in which nodes pull an image, when a cache bounds how many do at a time (docs/reference/rollout.md). Pure.
 
 Every node has a rank for every digest: a hash of both. The controllers publish the last rank that is open; an agent
 compares it with its own. No node needs a lease, and no list of names is published.

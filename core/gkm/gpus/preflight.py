@@ -2,8 +2,8 @@
 
 The rule is upstream's check of the summary label (MCV preflightcheck): a GPU fits if any target has its
 backend, its architecture and its warp size; and its driver must be able to run the binaries. In doubt a cache fits: a
-useless cache costs one compilation, a wrong refusal costs a compilation on every pod. docs/design/preflight.md has the
-rule as a table.
+useless cache costs one compilation, a wrong refusal costs a compilation on every pod. docs/reference/preflight.md has
+the rule as a table.
 
 A table has the CUDA versions that a driver can run. A cache holds cubins. A cubin runs on every driver of its CUDA's
 major version and on every later one (CUDA Compatibility, "Minor Version Compatibility"). Pods may bring a newer

@@ -1,6 +1,6 @@
 """The build targets of a cache in a normal form, one spelling for each kind of GPU. Pure.
 
-Targets come from labels, which are not trusted and which MCV writes in its own ways (docs/design/preflight.md).
+Targets come from labels, which are not trusted and which MCV writes in its own ways (docs/reference/preflight.md).
 """
 
 import re

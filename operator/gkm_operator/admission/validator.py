@@ -1,7 +1,7 @@
 """Reviews of caches: the check of an image within the time budget, and the decision about its result.
 
 Only a definite failure is refused. When the result is unknown (the registry does not answer, is slow, or denies access)
-the webhook admits with a warning: nodes do not pull before the controller has verified it (docs/design/verdicts.md).
+the webhook admits with a warning: nodes do not pull before the controller has verified it (docs/reference/verdicts.md).
 Positive verdicts are cached for some minutes, so that an image which many caches name is verified once.
 """
 

@@ -1,4 +1,4 @@
-"""How far the rollout of a cache is open, from the nodes that have not finished. docs/design/rollout.md, "Bounds".
+"""How far the rollout of a cache is open, from the nodes that have not finished. docs/reference/rollout.md, "Bounds".
 
 The last open rank leaves `maxConcurrentNodes` unfinished nodes at or before it. It follows from the
 reports of nodes, and never goes back for a digest: a node that has begun is not stopped. Nodes that do not finish or

@@ -223,7 +223,7 @@ def _outweighs(cache: Cache, outcome: Outcome) -> bool:
     """Return whether the verdict in the status takes precedence over an inconclusive outcome.
 
     It does not if the mode now admits an image that was refused. A True may be older than the policies, which is safe:
-    agents verify on their own (docs/design/verdicts.md, "A True of another policy").
+    agents verify on their own (docs/reference/verdicts.md, "A True of another policy").
     """
     verdict = cache.status.condition("Verified")
     return (

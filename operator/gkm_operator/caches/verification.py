@@ -108,7 +108,7 @@ class VerificationQueue:
     """Verifies the images of caches in workers that may wait for registries; `on_result` receives each cache with news.
 
     Results are stored by uid: an object that was deleted and created again under its old name starts anew.
-    docs/design/verdicts.md states when a recheck is due, and which results must not be overwritten.
+    docs/reference/verdicts.md states when a recheck is due, and which results must not be overwritten.
     """
 
     def __init__(

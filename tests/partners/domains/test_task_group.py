@@ -1,4 +1,4 @@
-"""A group of four tasks with NVLink, as in docs/reference/group-templates.md: created, joined, ended, and gone.
+"""A group of four tasks with NVLink, as in docs/features/group-templates.md: created, joined, ended, and gone.
 
 GKM with both components runs beside NVIDIA's controller on a real API server. The real scheduler places the pods by
 their claims, and kwok runs them.

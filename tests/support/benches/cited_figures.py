@@ -100,7 +100,7 @@ CITED: Mapping[str, tuple[str, ...]] = {
         *_each("random_tmpfs_{}_s", "ours", "oraspy", "skopeo", "floor"),
         "triton_disk_ours_s",
     ),
-    # docs/design/rollout.md
+    # docs/reference/rollout.md
     "rollout": ("p99_ready_over_ideal", "last_ready_over_ideal", *_rollout()),
     # docs/design/hypernodes.md
     "topology": (

@@ -79,5 +79,5 @@ def test_tools_of_the_fabric_are_in_the_image_of_the_agent_only_if_they_are_name
     (install,) = (rest for name, rest in found if name == "RUN" and "apt-get" in rest)
     assert install.startswith('if [ -n "${FABRIC_TOOLS}" ]; then ')
     assert not any("apt-get" in rest for process in ("csi", "operator") for _, rest in instructions(process))
-    page = (ROOT / "docs" / "design" / "fabric.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "fabric.md").read_text(encoding="utf-8")
     assert '--build-arg FABRIC_TOOLS="lldpd infiniband-diags"' in page

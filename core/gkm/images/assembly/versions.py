@@ -3,7 +3,7 @@
 MCV's summary has the keys `cuda_version` (a text) and `ptx_version` (a number) for each target, so `cuda` and `ptx` go
 into every target of backend cuda. Any other name (`triton`, `torch`, `vllm`, `rocm`, `driver`…) is not part of MCV's
 format and becomes GKM's label `gkm.io/dependency-version.<name>`, which other readers ignore. All are claims of the
-image's author; the node's preflight compares `cuda` and `ptx` with its driver (docs/design/preflight.md).
+image's author; the node's preflight compares `cuda` and `ptx` with its driver (docs/reference/preflight.md).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""One domain and one health of a node, from GPUs that may say anything. The table is in docs/design/fabric.md."""
+"""One domain and one health of a node, from GPUs that may say anything. The table is in docs/reference/fabric.md."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""docs/reference/group-templates.md and osmo.md state what the code does, and their examples are the samples."""
+"""docs/features/group-templates.md and osmo.md state what the code does, and their examples are the samples."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from support.cli.command import gkm
 from support.cli.template_files import SAMPLES, TemplateWorkspace, group_template, render_sample, rendered, task_group
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs" / "reference" / "group-templates.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "features" / "group-templates.md").read_text(encoding="utf-8")
 OSMO = (ROOT / "docs" / "reference" / "osmo.md").read_text(encoding="utf-8")
 BLOCKS = [list(yaml.safe_load_all(text)) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 OPTIONS = ("templates", "pool", "group")

@@ -19,7 +19,7 @@ from support.topology.clusters import HOSTNAME, SURVEY, labeled, surveyed_cluste
 ROOT = Path(__file__).resolve().parents[4]
 DOCS = ROOT / "docs"
 REFERENCE, RUNBOOK, FALLBACKS = (
-    DOCS / "reference" / "topology.md",
+    DOCS / "features" / "topology.md",
     DOCS / "how-to" / "labels.md",
     DOCS / "how-to" / "fallbacks.md",
 )

@@ -1,4 +1,4 @@
-"""The examples of docs/reference/computedomains.md do what the page states."""
+"""The examples of docs/features/computedomains.md do what the page states."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from gkm_operator.mnnvl.required import MAX_DOMAINS, domain_name, domain_of, req
 from support.grove.json_patch import patched
 from support.grove.typed import GPUS, a_pod_clique
 
-PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "computedomains.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "features" / "computedomains.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 SWITCH, QUOTA, AUTO, GROUPS, INJECTED, JOB = EXAMPLES
 NAMES = [re.findall(r"`([^`]+)`", line) for line in re.findall(r"^ComputeDomains: (.*?\.)(?: |$)", PAGE, re.MULTILINE)]
