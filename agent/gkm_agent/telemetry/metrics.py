@@ -120,7 +120,7 @@ CAPTURE_FAILURE_REASONS: Final = (
     Reason.GPU_LOST,
     Reason.NODE_ERROR,
 )
-"""The failures that docs/design/capture.md expects. Another reason is a sample from its first failure on."""
+"""The failures that docs/features/capture.md expects. Another reason is a sample from its first failure on."""
 
 OTHER: Final = "other"
 _REASONS: Final = frozenset(Reason)

@@ -201,7 +201,7 @@ def _caches(api: Api, namespace: str | None) -> list[Cache]:
 def cache_name(attributes: dict[str, str], namespace: str) -> CacheName | None:
     """Return the cache that volume attributes name, None if they name none, several, or one of another namespace.
 
-    gkm-csi refuses all of these (docs/design/volumes.md, "Attributes").
+    gkm-csi refuses all of these (docs/features/volumes.md, "Attributes").
     """
     named = [key for key in _NAMES if key in attributes]
     if len(named) != 1:

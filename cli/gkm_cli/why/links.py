@@ -48,7 +48,7 @@ def decide_volume(facts: Facts) -> Outcome:
     if facts.cache_name is None:
         return Broken(
             f"the attributes of the volume {volume} do not name one cache of the pod's own namespace",
-            "name it by cacheName, or a ClusterGKMCache by clusterCacheName (docs/design/volumes.md)",
+            "name it by cacheName, or a ClusterGKMCache by clusterCacheName (docs/features/volumes.md)",
         )
     if facts.is_unmappable and not _has_started(facts.pod):
         return Broken(

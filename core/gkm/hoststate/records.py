@@ -16,7 +16,7 @@ from gkm.hoststate.names import CacheRef, InvalidName
 
 @dataclass(frozen=True, slots=True)
 class VolumeOptions:
-    """The options of a volume besides its cache (docs/design/volumes.md, "Attributes").
+    """The options of a volume besides its cache (docs/features/volumes.md, "Attributes").
 
     `private` requests a writable layer of `size_limit` bytes at most; `mount_path` is the path of the volume in the
     container, "" if not given; `or_empty` requests an empty private volume instead of waiting, `or_compile` only where

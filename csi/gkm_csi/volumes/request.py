@@ -2,7 +2,7 @@
 
 Pure: no syscall, no file. The size limits come from the CSI specification ("Size Limits").
 
-A request has the volume attributes of a pod's csi volume (docs/design/volumes.md, "Attributes"): which cache, and how
+A request has the volume attributes of a pod's csi volume (docs/features/volumes.md, "Attributes"): which cache, and how
 to mount it. Any author of a pod writes attributes, so no value is trusted. Kubelet writes the keys that begin with
 csi.storage.k8s.io/ and merges them last, so a pod cannot forge them (kubelet csi_mounter.go, mergeMap).
 """
@@ -271,7 +271,7 @@ def volume_options(
 
     `read_only`: the pod's volume says `readOnly: true` beside its attributes. In the mode `auto` a volume that does not
     say so and does not decline the capture compiles just in time: it has a private layer, and starts without a cache
-    where none is for the node (docs/design/volumes.md, "Just in time").
+    where none is for the node (docs/features/volumes.md, "Just in time").
 
     Raises:
         StatusError: a value is invalid, or two attributes contradict each other.

@@ -1,4 +1,4 @@
-"""The driver treats each combination of attributes as the tables of docs/design/volumes.md state."""
+"""The driver treats each combination of attributes as the tables of docs/features/volumes.md state."""
 
 from dataclasses import replace
 from itertools import product
@@ -30,8 +30,8 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """Return the rows of the table of the mode `auto`."""
-    text = (ROOT / "docs" / "design" / "volumes.md").read_text(encoding="utf-8")
-    section = text.partition("## Just in time\n")[2].partition("\n## ")[0]
+    text = (ROOT / "docs" / "features" / "volumes.md").read_text(encoding="utf-8")
+    section = text.partition("### Just in time\n")[2].partition("\n### ")[0]
     table = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
     return [
         Row(tuple(frozenset(cell.replace("`", "").split(", ")) for cell in cells), *results)

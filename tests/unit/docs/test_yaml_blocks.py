@@ -20,8 +20,10 @@ FIELDS = {field.encode_name for field in msgspec.structs.fields(Config)}
 
 
 def documents() -> Iterator[tuple[str, Any]]:
-    """Yield (page, document) of README, the quickstart and the how-tos; an ellipsis stands for the rest of a key."""
-    for page in [ROOT / "README.md", ROOT / "docs" / "quickstart.md", *links.pages(ROOT / "docs" / "how-to")]:
+    """Yield (page, document) of README, the quickstart, how-tos and features; an ellipsis is the rest of a key."""
+    folders = (ROOT / "docs" / "how-to", ROOT / "docs" / "features")
+    pages = [page for folder in folders for page in links.pages(folder)]
+    for page in [ROOT / "README.md", ROOT / "docs" / "quickstart.md", *pages]:
         for indent, block in BLOCK.findall(page.read_text(encoding="utf-8")):
             text = "\n".join(line.removeprefix(indent) for line in block.splitlines())
             for document in yaml.safe_load_all(text):

@@ -8,7 +8,7 @@ from gkm.api.config import Config
 from gkm_cli.doctor.findings import Finding, Severity, some
 from gkm_cli.doctor.installation.observed import InstallationFacts
 
-_SET = "set capture.registry and capture.signing.keyFile or keyless (docs/design/capture.md), or capture.mode: off"
+_SET = "set capture.registry and capture.signing.keyFile or keyless (docs/features/capture.md), or capture.mode: off"
 
 
 def destination(observed: InstallationFacts) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ SWITCH, TEMPLATES, POOL, GROUP_AND_JOB, RULES, CLAIMED_POD, NCCL_TEST, OTHER_KIN
 
 
 def section(heading: str) -> str:
-    return re.split(r"^## ", PAGE.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
+    return re.split(r"^##+ ", PAGE.partition(f"# {heading}\n")[2], flags=re.MULTILINE)[0]
 
 
 def test_the_first_group_is_the_sample() -> None:
