@@ -1,4 +1,4 @@
-"""docs/reference/reasons.md has every reason once, and each row names a test that causes the reason."""
+"""docs/reference/reasons.md has every reason once, and for each row tests/data names a test that causes the reason."""
 
 import ast
 import re
@@ -32,22 +32,23 @@ PLANS = ROOT / "operator" / "gkm_operator" / "plans"
 AGENT = ROOT / "agent" / "gkm_agent"
 DRIVER = ROOT / "csi" / "gkm_csi"
 WORDS = "Words of the CSI answers"
-COLUMNS = ("place", "meaning", "remedy", "reached by")
+COLUMNS = ("what to do", "meaning")
+"""The second and the third column of each table of reasons; the last one is the place, or the code of an answer."""
+REACHED = ROOT / "tests" / "data" / "reasons-reached.txt"
+"""The name of each table, and indented below it `reason: path::test`."""
 
 Definition = ast.FunctionDef | ast.Assign | ast.AnnAssign
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: `reason` is its first cell, `where` its second."""
+    """One row of a table: `reason` is its first cell, `where` its last."""
 
     table: str
     reason: str
     where: str
     meaning: str
     action: str
-    path: str
-    test: str
 
 
 def rows_of(text: str) -> Iterator[Row]:
@@ -62,14 +63,25 @@ def rows_of(text: str) -> Iterator[Row]:
         elif not wanted:
             # The table of words follows the table of codes; its second column is the code.
             table = WORDS if cells[0] == "words" else table
-            wanted = tuple(cells[-3:]) == COLUMNS[-3:]
+            wanted = tuple(cells[1:3]) == COLUMNS
         else:
-            assert len(cells) == 1 + len(COLUMNS), line
-            path, _, test = cells[4].partition("::")
-            yield Row(table, cells[0].removeprefix("`").removesuffix("`"), cells[1], cells[2], cells[3], path, test)
+            assert len(cells) == 2 + len(COLUMNS), line
+            yield Row(table, cells[0].removeprefix("`").removesuffix("`"), cells[3], cells[2], cells[1])
+
+
+def reached_by(text: str) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield ((table, reason), path::test) of each reason."""
+    table = ""
+    for line in filter(None, text.splitlines()):
+        reason, _, test = line.strip().rpartition(": ")
+        if line.startswith(" "):
+            yield (table, reason), test
+        else:
+            table = line
 
 
 ROWS = list(rows_of(PAGE.read_text(encoding="utf-8")))
+TESTS = dict(reached_by(REACHED.read_text(encoding="utf-8")))
 
 
 def reasons_of(*tables: str) -> list[str]:
@@ -163,7 +175,12 @@ def test_a_row_has_a_meaning_and_an_action_and_a_test_that_asserts_the_reason(ro
     assert row.where
     assert row.meaning.endswith(".")
     assert row.action.endswith(".")
-    assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", asserted(row.path, row.test)) for name in names_of(row))
+    path, _, test = TESTS[row.table, row.reason].partition("::")
+    assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", asserted(path, test)) for name in names_of(row))
+
+
+def test_no_test_is_named_for_a_reason_that_is_not_on_the_page() -> None:
+    assert TESTS.keys() == {(row.table, row.reason) for row in ROWS}
 
 
 def names_of(row: Row) -> set[str]:
