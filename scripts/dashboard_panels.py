@@ -269,7 +269,7 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
         ),
         Panel(
             "Private volumes that ended",
-            "wrote no: the program compiled nothing into the volume: each kernel hit, or it never looked there. "
+            "wrote no: the program compiled no kernel into the volume: each kernel hit, or it never looked there. "
             "wrote yes: it compiled some, or wrote other files. gkm why POD shows a running one.",
             {"wrote {{wrote}}": f"sum by (wrote) (increase(gkm_private_layers_total{{{NODE}}}[{RATE}]))"},
         ),

@@ -22,7 +22,7 @@ from msgspec import Struct
 DOCKER_HUB_SERVER = "https://index.docker.io/v1/"
 """The server name of Docker Hub for credential helpers."""
 TIMEOUT_SECONDS = 60.0
-"""A helper may ask the user for a password of its own."""
+"""A helper may ask the user for another password."""
 MAX_OUTPUT_BYTES = 64 << 10
 IDENTITY_TOKEN_USER = "<token>"  # noqa: S105 -- the user name that marks an identity token
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -105,7 +105,7 @@ def _helpers(configs: Sequence[DockerConfig], registry: str) -> Iterator[tuple[s
 
 
 def helper_names(config: DockerConfig, registry: str) -> list[str]:
-    """Return the helpers of a file for a registry: those of this registry, or else the one for all registries."""
+    """Return the helpers of a file for a registry: this registry's, or else the helper for all registries."""
     special = [name for helper_server, name in config.helpers.items() if is_same_server(helper_server, registry)]
     return special or list(filter(None, [config.store]))
 
@@ -166,7 +166,7 @@ def store_login(name: str, server: str, login: Login, seconds: float = TIMEOUT_S
 
 
 def erase_login(name: str, server: str, seconds: float = TIMEOUT_SECONDS) -> bool:
-    """Remove the login for a server with the helper `name`; return False if it had none.
+    """Remove the login for a server with the helper `name`; return False if there was no login.
 
     Raises:
         GKMError: UNAUTHORIZED: the helper is not installed, failed or took too long.
@@ -198,7 +198,7 @@ def login_in(name: str, code: int, output: bytes) -> Login | None:
     try:
         decoded = msgspec.json.decode(output, type=_HelperOutput)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise _failed(name, "its output is not that of a helper") from None
+        raise _failed(name, "its output has not the form of a helper's") from None
     if not decoded.secret:
         return None
     if decoded.username == IDENTITY_TOKEN_USER:

@@ -16,7 +16,9 @@ from gkm_cli.output import Output, OutputOption, UsageError, line, show
 MAX_PASSWORD_BYTES = 4096
 PrefixOption = Annotated[
     str,
-    typer.Option("--output-key-prefix", metavar="PREFIX", help="Write PREFIX.key and PREFIX.pub; neither may exist."),
+    typer.Option(
+        "--output-key-prefix", metavar="PREFIX", help="Write PREFIX.key and PREFIX.pub; the files must not exist."
+    ),
 ]
 
 
@@ -38,7 +40,7 @@ def keygen(*, prefix: PrefixOption = "cosign", output: OutputOption = Output.TAB
 
 
 def _print_result(private: Path, public: Path) -> None:
-    line(f"{private}: the private key; whoever has it and its password can sign as you")
+    line(f"{private}: the private key; a person who has it and its password can sign as you")
     line(f"{public}: the public key, for the policies of gkm-config")
 
 
@@ -57,7 +59,7 @@ def _password() -> bytes:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a new file, or none: the next run must not find a part of a key."""
+    """Write a new file as a whole or not at all: the next run must not find a part of a key."""
     try:
         with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
             try:

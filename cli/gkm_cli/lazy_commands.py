@@ -1,6 +1,6 @@
 """Commands that are imported when they run: a help text, and every other command, must not wait for their imports.
 
-A table states name, place and help of each command, so that `gkm --help` imports none of them. Groups of options are
+A table states name, place and help of each command, so that `gkm --help` does not import them. Groups of options are
 dataclasses: a command takes one value for each group, and its user sees the single options.
 """
 
@@ -42,12 +42,12 @@ class LazyCommand:
 
 
 def lazy_group(table: Mapping[str, LazyCommand]) -> type[TyperGroup]:
-    """Return the class of a group, for `typer.Typer(cls=…)`, whose commands are those of the table, in its order."""
+    """Return the class of a group, for `typer.Typer(cls=…)`, with the commands of the table, in its order."""
 
     class LazyGroup(TyperGroup):
         def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 -- typer's
             super().__init__(**attributes)
-            # What a list of commands needs of them.
+            # The attributes that a list of commands needs.
             self.commands = {name: TyperCommand(name, help=lazy.help) for name, lazy in table.items()}
             self._load = cache(lambda name: table[name].load(name))
 

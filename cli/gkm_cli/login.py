@@ -37,7 +37,7 @@ from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import RegistryAccess
 
 _MAX_UTF8_BYTES = 4
-"""Of one character."""
+"""The bytes of one character."""
 RegistryArgument = Annotated[str, typer.Argument(metavar="REGISTRY", help="The registry: host or host:port.")]
 UserOption = Annotated[str, typer.Option("-u", "--username", help="The user, or the name of a token.")]
 StdinOption = Annotated[
@@ -74,7 +74,7 @@ def registry_host(registry: str) -> str:
     """Return the registry as references name it.
 
     Raises:
-        UsageError: the word names a repository, or nothing.
+        UsageError: the word names a repository, or is empty.
     """
     host, port, path = split_server(registry.rstrip("/"))
     if path or not host:

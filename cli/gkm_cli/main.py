@@ -20,7 +20,7 @@ COMMANDS = {
     "cache": LazyCommand(
         "gkm_cli.cache.commands",
         "app",
-        "Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster; "
+        "Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list a cluster's caches; "
         "pin, promote and drop generations.",
     ),
     "login": LazyCommand(
@@ -44,7 +44,7 @@ COMMANDS = {
     "exec": LazyCommand(
         "gkm_cli.cache.execute",
         "execute",
-        "Run a program with a verified cache on this machine, without a cluster; the exit code is that of the program.",
+        "Run a program with a verified cache on this machine, without a cluster, with the exit code of the program.",
         "{program} exec --cache registry.example/team/caches/llama:1 --key cosign.pub -- python serve.py",
         {"allow_interspersed_args": False},
     ),
@@ -89,7 +89,7 @@ COMMANDS = {
     "uninstall": LazyCommand(
         "gkm_cli.uninstall",
         "uninstall",
-        "Check whether GKM can be removed from a cluster; exit 3 while pods use its volumes. It removes nothing.",
+        "Check whether GKM can be removed from a cluster; exit 3 while pods use its volumes. It makes no changes.",
         "{program} uninstall --check --context production",
     ),
     "version": LazyCommand(
@@ -109,7 +109,7 @@ app = typer.Typer(
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    # kubectl completes its plugins by a program of their own: gkm_cli.completion.
+    # kubectl completes its plugins by a separate program: gkm_cli.completion.
     add_completion=PLUGIN.replace("-", " ") != PROGRAM,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -1,6 +1,6 @@
 """The output of commands: tables for people, stable JSON or YAML for programs (fields are added, never renamed).
 
-Every command imports this module, so it imports nothing large before it prints.
+Every command imports this module, so it imports no large module before it prints.
 """
 
 import json
@@ -98,7 +98,7 @@ def _json(result: Any) -> str:  # noqa: ANN401 -- any JSON
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under a header, as kubectl does: one line a row, never folded or cut, whatever the width.
+    """Print rows under a header, as kubectl does: one line a row, never folded or cut, at any width.
 
     Cells are plain text: markup and terminal commands are escaped.
     """

@@ -25,12 +25,12 @@ def predicate_type(given: str, option: str) -> str:
     """Return the URI that the value of an option means.
 
     Raises:
-        UsageError: it is neither a short name nor a URI.
+        UsageError: it is no short name and no URI.
     """
     if given in SHORT:
         return SHORT[given]
     if not urlsplit(given).scheme:
         raise UsageError(
-            f"{option} {given[:200]} is neither a URI nor a short name", f"the short names are {', '.join(SHORT)}"
+            f"{option} {given[:200]} is no URI and no short name", f"the short names are {', '.join(SHORT)}"
         )
     return given

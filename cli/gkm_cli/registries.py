@@ -90,7 +90,7 @@ class RegistryAccess:
 
 
 def signature_repository() -> str:
-    """Return the repository for signatures that the environment names, "" for that of each image.
+    """Return the repository for signatures that the environment names, "" for each image's own.
 
     Raises:
         UsageError: it is no repository.

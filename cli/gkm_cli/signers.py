@@ -76,7 +76,7 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
     """Return the required signatures: of the signers in the options, of a policy file, or of the configuration.
 
     Raises:
-        UsageError: neither names a signer, or two of them do.
+        UsageError: they name no signer, or two of them do.
         GKMError: SIGNATURE_INVALID: a key or trusted root cannot be read.
         ConfigInvalid: the policy file cannot be read or used.
     """

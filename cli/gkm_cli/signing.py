@@ -45,7 +45,7 @@ class SigningOptions:
     rekor_url: Annotated[
         str,
         typer.Option(
-            "--rekor-url", metavar="URL", help="The transparency log to write to; with --key, none by default."
+            "--rekor-url", metavar="URL", help="The transparency log to write to; with --key, no log by default."
         ),
     ] = ""
     trusted_root: TrustedRootOption = None
@@ -62,7 +62,7 @@ class SigningOptions:
     def signer(self) -> ImageSigner:
         """Return the signer that the options name, after `check`.
 
-        A password may be asked for, and an identity token goes to Fulcio: whatever else can fail comes first.
+        A password may be asked for, and an identity token goes to Fulcio: all other steps that can fail come first.
 
         Raises:
             UsageError: no signer is named, and the surroundings have no identity.
@@ -94,7 +94,7 @@ def _read(key: str) -> PrivateKey:
 
 
 def _token(file: Path | None) -> str:
-    """Return the identity token in a file, or that of the surroundings."""
+    """Return the identity token in a file, or from the environment."""
     if file:
         return ambient.read(file)
     if found := ambient.token():

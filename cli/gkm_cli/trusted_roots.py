@@ -1,8 +1,8 @@
 """The trusted root of a Sigstore for people: from its TUF repository, with a copy for times without a network.
 
-Only the command line fetches it. Processes in a cluster read the file that a policy names, and nothing else. The
-variables are those of cosign: TUF_MIRROR and TUF_ROOT_JSON name another repository and its first root; without them it
-is the public Sigstore, whose first root comes with sigstore-python.
+Only the command line fetches it. Processes in a cluster read the file that a policy names, only. The variables are the
+same as for cosign: TUF_MIRROR and TUF_ROOT_JSON name another repository and its first root; without them it is the
+public Sigstore, whose first root comes with sigstore-python.
 """
 
 import os

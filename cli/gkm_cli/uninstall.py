@@ -1,4 +1,4 @@
-"""`gkm uninstall --check`: whether GKM can be removed from a cluster. It removes nothing: Helm or kubectl does."""
+"""`gkm uninstall --check`: whether GKM can be removed from a cluster. Helm or kubectl removes it."""
 
 from typing import Annotated
 
@@ -11,10 +11,10 @@ CheckOption = Annotated[bool, typer.Option("--check", help="List the pods that m
 
 
 def uninstall(cluster: ClusterOptions, *, check: CheckOption = False, output: OutputOption = Output.TABLE) -> None:
-    """Check whether GKM can be removed from a cluster; exit 3 while pods use its volumes. It removes nothing."""
+    """Check whether GKM can be removed from a cluster; exit 3 while pods use its volumes. It makes no changes."""
     if not check:
         raise UsageError(
-            "gkm uninstall removes nothing",
+            "gkm uninstall makes no changes",
             "run it with --check; then helm uninstall gkm (docs/reference/chart.md) removes GKM",
         )
     from gkm.kube.errors import ApiError  # noqa: PLC0415 -- the client's imports would slow down every other command

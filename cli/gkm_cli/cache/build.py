@@ -99,7 +99,7 @@ def build(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make one image of the kernel caches in each DIR; those of Triton and vLLM are in MCV's format."""
+    """Make one image of the kernel caches in each DIR, for Triton and vLLM in MCV's format."""
     targets = gpu_from_options(gpu, gpus)
     versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
     if dry_run:

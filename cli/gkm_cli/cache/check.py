@@ -21,7 +21,7 @@ def check(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show which GPUs can use an image, and why others cannot; exit 3 if none can."""
+    """Show which GPUs can use an image, and why others cannot; exit 3 if no GPU can."""
     nodes = machines(gpu, gpus)
     _, image = access.described(reference)
     verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in nodes]

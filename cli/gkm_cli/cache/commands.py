@@ -19,7 +19,7 @@ def _generation(name: str, text: str) -> LazyCommand:
 COMMANDS = {
     "build": _command(
         "build",
-        "Make one image of the kernel caches in each DIR; those of Triton and vLLM are in MCV's format.",
+        "Make one image of the kernel caches in each DIR, for Triton and vLLM in MCV's format.",
         f"~/.triton/cache --image {_IMAGE} --push",
     ),
     "push": _command(
@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "verify": _command(
         "verify",
-        "Resolve REF and show for every signature whether it counts, and why; exit 3 if the image is not verified.",
+        "Resolve REF and show for every signature whether it is valid, and why; exit 3 if the image is not verified.",
         f"{_IMAGE} --key cosign.pub",
     ),
     "inspect": _command(
@@ -45,7 +45,9 @@ COMMANDS = {
         "Show format, targets and labels of an image; --entries also fetches the content and lists its entries.",
         f"{_IMAGE} -o json",
     ),
-    "check": _command("check", "Show which GPUs can use an image, and why others cannot; exit 3 if none can.", _IMAGE),
+    "check": _command(
+        "check", "Show which GPUs can use an image, and why others cannot; exit 3 if no GPU can.", _IMAGE
+    ),
     "explain": _command(
         "explain",
         "Compare the key of a pod with an image's, factor by factor; exit 3 if one differs, 1 if it is not known.",
@@ -53,7 +55,7 @@ COMMANDS = {
     ),
     "extract": _command(
         "extract",
-        "Write the verified content of an image into DIR: all of it, or nothing.",
+        "Write the verified content of an image into DIR: all files, or no file.",
         f"{_IMAGE} --to ./cache --key cosign.pub",
     ),
     "list": LazyCommand(
@@ -63,7 +65,7 @@ COMMANDS = {
         "{program} cache list -A",
     ),
     "pin": _generation(
-        "pin", "Let nodes take this member of its family, whatever newer ones there are; --unpin takes it back."
+        "pin", "Let nodes take this member of its family, even if there are newer ones; --unpin takes it back."
     ),
     "promote": _generation(
         "promote", "Take a captured cache over from the controllers: it is yours then, and retention leaves it alone."
@@ -75,7 +77,7 @@ COMMANDS = {
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),
-    help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list those of a cluster; "
+    help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list a cluster's caches; "
     "pin, promote and drop generations.",
     no_args_is_help=True,
     add_completion=False,

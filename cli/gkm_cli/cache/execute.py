@@ -58,7 +58,7 @@ _EXECUTABLE = 0o100
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the program sees, and where its cache is stored."""
+    """The view of the program, and the place of its cache."""
 
     cache: Annotated[str, typer.Option("--cache", metavar="REF", help="registry/repository:tag or @sha256:…")]
     gpu: GPUOption = ""
@@ -87,7 +87,7 @@ class RunOptions:
 
 
 def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOptions, access: RegistryAccess) -> None:
-    """Run a program with a verified cache on this machine, without a cluster; the exit code is that of the program."""
+    """Run a program with a verified cache on this machine, without a cluster, with the exit code of the program."""
     _check_program(command[0])
     store = RunStore(options.store or default_directory(os.environ))
     wanted = verification(signers, access.config)
@@ -158,7 +158,7 @@ def _provided(store: RunStore, digest: str, options: RunOptions) -> Path:
 
 @contextmanager
 def _modes() -> Iterator[None]:
-    """Make files that their owner can read and others cannot write, whatever the umask of the program will be."""
+    """Make files that their owner can read and others cannot write, for any later umask of the program."""
     before = os.umask(0o022)
     try:
         yield
@@ -203,7 +203,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def can_mount() -> bool:
-    """Return whether this process may mount, in a namespace of its own."""
+    """Return whether this process may mount, in a new namespace."""
     return os.geteuid() == 0 and not overlay.missing_features()
 
 
@@ -213,7 +213,7 @@ def mount(store: RunStore, digest: str, private_bytes: int | None) -> Path:
     It is read-only; with `private_bytes` it has a private layer of that size on top, in memory, which ends with it.
 
     Raises:
-        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        GKMError: UNSAFE_CONTENT: the content is no cache.
         CommandFailed: another run takes too long.
         OSError: the kernel or the disk refused.
     """
@@ -257,7 +257,7 @@ def view(store: RunStore, digest: str) -> Path:
     """Return a directory with the cache, for reading: made once, and shared by all runs.
 
     Raises:
-        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        GKMError: UNSAFE_CONTENT: the content is no cache.
         CommandFailed: another run takes too long.
         OSError: the disk refused.
     """
@@ -276,7 +276,7 @@ def private_copy(store: RunStore, digest: str) -> Path:
     """Return a directory with a copy of the cache, which ends with the program.
 
     Raises:
-        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        GKMError: UNSAFE_CONTENT: the content is no cache.
         CommandFailed: another run takes too long.
         OSError: the disk refused.
     """
@@ -318,7 +318,7 @@ def _transfer(source: str, destination: str, transfer: Callable[[str, str], obje
 
 
 def _copy(source: str, destination: str) -> None:
-    """Copy a file: the program may write in it, and the original is that of every other run."""
+    """Copy a file: the program may write in it, and all other runs share the original."""
     shutil.copy(source, destination, follow_symlinks=False)
     is_executable = os.lstat(destination).st_mode & _EXECUTABLE
     os.chmod(destination, _OPEN if is_executable else _OPEN_FILE)  # noqa: PTH101 -- as above

@@ -30,7 +30,7 @@ from gkm_cli.registries import RefArgument, RegistryAccess
 MAX_POD_BYTES = 1 << 20
 _MAX_KEY_FILES = 64
 _AFTER_START = "start the pod: gkm why POD names the factor, if one differs"
-_CORRECT = "give the pod the value that the cache has, or build the cache with that of the pod"
+_CORRECT = "give the pod the value that the cache has, or build the cache with the pod's value"
 
 
 class PodObject(Struct, frozen=True):

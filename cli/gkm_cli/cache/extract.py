@@ -36,7 +36,7 @@ def extract(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Write the verified content of an image into DIR: all of it, or nothing."""
+    """Write the verified content of an image into DIR: all files, or no file."""
     if os.path.lexists(to):
         raise UsageError(f"--to {to}: it exists already", "remove it, or name another directory")
     path = _mount_path(mount_path)
@@ -72,7 +72,7 @@ def _mount_path(text: str) -> MountPath | None:
 def _print_result(result: Mapping[str, Any], to: Path, image: str, path: MountPath | None) -> None:
     line(f"{to}: {count_of(result['files'], 'file')}, {count_of(result['bytes'], 'byte')} of {image}")
     if path is None:
-        line(f"its paths are those of the machine that built it; to use it here, add --mount-path {to.resolve()}")
+        line(f"it has the paths of the machine that built it; to use it here, add --mount-path {to.resolve()}")
     else:
         files = count_of(result["rewritten"], "file")
         line(f"{files} with paths: rewritten for {path.text}, {result['incomplete']} of them incomplete")

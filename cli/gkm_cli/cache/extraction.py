@@ -78,7 +78,7 @@ def relocate(content: Path, tree: Path, path: MountPath, mode: int = 0o644) -> R
     A replaced file is another one: hard links to the old one stay as they are.
 
     Raises:
-        GKMError: UNSAFE_CONTENT: the content is not that of a cache.
+        GKMError: UNSAFE_CONTENT: the content is no cache.
         OSError: the disk refused.
     """
     with closing(os.open(content, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:

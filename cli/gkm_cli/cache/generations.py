@@ -30,7 +30,7 @@ def pin(
     unpin: Annotated[bool, typer.Option("--unpin", help="Let nodes take the newest generation again.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let nodes take this member of its family, whatever newer ones there are; --unpin takes it back."""
+    """Let nodes take this member of its family, even if there are newer ones; --unpin takes it back."""
     member = _Member.read(cluster, name, namespace, shared=shared)
     writes.change(member.api, member.resource, member.cache.metadata, {"spec": {"pinned": not unpin}})
     others = [] if unpin else also_pinned(member.cache, member.family())
@@ -51,7 +51,7 @@ def promote(
     if not (marks := marks_of(member.cache)):
         raise CommandFailed(f"{name} is no cache that the controllers made of a capture; it is yours already")
     writes.change(member.api, member.resource, member.cache.metadata, {"metadata": marks})
-    note = "its image is still among those of captures, which a policy of the registry may remove"
+    note = "its image is still among the captures' images, which a policy of the registry may remove"
     member.report("promoted", [note], output)
 
 
@@ -135,7 +135,7 @@ def _resource(*, shared: bool) -> Resource[Any]:
 
 
 def family_of(cache: Cache) -> str:
-    """Return the family of a cache: the one that it names, or that of its own name."""
+    """Return the family of a cache: the named family, or the family of its own name."""
     return cache.spec.family or cache.metadata.name
 
 
@@ -166,7 +166,7 @@ def also_pinned(cache: Cache, family: Iterable[Cache]) -> list[str]:
 
 
 def use_of(cache: Cache) -> str:
-    """Return why the end of a cache would change what pods get; "" if nothing says so."""
+    """Return why the end of a cache would change what pods get; "" if it would not."""
     if cache.status.pods_using:
         return f"is used by {cache.status.pods_using} volumes of pods"
     return "is pinned" if cache.spec.pinned else ""

@@ -1,7 +1,7 @@
 """Compare what a pod will key on with what a cache was keyed on, factor by factor, before the pod starts. Pure.
 
 A factor is equal, other, or not known. No pod states all factors: a runtime keys on its configuration, its code and the
-shapes that it meets, too. So a difference proves that the cache misses, and nothing proves that it will hit.
+shapes that it meets, too. So a difference proves a miss, and a hit cannot be proven.
 """
 
 import re
@@ -50,19 +50,19 @@ class FactorResult:
 
 @dataclass(frozen=True, slots=True)
 class CacheFacts:
-    """What a cache was keyed on: the versions in its labels, and the variables in its key files."""
+    """The keys of a cache: the versions in its labels, and the variables in its key files."""
 
     runtime: Runtime
     versions: Mapping[str, str] = field(default_factory=dict)
     environments: Sequence[Mapping[str, object]] = ()
     gpus: Sequence[Preflight] | None = None
-    """Whether GPUs that the user named can use it; None if none are named."""
+    """Whether GPUs that the user named can use it; None without named GPUs."""
     directory: str = ""
     """Below the path of the volume; an image of several caches has one for each."""
 
 
 def compare(cache: CacheFacts, pod: PodSpecFacts) -> list[FactorResult]:
-    """Return the factors of each container that may use the cache, in the order in which a difference counts."""
+    """Return the factors of each container that may use the cache, in the order in which a difference is reported."""
     volumes = {volume.name for volume in pod.volumes or () if volume.csi and volume.csi.driver == DRIVER}
     containers = pod.containers or ()
     mounting = [each for each in containers if volumes & {mount.name for mount in each.volume_mounts or ()}]
@@ -71,7 +71,7 @@ def compare(cache: CacheFacts, pod: PodSpecFacts) -> list[FactorResult]:
 
 
 def first(results: Sequence[FactorResult]) -> FactorResult | None:
-    """Return the first factor that differs, or else the first one that is not known."""
+    """Return the first factor that differs, or else the first unknown one."""
     by_result = {each.result: each for each in reversed(results)}
     return by_result.get(Comparison.OTHER) or by_result.get(Comparison.NOT_KNOWN)
 
@@ -131,7 +131,7 @@ def _path(cache: CacheFacts, pod: PodSpecFacts, container: ContainerFacts, volum
     if not any(f"{value.rstrip('/')}/".startswith(f"{place}/") for place in places):
         return FactorResult(name, factor, Comparison.OTHER, places[0], f"{runtime.variables[0]}={value}")
     if not any(stated[mount.name] for mount in mounts):
-        return _not_known(name, factor, "without the attribute mountPath, paths are those of the build")
+        return _not_known(name, factor, "without the attribute mountPath, paths stay as in the build")
     return FactorResult(name, factor, Comparison.EQUAL, value, value)
 
 
@@ -169,7 +169,7 @@ def _variable(name: str, variable: VariableFacts, stated: Sequence[object]) -> F
 
 
 def _variables(container: ContainerFacts) -> dict[str, VariableFacts]:
-    """Return the variables by name; of two with one name the last one counts."""
+    """Return the variables by name; of two with one name the last one is used."""
     return {each.name: each for each in container.env or ()}
 
 

@@ -50,7 +50,7 @@ _HINT = "give it the output of `gkm node detect -o json`, or of `kubectl get gkm
 
 
 class NodeGPUs(Struct, frozen=True):
-    """The GPUs of one machine; `name` is the node's name, empty if the file has none."""
+    """The GPUs of one machine; `name` is the node's name, empty if the file has no name."""
 
     name: str
     gpus: tuple[Gpu, ...]
@@ -59,10 +59,10 @@ class NodeGPUs(Struct, frozen=True):
 def machines(gpu: str, file: Path | None) -> list[NodeGPUs]:
     """Return the machine that a GPU stands for, or those in a file with their GPUs; without both, this machine.
 
-    The driver of a GPU that is only named is not known, so nothing is said about it.
+    The driver of a GPU that is only named is unknown, and the result leaves it out.
 
     Raises:
-        UsageError: the file does not list GPUs, the text names none, or both are given.
+        UsageError: the file does not list GPUs, the text names no GPUs, or both are given.
         OSError: the file cannot be read.
         GKMError: GPU_LOST: the driver does not answer. That is not a machine without GPUs.
     """
@@ -88,7 +88,9 @@ GPUOption = Annotated[
         "(docs/reference/formats.md#gpus).",
     ),
 ]
-"""What a command compares with; in a build, what compiled the cache if its artifacts do not name it."""
+"""The GPUs that a command compares with; in a build, the GPUs that compiled the cache if its artifacts do not name
+them.
+"""
 GPUsOption = Annotated[
     Path | None,
     typer.Option(
@@ -141,7 +143,7 @@ def _gpu_from_file(file: Path) -> GpuTarget:
     }
     if len(found) != 1:
         kinds = f"{len(found)} kinds of GPU" if found else "no usable GPU"
-        raise UsageError(f"{file} lists {kinds}", "name the one that compiled the cache with --gpu BACKEND:ARCH:WARP")
+        raise UsageError(f"{file} lists {kinds}", "name the GPU that compiled the cache with --gpu BACKEND:ARCH:WARP")
     (target,) = found
     if not is_valid_target(target):
         raise UsageError(f"{file} lists an impossible GPU", "name the GPU with --gpu BACKEND:ARCH:WARP")

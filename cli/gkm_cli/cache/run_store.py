@@ -1,4 +1,4 @@
-"""The caches of `gkm exec` on this machine: the layout of the agent's store, in a directory of its own.
+"""The caches of `gkm exec` on this machine: the layout of the agent's store, in a separate directory.
 
 The agent's own store is never used: it belongs to the agent's budget and garbage collection. Several runs of one user
 may use one directory at once, also from several machines that share it; a run tries again while another one holds a
@@ -33,8 +33,8 @@ MAX_BYTES = 64 << 30
 """Content of all caches without store.maxBytes in the configuration: as much as one image may have."""
 _ANY_DIGEST = f"sha256:{'0' * 64}"
 PRIVATE, PASSAGE = 0o700, 0o711
-"""A program of root may become another user: it passes the directories above its cache, and lists none of them."""
-_HINT = "name a directory of your own with --store"
+"""A program of root may become another user: it passes the directories above its cache, and cannot list them."""
+_HINT = "name your own directory with --store"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = 0
 T = TypeVar("T")
@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.1
 
 
 def default_directory(environment: Mapping[str, str]) -> Path:
-    """Return the directory of root, or that of a user."""
+    """Return the directory of root or of a user."""
     if os.geteuid() == 0:
         return Path("/var/cache/gkm/exec")
     return cache_directory(environment) / "exec"
@@ -134,7 +134,7 @@ class RunStore:
             yield
 
     def use(self, digest: str) -> None:
-        """Hold the entry of a digest until this process ends, whatever program it becomes.
+        """Hold the entry of a digest until this process ends, even if it becomes another program.
 
         Raises:
             CommandFailed: another run takes too long.
@@ -202,7 +202,7 @@ class RunStore:
         self.layout.entry_lock(digest).unlink()
 
     def new_copy(self, digest: str) -> Path:
-        """Return the path of a new private copy, which lasts as long as this process, whatever program it becomes.
+        """Return the path of a new private copy, which lasts as long as this process.
 
         Raises:
             CommandFailed: another run takes too long.
@@ -276,7 +276,7 @@ def check_own(directories: Iterable[Path]) -> None:
 
 
 def limit(directories: Iterable[Path], mode: int) -> None:
-    """Take the permissions from directories that are not in `mode`: those of an earlier version had more.
+    """Take the permissions from directories that are not in `mode`: directories of an earlier version had more.
 
     Raises:
         OSError: one is a link, or no directory.

@@ -19,7 +19,7 @@ def verify(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Resolve REF and show for every signature whether it counts, and why; exit 3 if the image is not verified."""
+    """Resolve REF and show for every signature whether it is valid, and why; exit 3 if the image is not verified."""
     wanted = verification(signers, access.config)
     registry, pinned = access.pinned(reference)
     verdict = verify_image(registry, pinned, wanted, signers.namespace)
@@ -37,7 +37,7 @@ def verify(
 
 
 def _matched(verdict: Verdict) -> dict[str, Any] | None:
-    """Return the first signature that counts, with the index of its policy."""
+    """Return the first valid signature, with the index of its policy."""
     found = next((finding for finding in verdict.findings if finding.ok), None)
     if not verdict.verified or found is None:
         return None

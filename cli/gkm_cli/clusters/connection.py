@@ -1,8 +1,8 @@
 """Connect to the cluster of the options, and explain why that is not possible.
 
 Kubeconfig, context and namespace are chosen as kubectl does (client-go, tools/clientcmd). The official client differs:
-of several files it takes the current-context of the last one, kubectl that of the first; and in a pod it ignores
-~/.kube/config.
+from several files it takes the current-context of the last one, and kubectl takes the first one's; and in a pod it
+ignores ~/.kube/config.
 """
 
 import logging
@@ -47,7 +47,7 @@ class ClusterConnection:
     ahead: timedelta = timedelta(0)
 
     def now(self) -> datetime:
-        """Return the time by the clock of the API server: that of a laptop may be wrong."""
+        """Return the time by the clock of the API server: a laptop's clock may be wrong."""
         return datetime.now(UTC) + self.ahead
 
 
@@ -83,7 +83,7 @@ def _ahead(date: str, here: datetime) -> timedelta:
 
 
 class _PluginFailure(logging.Handler):
-    """The last error that the client logs and does not raise: that of the program that gets the credentials."""
+    """The last error that the client logs and does not raise: from the program that gets the credentials."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -125,7 +125,7 @@ def _explain(error: ApiError, namespace: str, plugin: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigSelection:
-    """The files of a kubeconfig in the form of $KUBECONFIG, None for those of the pod; a context, and a namespace."""
+    """The files of a kubeconfig in the form of $KUBECONFIG, None for the pod's; a context, and a namespace."""
 
     files: str | None
     context: str | None

@@ -20,5 +20,5 @@ class ClusterOptions:
 
 
 NamespaceOption = Annotated[
-    str, typer.Option("-n", "--namespace", help="The namespace; without it that of the context, or default.")
+    str, typer.Option("-n", "--namespace", help="The namespace; without it the context's, or default.")
 ]

@@ -1,4 +1,4 @@
-"""Apply the kinds of this version: all of them, or none if one of the cluster is a later one or another product's."""
+"""Apply the kinds of this version: all of them, or no kind if the cluster has a later kind or another product's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,11 +41,11 @@ def _check_replaceable(name: str, ours: Mapping[str, Any], theirs: Mapping[str, 
     comparison = compare(ours, theirs)
     if comparison.origin is DefinitionOrigin.FOREIGN:
         raise CommandFailed(
-            f"CustomResourceDefinition {name} is another product's: it {comparison.difference}; nothing was applied: "
+            f"CustomResourceDefinition {name} is another product's: it {comparison.difference}; no kind was applied: "
             f"uninstall that product first; for upstream GKM see {MIGRATION}"
         )
     if comparison.origin is DefinitionOrigin.LATER:
         raise CommandFailed(
             f"CustomResourceDefinition {name} is of a later version of GKM, or another product's: it "
-            f"{comparison.difference}, which this version lacks; nothing was applied: use the gkm of that version"
+            f"{comparison.difference}, which this version lacks; no kind was applied: use the gkm of that version"
         )

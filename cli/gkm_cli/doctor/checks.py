@@ -1,7 +1,7 @@
 """All checks of `gkm doctor`, in their order: causes before their effects (docs/reference/doctor.md).
 
 The last one, `images/signatures`, tells whether the images of GKM's own pods are signed as the policies require. It
-reads from registries what the policies need, as `gkm cache verify` does, with the logins of whoever runs it.
+reads the data for the policies from registries, as `gkm cache verify` does, with the user's logins.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -328,4 +328,4 @@ def _verdict(config: Config, files: Mapping[str, str], ref: Reference, wanted: V
 
 
 def _unknown(image: str, why: str, hint: str) -> Finding:
-    return Finding(Severity.NOT_CHECKED, image, "nothing is known about its signature", why, hint)
+    return Finding(Severity.NOT_CHECKED, image, "the state of its signature is unknown", why, hint)

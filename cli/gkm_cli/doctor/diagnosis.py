@@ -70,7 +70,7 @@ def _conclude(results: Sequence[Result]) -> None:
 
 
 def as_list(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return the results for programs. `ok` is false for a problem, and where nothing is known; None if skipped."""
+    """Return the results for programs. `ok` is false for a problem, and for an unknown state; None if skipped."""
     return [
         {
             "check": result.check,

@@ -21,7 +21,7 @@ class Severity(StrEnum):
     PROBLEM = "problem"
     """It harms workloads, or will never end by itself."""
     NOT_CHECKED = "not checked"
-    """The check could not read what it needs, so nothing is known."""
+    """The check could not read its objects, so the state is unknown."""
     SKIPPED = "skipped"
     """The cluster has no object that the check is about."""
 
@@ -30,7 +30,7 @@ class Severity(StrEnum):
 class Finding:
     """One result about an object ("" for the whole check): the state, its cause, and the next step.
 
-    The texts may hold names from the cluster: whoever prints them must escape them.
+    The texts may hold names from the cluster: printing code must escape them.
     """
 
     severity: Severity
@@ -41,8 +41,8 @@ class Finding:
 
 
 def nothing(absent: str) -> Finding:
-    """Return the result of a check that has nothing to look at; `absent` says what is not there."""
-    return Finding(Severity.SKIPPED, "", f"nothing to look at: {absent}")
+    """Return the result of a check without objects; `absent` says which are missing."""
+    return Finding(Severity.SKIPPED, "", f"no objects: {absent}")
 
 
 def named(kind: str, namespace: str, name: str) -> str:
@@ -56,7 +56,7 @@ def some(names: Iterable[str]) -> str:
 
 
 def command(*words: str) -> str:
-    """Return a command line for a shell. Names from the cluster are quoted: none of them can add a word."""
+    """Return a command line for a shell. Names from the cluster are quoted: they cannot add a word."""
     return shlex.join(words)
 
 

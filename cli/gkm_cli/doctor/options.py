@@ -10,7 +10,7 @@ from gkm_cli.output import Output, OutputOption
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions:
-    """What to check, and how to print."""
+    """The checks to run, and the form of the output."""
 
     namespace: Annotated[
         str,

@@ -30,9 +30,9 @@ T = TypeVar("T")
 class Collection(Generic[T]):
     """Objects to list.
 
-    `definition` names the CustomResourceDefinition without which there can be none: only then does a resource that the
-    API server does not serve count as an empty list. `labels` and `fields` are selectors. A `namespace` is that of
-    GKM or Kubernetes itself; without one, the objects are those of the command's namespace, or of all.
+    `definition` names the CustomResourceDefinition without which there can be no objects: only then is a resource that
+    the API server does not serve an empty list. `labels` and `fields` are selectors. A `namespace` is GKM's own or
+    Kubernetes' own; without one, the objects come from the command's namespace, or from all.
     """
 
     resource: Resource[T]
@@ -45,7 +45,7 @@ class Collection(Generic[T]):
 class ClusterReader:
     """Reads of one cluster, or of one `namespace` of it. `cutoff` is the timestamp that older objects lie before.
 
-    `now` returns the time that those of objects are compared with: that of the API server, where it is known.
+    `now` returns the time for comparisons with objects: the API server's time, where it is known.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ClusterReader:
 
     def _once(self, key: Hashable, plural: str, read: Callable[[], T]) -> T:
         if key not in self._read:
-            # What later checks find when the thread of this one is still reading at its deadline.
+            # The findings of later checks when the thread of this one is still reading at its deadline.
             late = Unreadable(f"reading {plural} did not end in time", "run the command again, or with --namespace")
             self._read[key] = late
             try:
@@ -145,7 +145,7 @@ class Check(Protocol):
         """Return whether it needs objects outside of one namespace."""
 
     def run(self, reader: ClusterReader) -> Iterator[Finding]:
-        """Yield the findings; none if all is well.
+        """Yield the findings; without any, all is well.
 
         Raises:
             Unreadable: it cannot read what it needs. Findings that it yielded before are valid.
@@ -202,7 +202,7 @@ def _findings(check: Check, reader: ClusterReader) -> list[Finding]:
 
 
 def _not_checked(why: str, hint: str) -> Finding:
-    return Finding(Severity.NOT_CHECKED, "", "nothing is known", why, hint)
+    return Finding(Severity.NOT_CHECKED, "", "the state is unknown", why, hint)
 
 
 def _clipped(finding: Finding) -> Finding:

@@ -16,7 +16,7 @@ from gkm_cli.inputs import files
 from gkm_cli.output import UsageError
 
 T = TypeVar("T")
-ALL_FREE = "no --pods are given: every GPU counts as free"
+ALL_FREE = "no --pods are given: every GPU is taken as free"
 
 
 def read_nodes(paths: Iterable[Path]) -> NodeList:

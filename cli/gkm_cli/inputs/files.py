@@ -20,7 +20,7 @@ LONG_BYTES = 128 << 20
 
 
 def check_stdin_once(paths: Iterable[Path | None]) -> None:
-    """Refuse standard input for two options: the second would read nothing.
+    """Refuse standard input for two options: the second would read no bytes.
 
     Raises:
         UsageError: `-` occurs twice.

@@ -12,7 +12,7 @@ MAX_OBJECTS = 1_024
 MAX_VALUES = 2_000_000
 """Scalars, lists and mappings together. A YAML alias counts each time that it is used, which stops alias bombs."""
 MAX_REPETITION = 4
-"""Characters of all values, as a multiple of those of the text: an alias repeats a long string in a few bytes."""
+"""Characters of all values, as a multiple of the text's length: an alias repeats a long string in a few bytes."""
 MAX_DEPTH = 64
 
 # YAML 1.2, section 9.1.2: no line within a document begins like this, not even in a block scalar.
@@ -35,11 +35,11 @@ class ParsedObject(NamedTuple):
 
 
 def objects(text: bytes, kind: str, *, max_values: int = MAX_VALUES, mixed: bool = False) -> tuple[ParsedObject, ...]:
-    """Return the objects of a kind in a text, with the items of its lists; `mixed` ignores those of other kinds.
+    """Return the objects of a kind in a text, with the items of its lists; `mixed` ignores objects of other kinds.
 
     Raises:
-        ObjectsUnreadable: the text is neither YAML nor JSON, holds no object, too many, or one of another kind or
-            version.
+        ObjectsUnreadable: the text is not YAML or JSON, holds no object, too many, or an object of another kind or
+        version.
     """
     found: list[ParsedObject] = []
     for where, value in _documents(text, max_values):
@@ -59,7 +59,7 @@ def single_mapping(text: bytes, max_values: int = MAX_VALUES) -> dict[str, Any] 
     """Return a single mapping without a kind, such as the JSON of `gkm plan`; None for any other text.
 
     Raises:
-        ObjectsUnreadable: the text is neither YAML nor JSON.
+        ObjectsUnreadable: the text is not YAML or JSON.
     """
     found = list(_documents(text, max_values))
     if len(found) == 1 and isinstance(found[0][1], dict) and "kind" not in found[0][1]:
@@ -84,7 +84,7 @@ def _documents(text: bytes, max_values: int) -> Iterator[tuple[str, object]]:
             value = documents.decode(part, object, max_values, aliases=True)
         except documents.InvalidYAML as error:
             at = f"{where} is" if where else "it is"
-            raise ObjectsUnreadable(f"{at} neither YAML nor JSON: {_short(error)}") from error
+            raise ObjectsUnreadable(f"{at} not YAML and not JSON: {_short(error)}") from error
         _check_bounds(value, max_values, MAX_REPETITION * len(text))
         if value is not None:
             yield where, _as_json(where, value)

@@ -1,4 +1,4 @@
-"""The fields of a pod that lead to its cache. Texts are foreign: whoever prints them must escape them."""
+"""The fields of a pod that lead to its cache. Texts are foreign: printing code must escape them."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class VolumeMountFacts(Struct, frozen=True, rename="camel"):
 
 
 class VariableFacts(Struct, frozen=True, rename="camel"):
-    """A variable of a container; the value is "" for one that Kubernetes fills from elsewhere."""
+    """A variable of a container; the value is "" if Kubernetes fills it from elsewhere."""
 
     name: str
     value: str = ""

@@ -43,7 +43,7 @@ def plan(invocation: typer.Context, options: PlanOptions, flags: RunFlags, clust
         if (options, flags, cluster) != (PlanOptions(), RunFlags(), ClusterOptions()):
             raise UsageError(
                 f"there are options before {invocation.invoked_subcommand}",
-                f"put those of {invocation.invoked_subcommand} behind",
+                f"put the options of {invocation.invoked_subcommand} behind",
             )
         return
     try:
@@ -63,7 +63,7 @@ def unfold(
     namespace: NamespaceOption = "",
     output: Annotated[
         UnfoldOutput,
-        typer.Option("-o", "--output", help="The output format; list has one group a line, hostfile is that of MPI."),
+        typer.Option("-o", "--output", help="The output format; list has one group a line, hostfile is MPI's."),
     ] = UnfoldOutput.LIST,
 ) -> None:
     """Print the nodes of each group of a plan, name by name."""

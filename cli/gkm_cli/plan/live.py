@@ -1,7 +1,7 @@
 """Read nodes, pods, plans and runs of a cluster: what `gkm plan` plans with where no lists are given. It never writes.
 
-As in the controllers, the GPUs of a plan count as used until its pods use them or it expires, and what the runs to be
-planned have themselves counts as free (docs/design/plans.md).
+As in the controllers, the GPUs of a plan are in use until its pods use them or it expires, and the GPUs of the runs to
+be planned are free (docs/design/plans.md).
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topology) -> SurveyedCluster:
-    """Return the snapshot of a cluster; `own` are the runs whose plans and pods count as free.
+    """Return the snapshot of a cluster; `own` are the runs whose plans and pods are free.
 
     Raises:
         CommandFailed: nodes, pods or plans cannot be read.
@@ -71,7 +71,7 @@ def _reserved(
                 continue
             claims = gpus_by_node(plan.spec)
         except (PlanUnreadable, ValueError, OverflowError):
-            continue  # as for the controllers, it reserves nothing
+            continue  # as for the controllers, it reserves no GPUs
         claims.subtract(by_run.get(run, {}))
         reserved[run] = +claims  # only what is more than 0
     return reserved

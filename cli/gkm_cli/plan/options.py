@@ -73,7 +73,7 @@ class PlanOptions:
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="A GKM configuration file; its sections topology and packing count."),
+        typer.Option("--config", help="A GKM configuration file; GKM uses its sections topology and packing."),
     ] = None
     explains: Annotated[
         bool,
@@ -114,9 +114,9 @@ class RunFlags:
     """A run from flags: the fields of a Run's spec."""
 
     gpus: Annotated[int | None, _flag("--gpus", help="Plan a run of so many GPUs, without spares.")] = None
-    group: Annotated[
-        int | None, _flag("--group", help="GPUs of one group, all in one domain; default: those of a pod.")
-    ] = None
+    group: Annotated[int | None, _flag("--group", help="GPUs of one group, all in one domain; default: a pod's.")] = (
+        None
+    )
     pod: Annotated[
         int | None, _flag("--pod", help="GPUs of one pod, all on one node; default: all of a node, or the group's.")
     ] = None
@@ -128,14 +128,14 @@ class RunFlags:
     ] = None
     spares: Annotated[int | None, _flag("--spares", help="Spare pods for each group; default: 0.")] = None
     flavor: Annotated[
-        str | None, _flag("--flavor", help="The model of the GPUs; default: that of all nodes, if it is one.")
+        str | None, _flag("--flavor", help="The model of the GPUs; default: the only model of all nodes.")
     ] = None
     selector: Annotated[
         str | None,
         _flag(
             "--selector",
             metavar="KEY=VALUE,…",
-            help="Only these nodes: region and cluster are those of the topology, other keys are labels.",
+            help="Only these nodes: region and cluster come from the topology, other keys are labels.",
         ),
     ] = None
     scopes: Annotated[

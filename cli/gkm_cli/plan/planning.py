@@ -38,7 +38,7 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
     files.check_stdin_once(options.files)
     runs.check(run_flags, with_files=bool(options.runs))
     if options.pods and not options.nodes:
-        raise UsageError("--pods is given without --nodes", "give both, or none of them to read the cluster")
+        raise UsageError("--pods is given without --nodes", "give both, or neither to read the cluster")
     if not options.image.strip() or options.image != options.image.strip():
         raise UsageError("--image is empty, or has spaces around it", "name an image")
     configured = files.configured(options.config)

@@ -174,7 +174,7 @@ def _plan(terminal: Sheet, decision: RunDecision, plan: Plan) -> None:
     render_domains(terminal, plan.groups, decision.inventory)
     render_groups(terminal, plan.groups)
     if decision.explanation:
-        terminal.heading("What other policies would give")
+        terminal.heading("Results of other policies")
         _alternatives(terminal, decision.explanation.alternatives)
         terminal.heading("Why")
         for reason in (*decision.explanation.reasons, *(decision.replanned.reasons if decision.replanned else ())):
@@ -220,7 +220,8 @@ def _unused(terminal: Sheet, usable: UsableNodes) -> None:
     terminal.heading(f"Nodes: {len(usable.nodes)} of {total} may be used{f'; not used: {counted}' if counted else ''}")
     for entry in usable.overcommitted[:MAX_QUARANTINED]:
         terminal.line(
-            f"node {entry.node} has {count_of(entry.total, 'GPU')}, and pods take {entry.taken}: none counts as free"
+            f"node {entry.node} has {count_of(entry.total, 'GPU')}, and pods take {entry.taken}: no GPU is taken as "
+            "free"
         )
     for lacking in [entry for entry in usable.excluded if entry.why in LACKING][:MAX_QUARANTINED]:
         terminal.line(f"node {lacking.node} is {lacking.why.value}: {lacking.detail}")

@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class ParsedRun:
-    """A validated run. `namespace` is empty if the manifest has none."""
+    """A validated run. `namespace` is empty if the manifest has no namespace."""
 
     name: str
     namespace: str
@@ -52,7 +52,7 @@ class ParsedRun:
 
 
 def read(paths: Iterable[Path], default: str, override: Policy | None) -> ParsedRun:
-    """Return the run in files. The policy `default` applies if it names none, `override` whatever it names.
+    """Return the run in files. The policy `default` applies to a run without one, `override` to every run.
 
     Raises:
         OSError: a file cannot be read.
@@ -95,7 +95,7 @@ def _label_faults(spec: RunSpec) -> Iterator[str]:
 
 
 def check(flags: RunFlags, *, with_files: bool) -> None:
-    """Refuse flags that describe no run, or a run beside that of a file.
+    """Refuse flags that describe no run, or a run beside a file's run.
 
     Raises:
         UsageError: --gpus is missing, or --run is given too.
@@ -116,7 +116,8 @@ def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
     A pod takes a whole node by default, or the whole group if that is smaller.
 
     Raises:
-        UsageError: a selector or scope cannot be read, or the nodes do not have exactly one flavor and none is given.
+        UsageError: a selector or scope cannot be read, or the nodes do not have exactly one flavor and no flavor is
+        given.
     """
     spec: Json = {"flavor": flags.flavor or _only(node_gpus)}
     if gpus := node_gpus.get(flavor(spec["flavor"])):

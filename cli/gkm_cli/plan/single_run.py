@@ -40,7 +40,7 @@ class RunDecision:
         """Return why other changes are not among the fixes."""
         if self.explanation is None or not isinstance(self.outcome, Refusal):
             return ()
-        return self.explanation.reasons[1:]  # the first reason is that of the refusal
+        return self.explanation.reasons[1:]  # the first reason is the refusal's
 
 
 def decide(

@@ -25,8 +25,8 @@ NO_REQUESTS = (
 class SurveyedCluster:
     """The surveyed nodes and the GPUs that pods take. `notes` are sentences for the user.
 
-    `reserved` are GPUs by node that plans of other runs hold. With `own_is_free`, what the runs to be planned have
-    themselves is in none of the two. Pods of these runs need not start on `own_nodes`: they are there.
+    `reserved` are GPUs by node that plans of other runs hold. With `own_is_free`, both leave out the GPUs of the runs
+    to be planned. Pods of these runs need not start on `own_nodes`: they are there.
     """
 
     survey: TopologySurvey

@@ -37,7 +37,7 @@ def print_nodes(plan: str, cluster: ClusterOptions, namespace: str, output: Unfo
         groups = groups_of(spec)
     if not groups:
         raise UsageError(
-            f"{where} has no groups: a host file of no nodes would start nothing",
+            f"{where} has no groups: a host file without nodes would start no process",
             "plan the run again: gkm plan --run FILE",
         )
     if output is UnfoldOutput.LIST:

@@ -1,4 +1,4 @@
-"""`gkm template`: render group templates offline, convert those of OSMO, print the rights that they need.
+"""`gkm template`: render group templates offline, convert OSMO's templates, print the rights that they need.
 
 gkm.templates decides and renders; this package reads files and prints. It never connects to a cluster.
 """

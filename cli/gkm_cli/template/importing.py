@@ -37,7 +37,7 @@ CHECK_SECONDS = 60.0
 _NOT_CHECKED = f"not checked: the checks of the others took more than {CHECK_SECONDS:g} s"
 _HINT = "give OSMO's `group_templates` and `pools` as JSON or YAML (docs/reference/osmo.md)"
 SPELLINGS = ("common_group_templates", "common_group_template", "override_group_templates")
-"""Of the templates of a pool: the first is that of OSMO's code, the others those of its design document."""
+"""Keys of a pool's templates: the first is in OSMO's code, the others are in its design document."""
 MAX_DESCRIPTION = 1024
 _SECTIONS = {"group_templates": "group_templates", "groupTemplates": "group_templates", "pools": "pools"}
 _HELM_VALUES = ("services", "configs")
@@ -103,7 +103,7 @@ class OsmoConfig:
         """Add the configuration in a file.
 
         Raises:
-            OsmoConfigInvalid: it has neither section, or a name occurs twice.
+            OsmoConfigInvalid: it has no such section, or a name occurs twice.
         """
         for key in _HELM_VALUES:
             if isinstance(inner := config.get(key), dict):
@@ -113,7 +113,7 @@ class OsmoConfig:
             config = {"group_templates": config}
         found = {section: config[key] for key, section in _SECTIONS.items() if config.get(key) is not None}
         if not found:
-            raise OsmoConfigInvalid("it has neither `group_templates` nor `pools`")
+            raise OsmoConfigInvalid("it has no `group_templates` and no `pools`")
         self._drop(where, config.keys() - _SECTIONS.keys())
         for name, value in _entries(found, "group_templates"):
             _check_new("group template", name, self.templates)

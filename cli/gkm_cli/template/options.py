@@ -10,19 +10,19 @@ from gkm_cli.output import ManifestOutput
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="A GKM configuration file; its section taskGroups counts."),
+    typer.Option("--config", metavar="FILE", help="A GKM configuration file; GKM uses its section taskGroups."),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenderOptions:
-    """The files to render. A file may hold manifests of several kinds; each option uses those of its own."""
+    """The files to render. A file may hold manifests of several kinds; each option uses its own kinds."""
 
     templates: Annotated[
         list[Path],
         typer.Option("--templates", metavar="FILE", help="Manifests of GroupTemplates; - is standard input."),
     ]
-    pool: Annotated[Path, typer.Option("--pool", metavar="FILE", help="Manifests of Pools, with that of the group.")]
+    pool: Annotated[Path, typer.Option("--pool", metavar="FILE", help="Manifests of Pools, with the group's Pool.")]
     group: Annotated[
         Path | None,
         typer.Option(

@@ -151,7 +151,7 @@ def build(options: SourceOptions, more: Sequence[Any] = (), cluster: "ClusterNod
 
 @dataclass(slots=True)
 class Sources:
-    """What the files hold: what each provider found, names of switches by the groups they name, and notes."""
+    """The content of the files: the findings of each provider, names of switches by the groups they name, and notes."""
 
     found: dict[str, FabricDiscovery] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
@@ -161,8 +161,8 @@ class Sources:
 def with_levels_of(found: Sources, settings: Topology) -> Topology:
     """Return settings with the levels that the sources name, above `nvlink`, from the closest to the widest.
 
-    They take the place of a level that neither a source names nor the administrator configured: labels of blocks say
-    nothing about which switches are below or above them.
+    They take the place of a level that no source names and the administrator did not configure: labels of blocks do not
+    show which switches are below or above them.
     """
     tiers: dict[str, int] = {}
     for hypernode in _hypernodes(found):
@@ -216,7 +216,7 @@ def read(options: SourceOptions, nodes: frozenset[str], settings: Topology) -> S
     sources = Sources()
     fabrics = read_fabrics(options.fabrics or ())
     if fabrics.unread:
-        sources.notes.append(f"{count_of(fabrics.unread, 'NodeFabric')} cannot be read and counts for no node")
+        sources.notes.append(f"{count_of(fabrics.unread, 'NodeFabric')} cannot be read and is used for no node")
     named = MatchedHosts.of((fabric.metadata.name for fabric in fabrics.fabrics), nodes)
     if others := named.unmatched(with_examples=True):
         sources.notes.append(f"--fabrics: {others}")
@@ -233,7 +233,7 @@ def read(options: SourceOptions, nodes: frozenset[str], settings: Topology) -> S
 
 
 def _hosts(hosts: MatchedHosts | None, nodes: int) -> Iterator[str]:
-    """Yield how many nodes a source shows, and which of its hosts are none, unless all is matched."""
+    """Yield how many nodes a source shows, and which of its hosts are no nodes, unless all is matched."""
     if hosts is None:
         return
     if nothing := hosts.nothing_placed(nodes, with_examples=True):
@@ -323,9 +323,9 @@ def objects(output: BuildOutput, tree: Tree, settings: Topology) -> Iterator[Jso
 
 
 def label_commands(tree: Tree, settings: Topology, nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the commands for the labels that the levels of a Topology are, and that remove those of other trees.
+    """Yield the commands for the labels that the levels of a Topology are, and that remove the labels of other trees.
 
-    Nodes that are not in the tree, such as quarantined ones, keep none. These are no Node objects: `kubectl apply`
+    Nodes that are not in the tree, such as quarantined ones, keep no labels. These are no Node objects: `kubectl apply`
     would create a Node that was deleted since the list was made.
     """
     return commands(_mends(tree, settings, nodes))

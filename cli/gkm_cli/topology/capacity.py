@@ -20,7 +20,7 @@ _UNKNOWN = "Unknown"
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node with its GPUs. `used` is None if that or the number of GPUs is unknown; then none is free.
+    """A node with its GPUs. `used` is None if that or the number of GPUs is unknown; then no GPU is free.
 
     `problem` is why no new pod can use it, in the order of docs/design/topology.md, with the default tolerations.
     """
@@ -121,7 +121,7 @@ class IntervalCapacity:
 
 
 def is_usable(state: str) -> bool:
-    """Return whether a state is that of a node for new pods."""
+    """Return whether a node in this state takes new pods."""
     return state in (FREE, PARTLY, FULL)
 
 

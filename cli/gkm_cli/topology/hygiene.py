@@ -30,7 +30,7 @@ from msgspec import Struct
 _RACK, _BLOCK, _FLAVOR = "rack", "block", "flavor"
 HOSTNAME = "kubernetes.io/hostname"
 PRESET_KEYS = frozenset(chain(*(family.keys for family in FAMILIES.values())))
-"""Each source has names of its own for one place, so these keys differ from others of a level."""
+"""Each source has its own names for one place, so these keys differ from others of a level."""
 _TO_DECIDE = "REPLACE"
 _LONGEST_VALUE = 63
 VOLCANO = "Volcano's discovery by labels"
@@ -40,7 +40,7 @@ _NODES_OF_A_COMMAND = 50
 
 
 class LabelSeverity(StrEnum):
-    """What a finding means."""
+    """The meaning of a finding."""
 
     PROBLEM = "problem"
     WARNING = "warning"
@@ -240,7 +240,7 @@ def label_faults(nodes: Sequence[Labeled], axes: Sequence[Axis]) -> Iterator[Lab
 
 
 def _without_labels(nodes: Sequence[Labeled], axis: Axis, at: int) -> Iterator[LabelFault]:
-    """Yield all nodes if none has a label of a level."""
+    """Yield all nodes if they all lack a label of a level."""
     if any(node.values[at][1] for node in nodes):
         return
     message = f"no node has a label of the level {axis.name} ({', '.join(axis.keys) or 'it has no keys'}): it is empty"
@@ -262,7 +262,7 @@ def _unread(nodes: Sequence[Labeled], read: frozenset[str]) -> Iterator[LabelFau
 
 
 def _of_value(node: Labeled, axis: Axis, counting: str, value: str, levels: Sequence[str]) -> Iterator[LabelFault]:
-    """Yield empty values, those that stand for none or fit no name, and keys that others may read instead."""
+    """Yield empty values, placeholders, values that fit no name, and keys that others may read instead."""
     for key in axis.keys:
         other = node.labels.get(key)
         if other == "":
@@ -275,12 +275,12 @@ def _of_value(node: Labeled, axis: Axis, counting: str, value: str, levels: Sequ
             )
             yield LabelFault(LabelReason.PLACEHOLDER, node.name, message, (Mend(node.name, key, None, sure=True),))
         elif axis.is_place and other not in (None, value) and key not in PRESET_KEYS:
-            message = f"labels {counting} and {key} differ, and {counting} counts: another scheduler may read {key}"
+            message = f"labels {counting} and {key} differ, and GKM uses {counting}: another scheduler may read {key}"
             mends = (Mend(node.name, key, value, sure=False),)
             yield LabelFault(LabelReason.KEYS_DISAGREE, node.name, message, mends, LabelSeverity.WARNING)
     if value.lower() in (*PLACEHOLDERS, NO_TOPOLOGY):
         message = (
-            f"label {counting} is {value}: all nodes with it count as close together; remove it where it is not known"
+            f"label {counting} is {value}: all nodes with it appear close together; remove it where it is not known"
         )
         yield LabelFault(LabelReason.PLACEHOLDER, node.name, message, (Mend(node.name, counting, None, sure=True),))
     if value and axis.is_level:
@@ -292,7 +292,7 @@ def _of_value(node: Labeled, axis: Axis, counting: str, value: str, levels: Sequ
 
 def _missing(nodes: Sequence[Labeled], axis: Axis, at: int) -> Iterator[LabelFault]:
     """Yield nodes with GPUs that lack a label which others have, and nodes without a flavor."""
-    # A label that does not count is a fault of its own.
+    # An unused label is a separate fault.
     lacking = [node.name for node in nodes if node.has_gpus and not any(map(node.labels.get, axis.keys))]
     is_known = any(node.values[at][1] for node in nodes)
     if not axis.keys or (axis.is_level and not is_known) or (axis.is_place and not axis.is_level):
@@ -320,10 +320,10 @@ def _cases(nodes: Sequence[Labeled], axis: Axis, at: int) -> Iterator[LabelFault
 
 
 def _several_parents(nodes: Sequence[Labeled], axes: Sequence[Axis], at: int) -> Iterator[LabelFault]:
-    """Yield values that are in several values of a wider axis, the closest one that contradicts.
+    """Yield values that are in several values of a wider axis, the closest contradiction.
 
     Volcano makes one HyperNode of a key and a value; with two parents it is invalid, and then no job with a topology is
-    scheduled in the whole cluster. A node without a label at the wider level contradicts none.
+    scheduled in the whole cluster. A node without a label at the wider level is no contradiction.
     """
     axis = axes[at]
     for value, members in sorted(_grouped(nodes, lambda node: node.values[at][1]).items()):
@@ -374,7 +374,7 @@ def _by_frequency(groups: dict[str, list[Labeled]]) -> dict[str, list[Labeled]]:
 
 
 class LabelReason(StrEnum):
-    """Reasons of findings, beside those of quarantine."""
+    """Reasons of findings, beside the reasons of quarantine."""
 
     EMPTY_VALUE = "EmptyValue"
     PLACEHOLDER = "Placeholder"

@@ -12,7 +12,7 @@ NodesOption = Annotated[
     typer.Option("--nodes", metavar="FILE", help="The output of `kubectl get nodes -o json`; - is standard input."),
 ]
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="A GKM configuration file; its section topology counts.")
+    Path | None, typer.Option("--config", help="A GKM configuration file; GKM uses its section topology.")
 ]
 
 

@@ -40,7 +40,7 @@ Json = dict[str, Any]
 class Branch:
     """A domain: the nodes of the tree from index `first` up to `end`, some in `branches` and the others in `nodes`.
 
-    `hypernode` is the name of its HyperNode, `switch` that of the switch that names it, for people; "" without one.
+    `hypernode` is the name of its HyperNode, `switch` the name of the switch that names it, for people; "" without one.
     """
 
     level: str
@@ -59,7 +59,7 @@ class Branch:
 
 
 class OutlineStep(NamedTuple):
-    """A domain with the one that it is in. `lasts` states of it, and of all around it, whether it is the last one."""
+    """A domain with its outer domain. `lasts` states for it, and for all around it, whether it is the last one."""
 
     branch: Branch
     parent: Branch | None
@@ -68,13 +68,13 @@ class OutlineStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The domains of the widest level, or the widest that each has, and the nodes that are in none."""
+    """The domains of the widest level, or the widest that each has, and the nodes without a domain."""
 
     branches: tuple[Branch, ...]
     nodes: tuple[int, ...]
 
     def walk(self, closest: str = "") -> Iterator[OutlineStep]:
-        """Yield each domain, the outer one first; none that is closer than the level `closest`."""
+        """Yield each domain, the outer one first; down to the level `closest`."""
         pending = [OutlineStep(branch, None, ()) for branch in reversed(self.branches)]
         while pending:
             step = pending.pop()

@@ -1,5 +1,5 @@
 """`gkm why`: walk every link between a pod and the kernels of its cache, and name the first broken one.
 
-`explanation` reads the cluster, each function of `links` decides about one link without reading. Nothing writes to the
-API.
+`explanation` reads the cluster, each function of `links` decides about one link without reading. No module writes to
+the API.
 """

@@ -1,6 +1,6 @@
 """The steps of `gkm why`: connect, read, walk, print, and choose the exit code.
 
-Read what the links need: the pod, and for each of its volumes the objects on the way to its kernels. A pod without a
+Read the input of the links: the pod, and for each of its volumes the objects on the way to its kernels. A pod without a
 volume of GKM has no label either, or one that the webhook did not see or could not use.
 """
 
@@ -199,7 +199,7 @@ def _caches(api: Api, namespace: str | None) -> list[Cache]:
 
 
 def cache_name(attributes: dict[str, str], namespace: str) -> CacheName | None:
-    """Return the cache that volume attributes name, None if they name none, several, or one of another namespace.
+    """Return the cache that volume attributes name, None if they name none, several, or another namespace's.
 
     gkm-csi refuses all of these (docs/features/volumes.md, "Attributes").
     """

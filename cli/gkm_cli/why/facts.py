@@ -1,6 +1,6 @@
 """The observed state of one volume of a pod: values that `explanation` read, and `links` decide on. Pure.
 
-Texts come from the cluster: whoever prints them must escape them.
+Texts come from the cluster: printing code must escape them.
 """
 
 import re
@@ -39,7 +39,7 @@ class ContainerState(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True, rename="camel"):
-    """What kubelet says about a container."""
+    """The container's status by kubelet."""
 
     name: str = ""
     state: ContainerState = ContainerState()
@@ -55,7 +55,7 @@ class PodConditionFacts(Struct, frozen=True):
 
 
 class PodStatusFacts(Struct, frozen=True, rename="camel"):
-    """What kubelet and the scheduler say about a pod."""
+    """The status of a pod by kubelet and the scheduler."""
 
     phase: str = ""
     conditions: tuple[PodConditionFacts, ...] | None = None
@@ -210,7 +210,7 @@ class Facts:
     cache_name: CacheName | None = None
     """The member of the family that the volume names; None if the attributes name no cache, or several."""
     family: str = ""
-    """The name in the volume, if it is not that of the member."""
+    """The name in the volume, if it is not the member's name."""
     cache: ReadResult[Cache] = ReadResult()
     node: ReadResult[CacheNode] = ReadResult()
     layer_bytes: ReadResult[int] = ReadResult()
@@ -225,7 +225,7 @@ class Facts:
 
     @property
     def is_private(self) -> bool:
-        """Return whether the volume has a layer of its own, which the pod can write."""
+        """Return whether the volume has a private layer, which the pod can write."""
         return self.attributes.get("readOnly") == "false"
 
     @property
@@ -266,7 +266,7 @@ class Facts:
 
     @property
     def existing_cache(self) -> Cache:
-        """Return the cache, for links behind the one that finds it.
+        """Return the cache, for links behind the link that finds it.
 
         Raises:
             Unreadable: it could not be read.
@@ -294,7 +294,7 @@ class Facts:
 def member_of(
     family: str, caches: Iterable[Cache], on_node: Mapping[str, NodeCacheStatus], pod: ObjectMeta
 ) -> Cache | None:
-    """Return the member of a family that a pod has mounted, else the one that its node chose.
+    """Return the member of a family that a pod has mounted, else its node's choice.
 
     Without both, the cache of the family's name or the member that is pinned or has the largest generation; None for a
     family without a member.

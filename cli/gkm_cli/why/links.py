@@ -19,7 +19,7 @@ from gkm_cli.why.outcomes import Broken, Holds, Outcome, kubectl
 from gkm_cli.why.programs import decide_hits, decide_mount_path
 
 PROVEN_BY = {"driver": "mount"}
-"""A link that another one proves: nothing but the driver mounts the volume."""
+"""A link that another one proves: only the driver mounts the volume."""
 NEEDS: dict[str, tuple[str, ...]] = {
     "driver": ("node",),
     "object": ("volume",),
@@ -32,7 +32,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "mount-path": ("volume",),
     "hits": ("mount", "mount-path"),
 }
-"""The links without which a link cannot hold; all others are decided whatever the state of these."""
+"""The links without which a link cannot hold; all others are decided in any state of these."""
 _WORKING = {"Downloading", "Extracting"}
 _ENDED = ("Succeeded", "Failed")
 _REBUILD = "build the cache for these GPUs, or choose other nodes with spec.nodeSelector"

@@ -23,5 +23,5 @@ Outcome = Holds | Broken
 
 
 def kubectl(*words: str) -> str:
-    """Return a command line for a shell. Names from the cluster are quoted: none of them can add a word."""
+    """Return a command line for a shell. Names from the cluster are quoted: they cannot add a word."""
     return shlex.join(("kubectl", *words))

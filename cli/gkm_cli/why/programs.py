@@ -1,7 +1,7 @@
 """The links that the containers of a pod decide: the paths of the cache, and its hits. Pure.
 
 A container may get a variable from its image, which the cluster does not show: without one in the pod, the link is not
-checked. Nothing reports hits one by one (docs/decisions/0021-hits-and-misses.md).
+checked. Hits are not reported one by one (docs/decisions/0021-hits-and-misses.md).
 """
 
 import hashlib
@@ -38,11 +38,11 @@ def decide_mount_path(facts: Facts) -> Outcome:
 
 
 def _faults(facts: Facts, container: ContainerFacts, mount: VolumeMountFacts) -> Iterator[Broken]:
-    """Yield each line about one place of the volume that is wrong, whatever the others say."""
+    """Yield each line about one place of the volume that is wrong, independent of the others."""
     stated = facts.attributes.get("mountPath", "")
     if mount.sub_path or mount.sub_path_expr:
         yield Broken(
-            f"the container {container.name} mounts a subPath of the volume, and paths are those of the whole",
+            f"the container {container.name} mounts a subPath of the volume, and paths belong to the whole volume",
             "remove subPath from its volumeMounts",
         )
     if stated and normpath(mount.mount_path) != normpath(stated):
@@ -65,7 +65,7 @@ def _missed_without_path(facts: Facts) -> Iterator[Broken]:
 
 
 def _elsewhere(facts: Facts, container: ContainerFacts, variable: VariableFacts, path: str) -> Iterator[Broken]:
-    """Yield the fault of a variable that names another directory than that of its runtime."""
+    """Yield the fault of a variable that names another directory than its runtime's."""
     names = _runtimes(facts)
     wanted = environment(names, path).get(variable.name, path)
     found = f"{variable.name} of the container {container.name} is {variable.value}"
@@ -80,7 +80,7 @@ def _elsewhere(facts: Facts, container: ContainerFacts, variable: VariableFacts,
 
 
 def _foreign_only(facts: Facts, container: ContainerFacts, path: str) -> Iterator[Broken]:
-    """Yield the variables of other runtimes that name the volume, where none of a runtime of the cache is set."""
+    """Yield the variables of other runtimes that name the volume, where no variable of the cache's runtimes is set."""
     names, own = _runtimes(facts), set(_variables(facts))
     companions = beside(names, path)
     given = [one.name for one in container.env or () if one.name in VARIABLES and one.name not in companions]
@@ -191,7 +191,7 @@ def _misses(facts: Facts) -> KernelMisses | None:
 
 
 def _other_directory(misses: KernelMisses) -> Broken | None:
-    """Say which factor made a runtime choose another directory than the mounted one, where none of its entries hits."""
+    """Say which factor made a runtime choose another directory than the mounted one, where its entries all miss."""
     for name, found in misses.runtimes.items():
         runtime = BY_NAME.get(name)
         shared = runtime is not None and runtime.entries.is_shared
@@ -222,5 +222,5 @@ def _layer(facts: Facts) -> str:
         why = f" ({used.unreadable.why})" if used.unreadable else ""
         return f"a missing kernel is compiled into the private layer, whose size is not known{why}"
     if used.found == 0:
-        return "the program has compiled nothing into the volume: each kernel hit, or it has not looked there"
+        return "the program has compiled no kernel into the volume: each kernel hit, or it has not looked there"
     return f'the program has written {used.found} bytes that the cache lacks: capture: "true" stores them'

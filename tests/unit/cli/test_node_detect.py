@@ -52,7 +52,7 @@ def test_a_fault_is_named_and_the_exit_code_is_1(
     for_programs = gkm("node", "detect", "-o", "json", env=found)
     assert (for_programs.returncode, json.loads(for_programs.stdout)["errors"]) == (1, [fault])
     for_people = gkm("node", "detect", env=found)
-    assert (for_people.returncode, "this machine has none" in for_people.stdout) == (1, False)
+    assert (for_people.returncode, "this machine has no GPU" in for_people.stdout) == (1, False)
     assert for_people.stderr.startswith("error: ")
     assert fault in for_people.stderr
 

@@ -43,7 +43,7 @@ _TEMPLATE, _CLAIM = "ResourceClaimTemplate", "ResourceClaim"
 def terminating(listed: Listed) -> Iterator[Finding]:
     """Yield the domains that have been Terminating since before the cutoff.
 
-    NVIDIA's controller tears a domain down at its deletionTimestamp, whatever finalizers it has. Only the mark on its
+    NVIDIA's controller tears a domain down at its deletionTimestamp, with any finalizers. Only the mark on its
     claim template stops that: such a domain works until its pods have ended.
     """
     sets = _sets(listed)
@@ -229,7 +229,7 @@ def template_names(listed: Listed) -> Iterator[Finding]:
         if uid == metadata.uid or (uid and uid not in listed.domain_names):
             continue
         whose = "is not of NVIDIA's controller"
-        hint = "use another name in one of the two, or delete the template if nothing uses it"
+        hint = "use another name in one of the two, or delete the template if it is unused"
         if uid:
             whose = f"belongs to the ComputeDomain {listed.domain_names[uid]}"
             hint = "create one of the two ComputeDomains again, with another name of its claim template"

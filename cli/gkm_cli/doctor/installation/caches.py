@@ -43,7 +43,7 @@ def no_policy(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def signature(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the caches whose image has no signature that counts, though a policy covers it."""
+    """Yield the caches whose image has no valid signature, though a policy covers it."""
     config = observed.config
     for cache in observed.caches:
         reason, message = _unverified(cache)

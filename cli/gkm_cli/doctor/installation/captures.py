@@ -19,16 +19,16 @@ def destination(observed: InstallationFacts) -> Iterator[Finding]:
     capture = config.capture
     has_signer = bool(capture.signing.key_file or capture.signing.keyless)
     if capture.mode == "off":
-        yield _line("capture.mode is off: nothing is captured, and nothing leaves a node")
+        yield _line("capture.mode is off: GKM captures no volume, and no capture leaves a node")
     elif capture.is_pushed:
         which = "all private volumes" if capture.mode == "auto" else 'volumes with capture: "true"'
         yield _line(f"capture.mode is {capture.mode}: signed images of {which} go to {capture.registry}")
     elif capture.registry or has_signer:
         missing = "capture.signing" if capture.registry else "capture.registry"
         why = "without both, no image of what pods compile is made"
-        yield Finding(Severity.PROBLEM, "", f"{missing} is not set: nothing leaves a node", why, _SET)
+        yield Finding(Severity.PROBLEM, "", f"{missing} is not set: no capture leaves a node", why, _SET)
     else:
-        yield _line(f"nothing leaves a node: capture.mode is {capture.mode} without registry and signer; {_SET}")
+        yield _line(f"no capture leaves a node: capture.mode is {capture.mode} without registry and signer; {_SET}")
 
 
 def refused(observed: InstallationFacts) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def refused(observed: InstallationFacts) -> Iterator[Finding]:
                 key = (capture.state, capture.reason)
                 nodes[key] = ([*nodes[key][0], report.spec.node_name], nodes[key][1] or capture.message)
     for (state, reason), (names, message) in sorted(nodes.items()):
-        severity, why = Severity.WARNING, "their files are no acceptable cache; nothing of them left the node"
+        severity, why = Severity.WARNING, "their files are no acceptable cache; no file left the node"
         if state == "Waiting":
             severity, why = Severity.PROBLEM, "the agent tries again, and capture.retention ends that"
         detail = f"captures are {state} on {some(set(names))}: {reason}: {message}"

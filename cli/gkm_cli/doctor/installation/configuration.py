@@ -52,7 +52,7 @@ def keys_readable(observed: InstallationFacts) -> Iterator[Finding]:
                     hint = "add the file to the ConfigMap: configFiles of the chart"
                     yield Finding(Severity.PROBLEM, _OBJECT, f"{at} names {key}, which is not there", why, hint)
                 else:
-                    # A text that is no PEM would count as the path of a file on this machine.
+                    # A text that is no PEM would be taken for the path of a file on this machine.
                     keys.load(pem if is_pem(pem) else f"-----BEGIN\n{pem}")
             except GKMError as error:
                 yield Finding(Severity.PROBLEM, _OBJECT, f"{at}: {error.message}", why, error.hint)

@@ -14,7 +14,7 @@ _HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
 def driver_missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the CSIDriver does not exist."""
     if observed.driver is None:
-        why = "kubelet then treats the volume as one that must be attached, and pods wait forever"
+        why = "kubelet then tries to attach the volume, and pods wait forever"
         yield problem("CSIDriver", DRIVER, "it does not exist", why, INSTALL)
 
 
@@ -96,7 +96,7 @@ def priority_class(observed: InstallationFacts) -> Iterator[Finding]:
 def _missing(observed: InstallationFacts, name: str) -> Iterator[Finding]:
     found = observed.daemon_sets.get(name)
     if found is None or not is_our_daemon_set(found, name):
-        detail = "it is not the one that GKM ships" if found else "it does not exist"
+        detail = "it is not GKM's" if found else "it does not exist"
         yield problem("DaemonSet", name, detail, _HARM[name], INSTALL, namespace=NAMESPACE)
 
 

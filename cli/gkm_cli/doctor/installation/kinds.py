@@ -25,7 +25,7 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the definitions that do not exist."""
     for name, found in observed.definitions.items():
         if found is None:
-            why = "the controllers do not start without it, and nothing of this kind can be created"
+            why = "the controllers do not start without it, and no object of this kind can be created"
             yield problem(_KIND, name, "it is not installed", why, "gkm crds --apply")
 
 
@@ -54,7 +54,7 @@ def outdated(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def are_ours(definitions: Objects) -> bool:
-    """Return whether all exist and none is another product's: only then its objects mean anything."""
+    """Return whether all exist and are GKM's: only then their objects mean anything."""
     return all(definitions.values()) and not any(_differences(definitions, DefinitionOrigin.FOREIGN))
 
 
@@ -76,7 +76,7 @@ def inactive(observed: InstallationFacts) -> Iterator[Finding]:
         yield Finding(
             _SEVERITIES.get(kind, Severity.WARNING),
             named(kind, "", min(names)),
-            f"GKM makes nothing of {count_of(len(names), kind)}: {some(names)}",
+            f"GKM ignores {count_of(len(names), kind)}: {some(names)}",
             "taskGroups.enabled is off in gkm-config, so no controller reads them",
             f"set taskGroups.enabled to true, and {install(Feature.TASK_GROUPS)}; or delete them",
         )

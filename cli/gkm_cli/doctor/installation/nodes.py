@@ -37,7 +37,7 @@ def label(observed: InstallationFacts) -> Iterator[Finding]:
             continue
         if not observed.is_settled(node.metadata.creation_timestamp):
             continue
-        detail = "it has GPUs, and none of the labels by which GKM runs there"
+        detail = "it has GPUs, but no label by which GKM runs there"
         if OUR_LABEL in labels:
             why = "GPU feature discovery or Node Feature Discovery has not set its label"
             hint = f"{command('kubectl', 'label', 'node', name, f'{OUR_LABEL}=true')}; or =false if it is meant so"
@@ -78,7 +78,7 @@ def clock(observed: InstallationFacts) -> Iterator[Finding]:
             yield problem(
                 "Node",
                 lease.metadata.name,
-                f"its clock is {abs(skew).total_seconds():.0f} s {direction} that of the API server",
+                f"its clock is {abs(skew).total_seconds():.0f} s {direction} the API server's",
                 "certificates and tokens are refused, and retries and retention go wrong",
                 "start a time service (chrony, systemd-timesyncd) on the node",
             )
@@ -124,7 +124,7 @@ def stale_reports(observed: InstallationFacts) -> Iterator[Finding]:
     # Kubernetes deletes the pods of a deleted Node within a minute; the controllers then collect its reports.
     reporting -= observed.agents
     gone = sorted(name for name in reporting if name not in nodes)
-    # A node with GPUs that lost its label, and one where the pod is only missing, are findings of their own.
+    # A node with GPUs that lost its label, and one where the pod is only missing, are separate findings.
     missing = daemon_set is None or observed.without_agent
     left = sorted(name for name in reporting & nodes.keys() if not missing and not nodes[name].has(gpus_of(daemon_set)))
     for names, cause, hint in (
@@ -137,7 +137,7 @@ def stale_reports(observed: InstallationFacts) -> Iterator[Finding]:
     ):
         if names:
             detail = f"{cause}: {some(names)}"
-            yield problem("GKMCacheNode", names[0], detail, "its caches are listed, and do not count as ready", hint)
+            yield problem("GKMCacheNode", names[0], detail, "its caches are listed, but are not ready", hint)
 
 
 def _with_agent(observed: InstallationFacts) -> list[InstalledNode]:

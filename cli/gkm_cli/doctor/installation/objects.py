@@ -10,7 +10,7 @@ from gkm_cli.inputs.pods import VolumeFacts
 
 NAME_LABEL = "app.kubernetes.io/name"
 OUR_LABEL = "gkm.io/gpu"
-"""The label by which an administrator says where GKM runs, beside those of the vendors."""
+"""The label by which an administrator says where GKM runs, beside the vendors' labels."""
 NVIDIA_GPUS = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.*)", re.ASCII)
 AMD_GPUS = re.compile(r"amd\.com/(gpu|[sdqc]px_nps\d)", re.ASCII)
 """The resources of the device plugins: whole GPUs, shared ones, and parts of them."""
@@ -165,7 +165,7 @@ class InstalledPod(Struct, frozen=True):
 
     @property
     def waits_for(self) -> str:
-        """Return why a container waits, as kubelet states it; the phase of the pod if none does."""
+        """Return why a container waits, as kubelet states it; the phase of the pod if no container waits."""
         waiting = [one.state.waiting for one in self.status.container_statuses or () if one.state.waiting]
         texts = [f"{one.reason}: {one.message}" if one.message else one.reason for one in waiting]
         return texts[0] if texts else self.status.phase or "no status"
@@ -203,7 +203,7 @@ class NodeLease(Struct, frozen=True):
 
 
 def node_labels(daemon_set: object) -> frozenset[str]:
-    """Return the labels by which a DaemonSet finds its nodes; none if it wants every node."""
+    """Return the labels by which a DaemonSet finds its nodes; empty if it wants every node."""
     affinity = at(daemon_set, "spec", "template", "spec", "affinity", "nodeAffinity")
     terms = items_at(affinity, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     return frozenset(text_at(one, "key") for term in terms for one in items_at(term, "matchExpressions"))

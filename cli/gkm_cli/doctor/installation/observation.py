@@ -75,7 +75,7 @@ ACCOUNTS = (AGENT, CONTROLLERS, ADMISSION)
 
 @dataclass(frozen=True, slots=True)
 class InstallationCheck:
-    """A check of the fields of `InstallationFacts`. What an earlier check has read is not read again."""
+    """A check of the fields of `InstallationFacts`. Fields that an earlier check has read are not read again."""
 
     name: str
     passed: str
@@ -153,7 +153,7 @@ def _kinds_are_ours(reader: ClusterReader) -> bool:
 
 
 def _caches(reader: ClusterReader) -> tuple[Cache, ...]:
-    """Return the caches; none if the kinds are not ours, because then their fields mean nothing."""
+    """Return the caches; an empty list if the kinds are not ours, because their fields have no meaning then."""
     if not _kinds_are_ours(reader):
         return ()
     shared = () if reader.namespace else reader.list(Collection(CLUSTERGKMCACHES))

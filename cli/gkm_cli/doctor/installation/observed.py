@@ -1,4 +1,4 @@
-"""What the checks of an installation decide on: values that `observation` has read."""
+"""The input of the checks of an installation: values that `observation` has read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from gkm_cli.doctor.installation.objects import (
 )
 
 Objects = Mapping[str, Json | None]
-"""Objects by their names; None for one that does not exist."""
+"""Objects by their names; None for a missing object."""
 
 
 @dataclass(frozen=True, kw_only=True)

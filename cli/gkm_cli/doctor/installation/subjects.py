@@ -19,7 +19,7 @@ Find = Callable[[InstallationFacts], object]
 
 
 class Subject(NamedTuple):
-    """What a check looks at: `find` returns a true value if there is any; `absent` says that there is none."""
+    """The objects of a check: `find` returns a true value if there is any; `absent` says that there is none."""
 
     absent: str
     find: Find

@@ -39,7 +39,7 @@ def endpoints(observed: InstallationFacts) -> Iterator[Finding]:
         one
         for found in observed.slices
         for one in items_at(found, "endpoints")
-        # None counts as ready (discovery/v1).
+        # None means ready (discovery/v1).
         if at(one, "conditions", "ready") is not False
     ]
     if observed.webhook is not None and not ready:
@@ -63,7 +63,7 @@ def bundle(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def certificate(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a certificate that has expired. Our own authorities expire together with the one that they issued."""
+    """Yield a certificate that has expired. Our own authorities expire together with their certificate."""
     if _by_cert_manager(observed):
         ends = moment(at(observed.certificate, "status", "notAfter"))
         if ends is not None and ends <= observed.now:
@@ -109,7 +109,7 @@ def _subject(authority: x509.Certificate) -> str:
 
 
 def unseen(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the namespaces with pods that have a label of a cache, and neither its volume nor a report."""
+    """Yield the namespaces with pods that have a label of a cache, without its volume and without a report."""
     found: dict[str, list[str]] = {}
     for pod in observed.labeled_pods:
         metadata = pod.metadata

@@ -126,7 +126,7 @@ def _bool(value: object) -> bool:
             return boolean
         case str() as text if text.strip().lower() in ("true", "false"):
             return text.strip().lower() == "true"
-    raise ExpressionInvalid(f"| bool: {_kind(value)} that is not true or false")
+    raise ExpressionInvalid(f"| bool: {_kind(value)} is not true or false")
 
 
 def _json(value: object) -> object:

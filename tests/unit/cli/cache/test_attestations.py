@@ -152,7 +152,7 @@ def test_a_file_that_is_no_json_is_refused(
     [
         (("--key", "KEY", "--rule", "true"), "--rule is for --attestation"),
         (("--key", "KEY", "--attestation", "spdx", "--rule", "predicate."), "line 1, column"),
-        (("--key", "KEY", "--attestation", "https://sigstore.dev/cosign/sign/v1"), "that of a signature"),
+        (("--key", "KEY", "--attestation", "https://sigstore.dev/cosign/sign/v1"), "a signature's type"),
         (("--policy", "FILE", "--attestation", "x"), "a policy names its own"),
         (
             ("--key", "KEY", *(word for number in range(9) for word in ("--attestation", f"https://t.test/{number}"))),
@@ -196,4 +196,4 @@ def test_a_name_that_is_no_type_is_a_mistake_of_usage(
     }
     done = gkm(*words[command], "--plain-http")
     assert done.returncode == 2
-    assert "slsaprovenanc1 is neither a URI nor a short name; the short names are custom, " in done.stderr
+    assert "slsaprovenanc1 is no URI and no short name; the short names are custom, " in done.stderr

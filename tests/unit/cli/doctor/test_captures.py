@@ -14,8 +14,8 @@ SIGNER = {"signing": {"keyFile": "/etc/key"}}
 @pytest.mark.parametrize(
     ("capture", "severity", "text"),
     [
-        ({}, "ok", "nothing leaves a node: capture.mode is auto without registry and signer; set capture.registry"),
-        ({"mode": "request"}, "ok", "nothing leaves a node: capture.mode is request"),
+        ({}, "ok", "no capture leaves a node: capture.mode is auto without registry and signer; set capture.registry"),
+        ({"mode": "request"}, "ok", "no capture leaves a node: capture.mode is request"),
         ({"mode": "off"}, "ok", "capture.mode is off"),
         ({"mode": "off"} | DESTINATION, "ok", "capture.mode is off"),
         (DESTINATION | SIGNER, "ok", "signed images of all private volumes go to registry.example/captured"),

@@ -44,7 +44,7 @@ def test_templates_of_daemons_are_judged_only_with_the_domains_of_all_namespaces
 @pytest.mark.parametrize(
     ("made", "whose", "hint"),
     [
-        (template(), "is not of NVIDIA's controller", "or delete the template if nothing uses it"),
+        (template(), "is not of NVIDIA's controller", "or delete the template if it is unused"),
         (template(uid="uid-of-b"), "belongs to the ComputeDomain b", "create one of the two ComputeDomains again"),
     ],
     ids=["a user's", "another domain's"],

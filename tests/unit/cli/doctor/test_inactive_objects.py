@@ -40,7 +40,7 @@ def test_a_group_is_a_problem_and_a_pool_or_template_without_one_a_warning(
 def test_one_finding_counts_all_objects_of_a_kind() -> None:
     groups = [made("TaskGroup", f"g{number}", "team") for number in range(9)]
     (found,) = kinds.inactive(observed(config_map=OFF, group_objects=groups))
-    assert found.detail.startswith("GKM makes nothing of 9 TaskGroups: team/g0, team/g1")
+    assert found.detail.startswith("GKM ignores 9 TaskGroups: team/g0, team/g1")
 
 
 @pytest.mark.parametrize("config", [ON, config_map({"unknown": 1}), None])

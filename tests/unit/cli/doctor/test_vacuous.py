@@ -33,7 +33,7 @@ def test_in_an_empty_cluster_no_check_says_ok(namespace: str) -> None:
     assert {name for name, each in found.items() if any(one.severity is Severity.OK for one in each)} == set()
     assert {name for name, each in found.items() if any(one.severity is Severity.NOT_CHECKED for one in each)} == set()
     skipped = {name: one.detail for name, each in found.items() for one in each if one.severity is Severity.SKIPPED}
-    assert all(text.startswith("nothing to look at: ") for text in skipped.values())
+    assert all(text.startswith("no objects: ") for text in skipped.values())
     assert {name for name, each in found.items() if each[0].severity is Severity.PROBLEM} == NEVER_EMPTY
 
 

@@ -84,7 +84,7 @@ def test_the_picture_says_what_other_policies_give_or_what_would_help(workspace:
 def test_a_page_has_the_picture_and_all_that_the_table_has(workspace: PlanWorkspace) -> None:
     done = workspace.run_plan("-o", "html")
     assert (done.returncode, done.stderr) == (0, "")
-    for words in ("<svg ", "What other policies would give", "<h2>Why</h2>", "hash ", "What stays", "Quarantined"):
+    for words in ("<svg ", "Results of other policies", "<h2>Why</h2>", "hash ", "What stays", "Quarantined"):
         assert (words in done.stdout) == (words != "Quarantined")
     refused = workspace.run_plan("-o", "html", run=workspace.write("big.json", run(gpus=256)))
     assert "<li>ask for 128 GPUs instead of 256" in refused.stdout

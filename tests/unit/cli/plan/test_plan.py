@@ -41,7 +41,7 @@ def test_gpus_that_pods_take_are_not_planned(workspace: PlanWorkspace) -> None:
 
 def test_without_pods_all_gpus_are_free_and_a_note_states_this(workspace: PlanWorkspace) -> None:
     _, result = workspace.plan()
-    assert result["notes"] == ["no --pods are given: every GPU counts as free"]
+    assert result["notes"] == ["no --pods are given: every GPU is taken as free"]
 
 
 def test_a_refusal_names_the_pods_that_hold_gpus(workspace: PlanWorkspace) -> None:

@@ -86,7 +86,7 @@ def test_a_plan_without_groups_is_refused_and_no_empty_hostfile(workspace: PlanW
     _, plan = workspace.plan()
     done = run_plan("unfold", workspace.write("empty.json", plan | {"groups": []}), "-o", form)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "empty.json has no groups: a host file of no nodes would start nothing" in done.stderr
+    assert "empty.json has no groups: a host file without nodes would start no process" in done.stderr
 
 
 def test_options_before_the_command_are_refused(plan_file: Path) -> None:

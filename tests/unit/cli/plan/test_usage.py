@@ -29,7 +29,7 @@ def without(path: str) -> Json:
     ("manifest", "words"),
     [
         ("", "holds no Run"),
-        ("a: [", "neither YAML nor JSON"),
+        ("a: [", "not YAML and not JSON"),
         ("just words", "not an object with a kind"),
         (run() | {"kind": "Pod"}, "is a Pod, not a Run"),
         (run() | {"apiVersion": "gkm.io/v2"}, "apiVersion gkm.io/v2, not gkm.io/v1alpha1"),

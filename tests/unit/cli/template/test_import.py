@@ -118,9 +118,9 @@ def test_names_become_legal_and_the_mapping_is_shown(workspace: TemplateWorkspac
         ({"pools": ["p"]}, "`pools` is no mapping of names"),
         ({"pools": {"p": []}}, "`pools`: 'p' is no object"),
         ({"group_templates": {"t": "ConfigMap"}}, "`group_templates`: 't' is no object"),
-        ({"kind": "ConfigMap"}, "it has neither `group_templates` nor `pools`"),
-        ([], "it has neither"),
-        ("{", "neither YAML nor JSON"),
+        ({"kind": "ConfigMap"}, "it has no `group_templates` and no `pools`"),
+        ([], "it has no `group_templates` and no `pools`"),
+        ("{", "not YAML and not JSON"),
         ("a: &a [1]\nb: *a\n<<: {c: 1}", "merge keys"),
     ],
 )

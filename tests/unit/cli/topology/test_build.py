@@ -165,7 +165,7 @@ def test_node_fabrics_locate_hosts_that_have_the_name_of_a_factory(tmp_path: Pat
     fabrics = written(tmp_path / "fabrics.json", fabric, {"kind": "NodeFabric", "metadata": {}})
     result = built("--nodes", nodes, "--ibnetdiscover", SURVEY, "--fabrics", fabrics)
     assert absent in members(result, "leaf")["A09-P1-IBLEAF-01-02"]
-    assert result["notes"][0] == "1 NodeFabric cannot be read and counts for no node"
+    assert result["notes"][0] == "1 NodeFabric cannot be read and is used for no node"
 
 
 def factory_guid(switch: str) -> str:

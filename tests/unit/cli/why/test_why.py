@@ -233,7 +233,7 @@ def summary(used: int, uid: str = "u-1") -> bytes:
 def test_what_a_program_wrote_into_its_layer_is_a_miss() -> None:
     path = ["/api/v1/nodes/node-a/proxy/stats/summary"]
     assert hits_of(summary(0)) == (
-        "no failure; the program has compiled nothing into the volume: each kernel hit, or it has not looked there",
+        "no failure; the program has compiled no kernel into the volume: each kernel hit, or it has not looked there",
         path,
     )
     detail, paths = hits_of(summary(12288))

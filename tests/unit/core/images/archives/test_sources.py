@@ -42,10 +42,10 @@ def test_the_image_that_mcv_published_is_pushed_described_and_pulled(site: Site,
 @pytest.mark.parametrize(
     ("data", "word"),
     [
-        (b"", "neither"),
-        (b"x" * 1000, "neither"),
+        (b"", "no OCI layout and no docker-archive"),
+        (b"x" * 1000, "no OCI layout and no docker-archive"),
         (gzip.compress(b"x" * 1000, mtime=0), "gunzip"),
-        (b"\x7fELF" + bytes(1000), "neither"),
+        (b"\x7fELF" + bytes(1000), "no OCI layout and no docker-archive"),
     ],
 )
 def test_a_file_of_another_format_is_refused(tmp_path: Path, work: Path, data: bytes, word: str) -> None:

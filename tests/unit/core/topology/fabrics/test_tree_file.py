@@ -215,7 +215,7 @@ WRONG = {
     "undefined": ("{switches: {a: {switches: [secret]}}}", "the domain number 0 in it has no definition"),
     "a name twice": ("{switches: [{name: secret}, {name: secret}]}", r"switches\[1\] needs a unique name"),
     "no name": ("{switches: [{nodes: [n]}]}", "needs a unique name, and has no name"),
-    "a block named as a switch": ("{switches: {a: {}}, capacity_blocks: {a: {nodes: [n]}}}", "that of switches"),
+    "a block named as a switch": ("{switches: {a: {}}, capacity_blocks: {a: {nodes: [n]}}}", "the name of switches"),
     "no level": ("{domains: [{name: secret}]}", "missing required field"),
     "an illegal level": ("{domains: [{name: secret, level: Secret}]}", "another shape"),
     "its own level": (
