@@ -79,7 +79,7 @@ class Counters:
         self._changed.set()
 
     def write(self) -> None:
-        """Write the counts; a failure is logged and has no effect on calls."""
+        """Write the counters; a failure is logged and has no effect on calls."""
         with self._lock:
             counted, misses = self._counted, dict(self._misses) if self._misses_changed else None
             self._misses_changed = False

@@ -72,12 +72,12 @@ class FileSource:
             return self._listed and all(file.manifests is not None for file in self._files.values())
 
     def caches(self) -> list[WantedCache]:
-        """See CacheSource; of two manifests for one cache, the manifest in the first file by name wins."""
+        """See CacheSource; if two manifests name one cache, the first file by name wins."""
         last_first = [manifests.caches for manifests in self._last_first()]
         return list({cache.ref: cache for caches in last_first for cache in reversed(caches)}.values())
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
-        """See Secrets; of two manifests for one Secret, the manifest in the first file by name wins."""
+        """See Secrets; if two manifests name one Secret, the first file by name wins."""
         last_first = [manifests.secrets for manifests in self._last_first()]
         found = {key: data for secrets in last_first for key, data in secrets.items()}
         if (namespace, name) not in found:

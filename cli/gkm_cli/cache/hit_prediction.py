@@ -169,7 +169,7 @@ def _variable(name: str, variable: VariableFacts, stated: Sequence[object]) -> F
 
 
 def _variables(container: ContainerFacts) -> dict[str, VariableFacts]:
-    """Return the variables by name; of two with one name the last one is used."""
+    """Return the variables by name; if two have one name, the last one is used."""
     return {each.name: each for each in container.env or ()}
 
 

@@ -30,7 +30,7 @@ _OWN_INODES: Final = 2
 _CLOSED, _OPEN = f"mode=0555,uid={OUTSIDE_ID},gid={OUTSIDE_ID}", "mode=0777"
 """The top, read-only and private: an inode of OUTSIDE_ID can be written by no user of the pod, whatever its mode."""
 _CONTENT_MODE: Final = 0o755
-"""Of the top of a private overlay: a new name belongs beside the links, where the pod sees it."""
+"""The mode of the top of a private overlay: a new name belongs beside the links, where the pod sees it."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

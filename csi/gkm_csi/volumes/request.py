@@ -271,7 +271,7 @@ def volume_options(
 
     `read_only`: the pod's volume says `readOnly: true` beside its attributes. In the mode `auto` a volume that does not
     say so and does not decline the capture compiles just in time: it has a private layer, and starts without a cache
-    where none is for the node (docs/features/volumes.md, "Just in time").
+    where no cache is for the node (docs/features/volumes.md, "Just in time").
 
     Raises:
         StatusError: a value is invalid, or two attributes contradict each other.

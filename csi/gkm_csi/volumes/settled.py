@@ -4,9 +4,9 @@ Kubelet asks for the usage of each volume about once a minute (NodeGetVolumeStat
 program wrote since: no file is read for it. A capture has all that the pod added so far, and the agent makes an image
 of what the generation lacks.
 
-A program of the pod, or `kubectl exec`, requests a capture by the file `.gkm-capture` in the volume: who cannot write
-there can request none. Each time of its last change is one request. A process that starts knows no earlier requests,
-and captures once more; the agent finds the same files.
+A program of the pod, or `kubectl exec`, requests a capture by the file `.gkm-capture` in the volume: a user who cannot
+write there cannot request one. Each time of its last change is one request. A process that starts knows no earlier
+requests, and captures once more; the agent finds the same files.
 """
 
 import os

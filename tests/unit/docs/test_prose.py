@@ -7,14 +7,7 @@ from prose import LONG, PATTERNS, count, offsets
 from prose_texts import ROOMS, Text, masked, python, read
 
 ROOT = Path(__file__).parents[3]
-PER_10_000_WORDS = {
-    "core": (33, 35, 8, 5, 10, 7, 1),
-    "operator": (39, 40, 10, 5, 11, 5, 1),
-    "agent": (20, 41, 4, 2, 5, 3, 1),
-    "csi": (35, 35, 2, 0, 7, 2, 1),
-    "cli": (44, 35, 6, 7, 8, 3, 1),
-    "docs": (30, 43, 5, 6, 12, 3, 3),
-}
+PER_10_000_WORDS = dict.fromkeys(ROOMS, (8.0, 10.0, 1.5, 1.0, 1.0, 0.5, 2.5))
 """The most hits per 10,000 words in each room, in the order of PATTERNS; last, sentences above 30 words in per cent."""
 BAD = {
     "possessive": "The size is that of the layer. A volume has a file of its own. Return the one that is newest.",

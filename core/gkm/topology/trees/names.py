@@ -8,7 +8,7 @@ from collections.abc import Collection
 from hashlib import sha256
 
 _LONGEST = 63
-# Kubernetes, "Object Names and IDs", a DNS subdomain; of 63 characters it also is the value of a label.
+# Kubernetes, "Object Names and IDs", a DNS subdomain; with at most 63 characters it is also the value of a label.
 _LEGAL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _DIGEST = 20
