@@ -22,9 +22,11 @@ ROOMS = {
 }
 """The files of each room, below the repository."""
 KINDS = ("docstrings", "comments", "messages", "documents")
-_SENTENCE_END = re.compile(r"[.!?]['\")]*(?=\s)|\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.)\s)|\||;\s")
+_SENTENCE_END = re.compile(
+    r"[.!?]['\")]*(?=\s)|:\s*$|^#+\s.*$|\n\s*\n|\n(?=\s*(?:[-*|>]|\d+\.)\s)|\||;\s", re.MULTILINE
+)
 _MASKED = re.compile(
-    r"^(?P<fence>```|~~~).*?^(?P=fence)[^\n]*$|`[^`\n]+`|(?<=\])\([^)\s]*\)|<!--.*?-->|https?://\S+",
+    r"^ *(?P<fence>```|~~~).*?^ *(?P=fence)[^\n]*$|`[^`\n]+`|(?<=\])\([^)\s]*\)|<!--.*?-->|https?://\S+",
     re.MULTILINE | re.DOTALL,
 )
 _FEWEST_WORDS = 3
@@ -84,7 +86,7 @@ def words(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text at full stops, semicolons, paragraphs, items of lists and cells of tables."""
+    """Split a text at full stops, semicolons, headings, paragraphs, items of lists and cells of tables."""
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
 
 
