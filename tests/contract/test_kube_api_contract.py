@@ -217,3 +217,10 @@ def test_discovery_finds_the_served_versions_of_a_kind(api: Api) -> None:
     versions = [each.api_version for each in discovery.served(KindName("autoscaling", "HorizontalPodAutoscaler"))]
     assert versions[0] == "autoscaling/v2"
     assert sorted(versions) == ["autoscaling/v1", "autoscaling/v2"]
+
+
+def test_the_log_of_a_pod_that_does_not_exist_is_not_found(api: Api) -> None:
+    # The reason is the pod, not the container.
+    with pytest.raises(ApiError) as caught:
+        api.log("absent", "main", "default", 10, 1000)
+    assert caught.value.not_found

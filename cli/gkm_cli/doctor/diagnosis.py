@@ -3,17 +3,22 @@
 The results are a table for people, and a list for programs (docs/reference/doctor.md).
 """
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import typer
 from gkm.api.grammar import count_of
 from gkm.api.meta import timestamp
+from gkm.hoststate.escaping import escape
 
 from gkm_cli.clusters.connection import connected
 from gkm_cli.clusters.options import ClusterOptions
+from gkm_cli.doctor.bundle import archive
+from gkm_cli.doctor.bundle.contents import Contents, PartRead
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.options import DoctorOptions
@@ -22,6 +27,8 @@ from gkm_cli.output import CommandFailed, NegativeResult, line, show, table
 from gkm_cli.progress import waiting
 
 MAX_ROWS = 100
+MAX_UNREAD = 5
+"""Parts that are not in the bundle, on standard error; about.json has all."""
 _GOOD = (Severity.OK, Severity.WARNING)
 _WORST_FIRST = (Severity.PROBLEM, Severity.NOT_CHECKED, Severity.WARNING, Severity.OK, Severity.SKIPPED)
 _SILENT = (Severity.OK, Severity.SKIPPED)
@@ -43,8 +50,12 @@ def diagnose(cluster: ClusterOptions, options: DoctorOptions) -> None:
     left_out = [check.name for check in chosen if check.cluster_wide and options.namespace]
     checks = [check for check in chosen if check.name not in left_out]
     results = list(run_checks(checks, reader, waiting))
+    contents = Contents(connection.api, reader)
+    if options.bundle is not None:
+        with waiting("writing the bundle"):
+            _write_bundle(options.bundle, contents, results)
     show(as_list(results), options.output, lambda: print_results(results, left_out))
-    _conclude(results)
+    _conclude(results, contents.unread)
 
 
 def _chosen(names: Sequence[str]) -> list[Check]:
@@ -60,13 +71,25 @@ def _chosen(names: Sequence[str]) -> list[Check]:
     return [check for check in CHECKS if not names or {check.name, check.name.partition("/")[0]} & set(names)]
 
 
-def _conclude(results: Sequence[Result]) -> None:
+def _write_bundle(path: Path, contents: Contents, results: Sequence[Result]) -> None:
+    """Write the bundle, and print on standard error which parts are missing."""
+    made = contents.now()
+    archive.write(path, f"gkm-bundle-{made:%Y%m%dT%H%M%SZ}", contents.files(as_list(results)), made)
+    texts = [f"{part.name} is not in it: {part.why}" for part in contents.unread[:MAX_UNREAD]]
+    for text in (f"bundle: {path}: look at it before you give it away", *texts):
+        sys.stderr.write(escape(text) + "\n")
+
+
+def _conclude(results: Sequence[Result], unread: Sequence[PartRead]) -> None:
     if any(result.finding.severity is Severity.PROBLEM for result in results):
         raise NegativeResult
     unknown = {result.check for result in results if result.finding.severity is Severity.NOT_CHECKED}
     if unknown:
         checks = count_of(len(unknown), "check")
         raise CommandFailed(f"{checks} could not read the cluster, so it may have problems; see their next steps")
+    if unread:
+        parts = count_of(len(unread), "part")
+        raise CommandFailed(f"{parts} of the bundle could not be read; about.json in it has the reasons")
 
 
 def as_list(results: Sequence[Result]) -> list[dict[str, Any]]:

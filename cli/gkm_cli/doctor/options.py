@@ -1,6 +1,7 @@
 """The options of `gkm doctor`."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,3 +25,7 @@ class DoctorOptions:
         list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check, or area; may be repeated.")
     ] = None
     output: OutputOption = Output.TABLE
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="FILE", help="Write what support needs, without secrets: a .tar.gz file."),
+    ] = None

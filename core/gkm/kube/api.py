@@ -159,3 +159,6 @@ class Api(Protocol):
 
     def discover(self, path: str, document: type[T]) -> T:
         """Return a document about kinds: `/api/v1`, `/apis/GROUP` or `/apis/GROUP/VERSION`; 404 if it is not served."""
+
+    def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
+        """Return the last lines of the log of a container, `most` bytes of them; `previous`: before its last start."""

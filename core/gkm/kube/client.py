@@ -56,6 +56,7 @@ _TOO_LARGE = "TooLarge"
 _FIRST_ERROR_STATUS = 300
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
 _HEADERS = {"User-Agent": "gkm"}
+_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
 
 
@@ -209,6 +210,13 @@ class HttpApi(Api):
     def discover(self, path: str, document: type[T]) -> T:
         """Return a document about kinds."""
         return decoding.document(path, self._request_body(_Request("get", "GET", path, {})), document)
+
+    def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
+        """Return the end of a log. Kubelet cuts the newest lines where they have more than `most` bytes."""
+        query: dict[str, str | int] = {"container": container, "tailLines": lines, "limitBytes": most}
+        query |= {"previous": "true"} if previous else {}
+        path = _PODS.path(namespace, pod, "log")
+        return self._request_body(_Request("get", "GET", path, query, accept="*/*"), most)
 
     def _object(self, resource: Resource[T], request: _Request) -> T:
         return decoding.single_object(resource, self._request_body(request))

@@ -39,6 +39,10 @@ class LeaderApi(Api):
         """Return a document about kinds."""
         return self._api.discover(path, document)
 
+    def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
+        """Return the end of a log."""
+        return self._api.log(pod, container, namespace, lines, most, previous=previous)
+
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
         """Apply `value` server-side, if this process leads."""
         self._check_leading()

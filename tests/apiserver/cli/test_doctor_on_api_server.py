@@ -2,11 +2,14 @@
 
 import copy
 import json
+import tarfile
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from gkm_cli.doctor.installation.objects import NAME_LABEL
 from support.cli.doctor_lists import NVIDIA_LABEL, SET_LABELS, claim, owner, pod
 from support.cli.doctor_site import USER, Site, bind, problems, shipped_role, site
 from support.grove.kinds import COMPUTE_DOMAIN
@@ -256,3 +259,33 @@ def test_an_api_server_that_does_not_answer_is_one_line(place: Site) -> None:
         done = place.doctor()
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith("error: the API server does not answer")
+
+
+def an_agent() -> Json:
+    """A pod of the agent on a node without a kubelet, which has no log then."""
+    status = {"name": "agent", "image": "i", "imageID": "i", "ready": True, "restartCount": 0}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "gkm-agent-0", "namespace": "gkm-system", "labels": {NAME_LABEL: "gkm-agent"}},
+        "spec": {"nodeName": "node-0", "containers": [{"name": "agent", "image": "registry.test/gkm-agent:1"}]},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    }
+
+
+def test_a_bundle_of_a_real_cluster_names_what_it_lacks_and_has_no_secret(place: Site, tmp_path: Path) -> None:
+    metadata = {"name": "pull", "namespace": "gkm-system"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"password": "hunter2"}}
+    path = tmp_path / "bundle.tar.gz"
+    place.cluster.until(lambda: place.cluster.exists("serviceaccount", "default", "gkm-system"), "the account")
+    with place.planted(secret, compute_domain("llama-0"), node("uid"), an_agent()):
+        done = place.doctor("--bundle", str(path))
+    with tarfile.open(path) as found:
+        files = {each.name.partition("/")[2]: file.read() for each in found if (file := found.extractfile(each))}
+    about = json.loads(files["about.json"])
+    assert about["kubernetes"]["gitVersion"].startswith("v1.")
+    assert [part["file"] for part in about["parts"] if part["notRead"]] == ["logs/gkm-agent-0.agent.log"]
+    assert "logs/gkm-agent-0.agent.log is not in it: " in done.stderr
+    (domain,) = json.loads(files["objects/computedomains.json"])["items"]
+    assert domain["metadata"]["name"] == "llama-0"
+    assert b"hunter2" not in b"".join(files.values())

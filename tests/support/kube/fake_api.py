@@ -33,6 +33,8 @@ class FakeApi(Api):
         self.kinds: list[Resource[Any]] = []
         """The kinds that discovery shows, if they are served."""
         self.field_managers: set[str] = set()
+        self.logs: dict[tuple[str, str, str], bytes] = {}
+        """Logs by namespace, pod and container."""
         self._objects: dict[Key, Json] = {}
         self._applied: dict[tuple[Key, str, str], Json] = {}
         self._history: list[tuple[int, str, Change, Json]] = []
@@ -158,6 +160,15 @@ class FakeApi(Api):
             if error := self.fault("discover", path):
                 raise error
             return decoding.document(path, json.dumps(documents(self.kinds, self.served)(path)).encode(), document)
+
+    def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
+        with self._lock:
+            self.calls.append(("log", "pods/log", f"{pod}/{container}"))
+            if error := self.fault("log", "pods/log"):
+                raise error
+            self._found(Resource("v1", "Pod", "pods", namespaced=True, type=dict), namespace, pod)
+            text = self.logs.get((namespace, pod, f"{container}-previous" if previous else container), b"")
+            return b"".join(text.splitlines(keepends=True)[-lines:])[:most]
 
     # what tests do to it
 

@@ -95,6 +95,9 @@ class InterposedApi(Api):
         found: T = self._around(Call("discover", path), lambda: self._api.discover(path, document))
         return found
 
+    def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
+        return self._api.log(pod, container, namespace, lines, most, previous=previous)
+
 
 class RequestCounter:
     """Sends each request, and counts it."""
