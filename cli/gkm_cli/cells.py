@@ -23,6 +23,8 @@ SQUARE = 5
 """The width and height of a square, with 1 between two of a cell."""
 BAR, BAR_WIDTH = 6, 36
 """The height and width of a bar."""
+_LINES_OF_SQUARES = f'<g fill="none" stroke-width="{SQUARE}" stroke-dasharray="{SQUARE} 1">'
+_LINES_OF_BARS = f'<g fill="none" stroke-width="{BAR}">'
 _LINE, _MIN_WIDTH, _LONGEST_NAME, _LONGEST_TITLE = 14, 640.0, 80, 40
 
 
@@ -76,14 +78,17 @@ def picture(drawn: Drawing, captions: Sequence[str]) -> Iterator[str]:
     top = 28 + _LINE * len(texts)
     yield boxes.head(width, drawn.box.height + top)
     yield f"<title>{boxes.text(drawn.box.title)}</title>"
-    yield _style(drawn)
+    yield _colors(drawn)
     yield from _legend(drawn)
     for number, caption in enumerate(texts, 1):
         yield f'<text x="{boxes.PADDING}" y="{20 + _LINE * number}">{boxes.text(caption)}</text>'
     for one in boxes.placed(drawn.box, 0, top):
         yield from boxes.frame(one)
-        cells = [(int(one.x + left), int(one.y + down), cell) for left, down, cell in one.box.items]
-        yield from _named(cells, drawn) if drawn.cells <= MAX_TOOLTIPS else _paths(cells, drawn)
+        if one.box.items:
+            cells = [(int(one.x + left), int(one.y + down), cell) for left, down, cell in one.box.items]
+            yield _LINES_OF_SQUARES if drawn.squares else _LINES_OF_BARS
+            yield from _named(cells, drawn) if drawn.cells <= MAX_TOOLTIPS else _paths(cells, drawn)
+            yield "</g>"
     yield "</svg>"
 
 
@@ -121,11 +126,9 @@ def _legend(drawn: Drawing) -> Iterator[str]:
         at += 26 + len(name) * boxes.CHARACTER
 
 
-def _style(drawn: Drawing) -> str:
-    dash = f";stroke-dasharray:{SQUARE} 1" if drawn.squares else ""
-    height = SQUARE if drawn.squares else BAR
-    colors = "".join(f".{style.name}{{stroke:{style.color}}}" for style in drawn.styles)
-    return f"<style>path{{fill:none;stroke-width:{height}{dash}}}{colors}.m{{stroke:#1b2a1d;stroke-width:1}}</style>"
+def _colors(drawn: Drawing) -> str:
+    """Return the colors of classes. In a page they hold for all of its pictures, so their names differ."""
+    return f"<style>{''.join(f'.{style.name}{{stroke:{style.color}}}' for style in drawn.styles)}</style>"
 
 
 def _named(cells: Iterable[tuple[int, int, Cell]], drawn: Drawing) -> Iterator[str]:
@@ -154,7 +157,7 @@ def _paths(cells: Iterable[tuple[int, int, Cell]], drawn: Drawing) -> Iterator[s
     for name, found in lines.items():
         yield f'<path class="{name}" d="{"".join(found)}"/>'
     if marked:
-        yield f'<path class="m" d="{"".join(marked)}"/>'
+        yield f'<path class="m" stroke="#1b2a1d" stroke-width="1" d="{"".join(marked)}"/>'
 
 
 def _segments(parts: Sequence[int], drawn: Drawing) -> Iterator[_Segment]:

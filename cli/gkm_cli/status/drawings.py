@@ -27,8 +27,8 @@ CACHES = (
     Style("cp", "#00acc1", "pulling"),
     Style("cw", "#fbc02d", "waiting"),
     Style("cf", "#c62828", "failed"),
-    Style("ci", "#cfd8dc", "does not fit"),
-    Style("cn", "#eceff1", "on no node"),
+    Style("ci", "#90a4ae", "does not fit"),
+    Style("cn", "#ffffff", "on no node"),
 )
 MAX_CACHES = 4_000
 """Cells; those with a fault come first."""

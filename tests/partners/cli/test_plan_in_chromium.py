@@ -1,4 +1,4 @@
-"""The picture of a plan in the real Chromium: each SQUARE is a square of its color, in small and in large clusters."""
+"""The picture of a plan in the real Chromium: each GPU is a square of its color, in small and in large clusters."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Location, Node, Share
 from gkm.topology.survey import LocatedNode, TopologySurvey
-from gkm_cli.cells import SQUARE, picture
+from gkm_cli.cells import BAR, BAR_WIDTH, SQUARE, picture
 from gkm_cli.page import Page
-from gkm_cli.plan.pictures import STYLES, drawing
+from gkm_cli.plan.pictures import MAX_GPUS, STYLES, drawing
 from plan_picture import COMMAND, drawn
 from support.cli.plan_files import PlanWorkspace, run_plan
 from support.docs.browser import shot
@@ -73,8 +73,13 @@ def test_a_large_cluster_is_shown_whole_in_one_page(tmp_path: Path, gpus: int) -
     assert len(text) < 3_000_000
     path = tmp_path / "large.html"
     path.write_text(text, encoding="utf-8")
-    seen = shot(path, 1500, 1500, tmp_path)
+    seen = shot(path, 1280, 5000, tmp_path)
     assert seen.console == []
-    # The page scales the picture to its window, so edges are mixed: the run and what is free stand out all the same.
-    assert seen.colors[COLORS["this plan"]] > 100
-    assert seen.colors[COLORS["free"]] > 1000
+    # A window of 1,280 pixels shows the picture in its size: each GPU of 10,000 is a square, each domain of more a bar.
+    if gpus <= MAX_GPUS:
+        assert seen.colors[COLORS["this plan"]] == 16 * 64 * SQUARE * SQUARE + LEGEND
+        assert seen.colors[COLORS["free"]] == (gpus - 16 * 64) * SQUARE * SQUARE + LEGEND
+    else:
+        assert seen.colors[COLORS["this plan"]] == 16 * BAR_WIDTH * BAR + LEGEND
+        domains = len({each.place for each in nodes})
+        assert seen.colors[COLORS["free"]] == (domains - 16) * BAR_WIDTH * BAR + LEGEND
