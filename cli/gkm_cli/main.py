@@ -65,8 +65,8 @@ COMMANDS = {
     "why": LazyCommand(
         "gkm_cli.why.command",
         "why",
-        "Say why a pod has no cache, or why its kernels miss: the first broken link, and what to do; exit 3 if one is.",
-        "{program} why server -n ml-apps",
+        "Say why pods have no cache, or why their kernels miss: each broken link, and what to do; exit 3 if one is.",
+        "{program} why deploy/server -n ml-apps",
     ),
     "status": LazyCommand(
         "gkm_cli.status.command",

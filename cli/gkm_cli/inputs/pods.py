@@ -10,6 +10,7 @@ class CSIVolume(Struct, frozen=True, rename="camel"):
 
     driver: str = ""
     volume_attributes: dict[str, str] | None = None
+    read_only: bool = False
 
 
 class VolumeFacts(Struct, frozen=True):

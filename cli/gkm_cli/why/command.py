@@ -4,20 +4,28 @@ from typing import Annotated
 
 import typer
 
-from gkm_cli.clusters.options import ClusterOptions, NamespaceOption
+from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.output import Output, OutputOption
+from gkm_cli.why.options import PodChoice
 
-PodArgument = Annotated[str, typer.Argument(metavar="POD", help="The name of the pod, or pod/NAME.")]
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[POD]",
+        help="A pod, or deploy/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, gkmcache/NAME, clustergkmcache/NAME; "
+        "without it the pods of the namespace that wait or fail for a volume of GKM.",
+    ),
+]
 
 
 def why(
-    pod: PodArgument,
     cluster: ClusterOptions,
+    choice: PodChoice,
     *,
-    namespace: NamespaceOption = "",
+    target: TargetArgument = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say why a pod has no cache, or why its kernels miss: the first broken link, and what to do; exit 3 if one is."""
+    """Say why pods have no cache, or why their kernels miss: each broken link, and what to do; exit 3 if one is."""
     from gkm_cli.why.explanation import explain  # noqa: PLC0415 -- its imports would slow down every other command
 
-    explain(pod, cluster, namespace, output)
+    explain(target, cluster, choice, output)

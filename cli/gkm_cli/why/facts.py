@@ -215,6 +215,8 @@ class Facts:
     node: ReadResult[CacheNode] = ReadResult()
     layer_bytes: ReadResult[int] = ReadResult()
     """Bytes that the program has written into the private layer, as kubelet measured them at most a minute ago."""
+    capture_mode: ReadResult[str] = ReadResult()
+    """The mode of the CSI driver, if the volume depends on it: `auto`, `request` or `off`."""
     events: ReadResult[tuple[EventFacts, ...]] = ReadResult()
     """FailedMount events of the pod, the latest first."""
 
@@ -224,9 +226,35 @@ class Facts:
         return (self.volume.csi.volume_attributes if self.volume.csi else None) or {}
 
     @property
-    def is_private(self) -> bool:
-        """Return whether the volume has a private layer, which the pod can write."""
-        return self.attributes.get("readOnly") == "false"
+    def depends_on_mode(self) -> bool:
+        """Return whether the mode of capture decides how the volume is mounted (docs/features/volumes.md)."""
+        given = self.attributes
+        may_compile = given.get("readOnly", "false") == "false" and given.get("capture", "true") == "true"
+        is_stated = "readOnly" in given and "ifUnavailable" in given
+        return may_compile and not is_stated and not (self.volume.csi and self.volume.csi.read_only)
+
+    @property
+    def is_private(self) -> bool | None:
+        """Return whether the volume has a layer that the pod can write; None if the mode of capture is not known."""
+        stated = self.attributes.get("readOnly")
+        return stated == "false" if stated else self._by_mode
+
+    @property
+    def may_start_empty(self) -> bool | None:
+        """Return whether the pod may start without the cache; None if the mode of capture is not known."""
+        stated = self.attributes.get("ifUnavailable")
+        return stated in ("empty", "compile") if stated else self._by_mode
+
+    @property
+    def _by_mode(self) -> bool | None:
+        if not self.depends_on_mode:
+            return False
+        return None if self.capture_mode.found is None else self.capture_mode.found == "auto"
+
+    @property
+    def mode_doubt(self) -> Unreadable:
+        """Return why the mode of capture is not known."""
+        return self.capture_mode.unreadable or Unreadable("the mode of capture was not read", "")
 
     @property
     def is_unmappable(self) -> bool:
@@ -255,7 +283,7 @@ class Facts:
     @property
     def filled(self) -> tuple[str, ...]:
         """Return the containers that ended because the private layer is full."""
-        ends = self.ends if self.is_private else ()
+        ends = self.ends if self.is_private is not False else ()
         return tuple(end.container for end in ends if end.is_in_volume(FULL_ERROR))
 
     @property

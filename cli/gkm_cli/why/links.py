@@ -60,7 +60,19 @@ def decide_volume(facts: Facts) -> Outcome:
     if not mounts:
         return Broken(f"no container mounts the volume {volume}", "add it to the volumeMounts of the container")
     family = f", a member of the family {facts.family}" if facts.family else ""
-    return Holds(f"{facts.named}{family}, mounted by {', '.join(mounts)}")
+    return Holds(f"{facts.named}{family}, mounted by {', '.join(mounts)}{_way(facts)}")
+
+
+def _way(facts: Facts) -> str:
+    """Say how the driver mounts a volume that leaves it the choice."""
+    if not facts.depends_on_mode:
+        return ""
+    if facts.capture_mode.found is None:
+        return f"; not checked: the capture mode of the driver, which decides the rest ({facts.mode_doubt.why})"
+    if facts.capture_mode.found == "auto":
+        return "; just in time, as capture.mode is auto"
+    waits = facts.may_start_empty is False
+    return f"; it waits for the cache, as capture.mode is {facts.capture_mode.found}" if waits else ""
 
 
 def decide_node(facts: Facts) -> Outcome:
@@ -197,11 +209,15 @@ def decide_mount(facts: Facts) -> Outcome:
         events = facts.events.value or ()
         cause = events[0].message if events else "kubelet has reported no failure yet"
         return Broken(f"the volume is not mounted: {cause}", "kubelet retries; read the message, and wait a minute")
-    if facts.attributes.get("ifUnavailable") in ("empty", "compile"):
+    if facts.may_start_empty:
         return Broken("the pod started with an empty volume, because the cache was not ready then", restart)
     if pod.status.phase in _ENDED:
         return Holds("the pod has ended; its volume was mounted, and no report says of which digest")
-    raise Unreadable("the pod runs; the agent has not reported its volume yet", _LATER)
+    unreported = "the pod runs; the agent has not reported its volume yet"
+    if facts.may_start_empty is None:
+        doubt = facts.mode_doubt
+        raise Unreadable(f"{unreported}, or it started without the cache: {doubt.why}", doubt.hint or _LATER)
+    raise Unreadable(unreported, _LATER)
 
 
 LINKS: dict[str, Callable[[Facts], Outcome]] = {

@@ -170,6 +170,9 @@ def decide_hits(facts: Facts) -> Outcome:
         raise _ended(facts, facts.unexplained[0])
     if facts.is_private:
         return Holds(f"no failure; {_described(misses) if misses else _layer(facts)}")
+    if facts.is_private is None:
+        compiled = "a missing kernel is compiled where the volume is just in time, and else would end the program"
+        return Holds(f"no failure; {compiled} (not checked: {facts.mode_doubt.why})")
     return Holds("no failure; a missing kernel would end the program, because the volume is read-only")
 
 

@@ -19,6 +19,7 @@ BY_OTHERS = {
     ("list", "events"),
     ("get", "csinodes"),
     ("get", "namespaces"),
+    *(("get", plural) for plural in ("replicasets", "statefulsets", "jobs")),
     *(("get", plural) for plural in ("gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes")),
     # `gkm plan` and `gkm plan unfold` (tests/unit/cli/plan/test_live.py).
     ("get", "placementplans"),

@@ -66,6 +66,32 @@ def test_an_end_that_no_message_explains_is_no_success(place: WhySite) -> None:
     assert "every link holds" not in people.stdout
 
 
+def test_the_pods_of_a_workload_and_those_that_fail_are_explained(place: WhySite) -> None:
+    spec = {"selector": {"matchLabels": {"app": "server"}}}
+    template = {"metadata": {"labels": {"app": "server"}}, "spec": {"containers": [{"name": "server", "image": "i"}]}}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "s", "namespace": NAMESPACE}}
+
+    def change(made: dict[str, Json]) -> None:
+        made["pod"]["metadata"]["labels"] = {"app": "server"}
+        failed_mount(made)
+
+    place.cluster.apply([deployment | {"spec": spec | {"template": template}}])
+    with place.made(change):
+        pods = [
+            {(step["namespace"], step["pod"]) for step in place.steps(*words, "-n", NAMESPACE)[1]}
+            for words in (("deploy/s",), ("-l", "app=server"), ("gkmcache/llama",), ())
+        ]
+        people = place.why("deploy/s", "-n", NAMESPACE)
+    assert pods == [{(NAMESPACE, "server")}] * 4
+    assert (people.returncode, people.stdout.splitlines()[0]) == (3, f"pod {NAMESPACE}/server")
+    with place.made():
+        done = place.why("-n", NAMESPACE)
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"no pod of the namespace {NAMESPACE} waits or fails for a volume of GKM\n",
+    )
+
+
 def test_the_message_of_kubelet_is_the_cause_of_a_mount_that_fails(place: WhySite) -> None:
     with place.made(failed_mount):
         uid = place.cluster.get("pod", "server", NAMESPACE)["metadata"]["uid"]

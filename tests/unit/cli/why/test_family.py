@@ -7,8 +7,8 @@ import pytest
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
 from gkm_cli.inputs.pods import CSIVolume, VolumeFacts
 from gkm_cli.why import links
-from gkm_cli.why.explanation import PODS, observe
 from gkm_cli.why.facts import CacheName, ContainerState, ContainerStatus, Facts, PodStatusFacts
+from gkm_cli.why.observation import PODS, Observation
 from gkm_cli.why.outcomes import Broken
 from msgspec import structs
 from support.kube.fake_api import FakeApi
@@ -36,7 +36,7 @@ def facts_of(members: Members, report: dict[str, dict[str, Any]], *, shared: boo
     node = {"apiVersion": VERSION, "kind": f"{prefix}GKMCacheNode", "metadata": {"name": "node-a"} | namespace}
     api.create(nodes, node | {"spec": {"nodeName": "node-a"}})
     api.merge(nodes, "node-a", {"status": {"caches": report}}, None if shared else "team", subresource="status")
-    _, (facts,) = observe(api, "p", "team")
+    (facts,) = Observation(api).facts(api.get(PODS, "p", "team"))
     assert len([call for call in api.calls if call[0] == "list" and "caches" in str(call[1])]) == lists
     return facts
 

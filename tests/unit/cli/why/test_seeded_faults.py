@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 from gkm.api.caches import GKMCache
 from gkm.api.nodes import GKMCacheNode
-from gkm_cli.why.explanation import cache_name, no_volume
 from gkm_cli.why.facts import Facts, NodeDrivers, PodFacts, ReadResult
 from gkm_cli.why.links import LINKS, LinkResult, State, walk
+from gkm_cli.why.observation import cache_name
+from gkm_cli.why.unmounted import no_volume
 from msgspec import convert
 from support.cli.why_faults import FAULTS, SEVERAL, UNKNOWN
 from support.cli.why_site import Json, objects

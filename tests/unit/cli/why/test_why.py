@@ -16,7 +16,6 @@ from gkm.kube.errors import ApiError
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.inputs.pods import ContainerFacts, CSIVolume, PodSpecFacts, VariableFacts, VolumeFacts, VolumeMountFacts
 from gkm_cli.why import programs
-from gkm_cli.why.explanation import PODS, cache_name, no_volume, observe
 from gkm_cli.why.facts import (
     CacheName,
     ContainerState,
@@ -29,6 +28,8 @@ from gkm_cli.why.facts import (
     Terminated,
 )
 from gkm_cli.why.links import LINKS, State, remedy, walk
+from gkm_cli.why.observation import PODS, Observation, cache_name
+from gkm_cli.why.unmounted import no_volume
 from msgspec import structs
 from msgspec.json import decode
 from support.kube.fake_api import FakeApi
@@ -219,7 +220,7 @@ def hits_of(answer: bytes | ApiError, *, read_only: str = "false", phase: str = 
     }
     api.create(PODS, pod)
     api.merge(PODS, "p", {"status": {"phase": phase}}, "team", subresource="status")
-    _, (facts,) = observe(api, "p", "team")
+    (facts,) = Observation(api).facts(api.get(PODS, "p", "team"))
     return programs.decide_hits(facts).detail, [path for verb, path, _ in api.calls if verb == "discover"]
 
 
