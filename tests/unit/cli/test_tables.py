@@ -1,17 +1,12 @@
-"""A table has one line for each row, whole, whatever the width; in a pipe it is the same for every COLUMNS."""
+"""A table has one line for each row, whole, whatever the width."""
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import gkm_cli
 import pytest
 from gkm_cli.output import table
 from gkm_cli.terminal import Terminal
-from support.cli.command import CACHE, gkm, pushed
-from support.registry.server import Registry
 
 SOURCES = Path(gkm_cli.__file__).parent
 LONG = "registry.example/team/" + "a-long-name/" * 30 + "llama:1"
@@ -52,32 +47,3 @@ def test_no_module_draws_tables_by_itself() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "rich.table"
     }
     assert drawing == {"terminal.py"}
-
-
-@pytest.mark.parametrize("command", ["inspect", "verify", "detect", "dry-run"])
-def test_a_command_in_a_pipe_prints_the_same_at_every_width(
-    registry_server: Registry, tmp_path: Path, command: str
-) -> None:
-    name = "a-long-name/" * 12 + "llama"
-    arguments: dict[str, list[str]] = {
-        "inspect": ["cache", "inspect", "--plain-http", pushed(registry_server, name)],
-        "verify": ["cache", "verify", "--plain-http", pushed(registry_server, name), "--key", str(_key(tmp_path))],
-        "detect": ["node", "detect"],
-        "dry-run": ["cache", "build", str(CACHE), "--image", LONG, "--dry-run"],
-    }
-    done = [_piped(arguments[command], columns) for columns in (20, 80, 1000)]
-    assert len({(each.returncode, each.stdout) for each in done}) == 1, done
-    assert done[0].stdout
-    assert all(line == line.rstrip() for line in done[0].stdout.splitlines())
-
-
-def _key(directory: Path) -> Path:
-    made = gkm("keygen", "--output-key-prefix", directory / "key", env={**os.environ, "COSIGN_PASSWORD": ""})
-    assert made.returncode == 0, made.stderr
-    return directory / "key.pub"
-
-
-def _piped(arguments: list[str], columns: int) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    command = [sys.executable, "-m", "gkm_cli.main", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
