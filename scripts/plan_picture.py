@@ -7,7 +7,7 @@ from pathlib import Path
 from support.cli.plan_files import Json, PlanWorkspace, listed, node, pod, run_plan
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "plan.svg"
-COMMAND = ("--gpus", 256, "--group", 16, "--pod", 4, "--spares", 1, "--name", "llama", "-o", "svg")
+COMMAND = ("--total-gpus", 256, "--group", 16, "--pod", 4, "--spares", 1, "--name", "llama", "-o", "svg")
 _DOMAINS, _NODES, _GPUS = 16, 18, 4
 
 

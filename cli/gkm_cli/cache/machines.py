@@ -5,7 +5,6 @@ kind is an error, never a machine without GPUs: that would be a wrong answer. YA
 file with aliases expands to a large value; kubectl writes no aliases.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,32 +14,15 @@ import typer
 from gkm.api import documents, json_limits
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import GPUGroup
-from gkm.api.targets import CUDA, HIP, GpuTarget
+from gkm.api.targets import GpuTarget
 from gkm.gpus.inventory import InventoryReader
-from gkm.gpus.targets import normalize_target
 from gkm.gpus.values import MAX_GPUS, Gpu, printable
 from gkm.images.cache import is_valid_target
 from msgspec import Struct
 
+from gkm_cli.inputs.gpu_names import parse_gpu
 from gkm_cli.output import UsageError
 
-_WARP = re.compile(r"[0-9]{1,4}", re.ASCII)
-_ARCHS = {CUDA: re.compile(r"[0-9]{2,3}", re.ASCII), HIP: re.compile(r"gfx[0-9a-f]{3,5}", re.ASCII)}
-_BY_ARCH = {
-    GpuTarget(CUDA, "70", 32): ("v100",),
-    GpuTarget(CUDA, "75", 32): ("t4",),
-    GpuTarget(CUDA, "80", 32): ("a100", "a30"),
-    GpuTarget(CUDA, "86", 32): ("a10", "a40"),
-    GpuTarget(CUDA, "89", 32): ("l4", "l40", "l40s"),
-    GpuTarget(CUDA, "90", 32): ("h100", "h200", "gh200"),
-    GpuTarget(CUDA, "100", 32): ("b200", "gb200"),
-    GpuTarget(CUDA, "103", 32): ("b300", "gb300"),
-    GpuTarget(HIP, "gfx90a", 64): ("mi210", "mi250", "mi250x"),
-    GpuTarget(HIP, "gfx942", 64): ("mi300a", "mi300x", "mi325x"),
-    GpuTarget(HIP, "gfx950", 64): ("mi350x", "mi355x"),
-}
-MODELS: Mapping[str, GpuTarget] = {model: target for target, models in _BY_ARCH.items() for model in models}
-"""Sources: developer.nvidia.com/cuda-gpus, and the table of accelerators of ROCm."""
 MAX_BYTES = 4 << 20
 MAX_YAML_BYTES = 512 << 10
 """One byte of YAML takes up to 190 bytes of memory, one of JSON 20 (measured): 4 MiB of YAML took 758 MiB."""
@@ -69,7 +51,7 @@ def machines(gpu: str, file: Path | None) -> list[NodeGPUs]:
     if gpu and file:
         raise UsageError("--gpu and --gpus exclude each other", "give one of them")
     if gpu:
-        target = _parse_gpu(gpu)
+        target = parse_gpu(gpu)
         return [NodeGPUs("", (Gpu(0, target.backend, arch=target.arch, warp_size=target.warp_size),))]
     if file:
         return read(file)
@@ -114,24 +96,7 @@ def gpu_from_options(gpu: str, file: Path | None) -> list[GpuTarget]:
         raise UsageError("--gpu and --gpus exclude each other", "give one of them")
     if file:
         return [_gpu_from_file(file)]
-    return [_parse_gpu(gpu)] if gpu else []
-
-
-def _parse_gpu(text: str) -> GpuTarget:
-    if model := MODELS.get(text.lower()):
-        return model
-    backend, _, rest = text.partition(":")
-    arch, _, warp_size = rest.partition(":")
-    if _WARP.fullmatch(warp_size):
-        found = normalize_target(GpuTarget(backend, arch, int(warp_size)))
-        target = GpuTarget(found.backend, found.arch, found.warp_size)
-        known = _ARCHS.get(target.backend)
-        if is_valid_target(target) and (known is None or known.fullmatch(target.arch)):
-            return target
-    raise UsageError(
-        f"--gpu {text[:80]!r} names no GPU",
-        f"write BACKEND:ARCH:WARP, such as cuda:75:32 or hip:gfx942:64, or a model: {', '.join(MODELS)}",
-    )
+    return [parse_gpu(gpu)] if gpu else []
 
 
 def _gpu_from_file(file: Path) -> GpuTarget:

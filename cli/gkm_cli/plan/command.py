@@ -24,7 +24,7 @@ app = typer.Typer(
     invoke_without_command=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=f"Example: {PROGRAM} plan --gpus 256 --group 16 --nodes nodes.json --pods pods.json",
+    epilog=f"Example: {PROGRAM} plan --total-gpus 256 --group 16 --nodes nodes.json --pods pods.json",
 )
 PlanArgument = Annotated[
     str,

@@ -57,7 +57,7 @@ class PlanOptions:
         typer.Option(
             "--run",
             metavar="FILE",
-            help="A Run, such as the output of `kubectl get run NAME -o json`. Without it, --gpus describes one.",
+            help="A Run, such as the output of `kubectl get run NAME -o json`. Without it, --total-gpus describes one.",
         ),
     ] = None
     pods: Annotated[
@@ -113,7 +113,8 @@ _flag = partial(typer.Option, rich_help_panel="A run from flags, without a file"
 class RunFlags:
     """A run from flags: the fields of a Run's spec."""
 
-    gpus: Annotated[int | None, _flag("--gpus", help="Plan a run of so many GPUs, without spares.")] = None
+    gpus: Annotated[int | None, _flag("--total-gpus", help="Plan a run of so many GPUs, without spares.")] = None
+    old_gpus: Annotated[int | None, _flag("--gpus", hidden=True)] = None
     group: Annotated[int | None, _flag("--group", help="GPUs of one group, all in one domain; default: a pod's.")] = (
         None
     )
@@ -128,7 +129,14 @@ class RunFlags:
     ] = None
     spares: Annotated[int | None, _flag("--spares", help="Spare pods for each group; default: 0.")] = None
     flavor: Annotated[
-        str | None, _flag("--flavor", help="The model of the GPUs; default: the only model of all nodes.")
+        str | None,
+        _flag(
+            "--flavor",
+            "--gpu",
+            metavar="GPU",
+            help="The flavor in the label of nodes, a model such as h100, or BACKEND:ARCH:WARP, such as cuda:90:32; "
+            "default: the flavor of all nodes, if it is one.",
+        ),
     ] = None
     selector: Annotated[
         str | None,

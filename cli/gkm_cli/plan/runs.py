@@ -5,8 +5,9 @@ is checked in the same way. Pure, but for the reading.
 """
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gkm.packing.values import Policy, Request
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.labels import flavor
 
+from gkm_cli.inputs.gpu_names import flavors_named
 from gkm_cli.inputs.kinds import LABEL_HINT, converted, found_in, invalid_labels
 from gkm_cli.inputs.objects import ParsedObject
 from gkm_cli.output import UsageError
@@ -94,20 +96,34 @@ def _label_faults(spec: RunSpec) -> Iterator[str]:
         yield from invalid_labels(f"spec.scopes[{number}].selector.labels", scope.selector.labels)
 
 
+def with_old_spelling(flags: RunFlags) -> RunFlags:
+    """Return flags in which `--gpus`, which is a file in other commands, is `--total-gpus`; a line says so.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if flags.old_gpus is None:
+        return flags
+    if flags.gpus is not None:
+        raise UsageError("--gpus is the old name of --total-gpus, and both are given", "give --total-gpus")
+    sys.stderr.write("note: --gpus N is now --total-gpus N: in other commands --gpus is a file\n")
+    return replace(flags, gpus=flags.old_gpus, old_gpus=None)
+
+
 def check(flags: RunFlags, *, with_files: bool) -> None:
     """Refuse flags that describe no run, or a run beside a file's run.
 
     Raises:
-        UsageError: --gpus is missing, or --run is given too.
+        UsageError: --total-gpus is missing, or --run is given too.
     """
     given = [field.name for field in fields(flags) if getattr(flags, field.name) not in (None, False)]
     if flags.gpus is None and given:
         option = "scope" if given[0] == "scopes" else given[0].replace("_", "-")
-        raise UsageError(f"--{option} describes a run without --gpus", "add it")
+        raise UsageError(f"--{option} describes a run without --total-gpus", "add it")
     if flags.gpus is not None and with_files:
-        raise UsageError("--run and --gpus both give a run", "give one of them")
+        raise UsageError("--run and --total-gpus both give a run", "give one of them")
     if flags.gpus is None and not with_files:
-        raise UsageError("no run is given", "name the file of a Run with --run, or describe one with --gpus")
+        raise UsageError("no run is given", "name the file of a Run with --run, or describe one with --total-gpus")
 
 
 def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
@@ -119,7 +135,7 @@ def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
         UsageError: a selector or scope cannot be read, or the nodes do not have exactly one flavor and no flavor is
         given.
     """
-    spec: Json = {"flavor": flags.flavor or _only(node_gpus)}
+    spec: Json = {"flavor": _flavor(flags.flavor, node_gpus)}
     if gpus := node_gpus.get(flavor(spec["flavor"])):
         spec["gpusPerPod"] = min(gpus, max(1, flags.group or flags.gpus or gpus))
     spec |= {key: value for name, key in _FIELDS.items() if (value := getattr(flags, name)) is not None}
@@ -141,6 +157,20 @@ def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
     return ParsedObject(
         "the options", {"apiVersion": API_VERSION, "kind": "Run", "metadata": {"name": name}, "spec": spec}
     )
+
+
+def _flavor(text: str | None, flavors: Collection[str]) -> str:
+    """Return the flavor of nodes that a text means: theirs, or a name of a GPU."""
+    if not text:
+        return _only(flavors)
+    if flavor(text) in flavors:
+        return text
+    found = flavors_named(text, flavors)
+    if len(found) > 1:
+        raise UsageError(f"{text} means {len(found)} flavors: {', '.join(found[:MAX_FLAVORS])}", "give one of them")
+    if ":" in text and not found:
+        raise UsageError(f"no node has a flavor that names {text}", "give the flavor; gkm topology show lists them")
+    return found[0] if found else text
 
 
 def _only(flavors: Collection[str]) -> str:

@@ -63,13 +63,13 @@ def asked(site: Cluster, *arguments: object, user: str = READER) -> subprocess.C
 
 
 def test_a_run_from_flags_is_planned_on_what_pods_and_plans_leave(site: Cluster) -> None:
-    done = asked(site, "--gpus", 24, "--group", 8, "-o", "json")
+    done = asked(site, "--total-gpus", 24, "--group", 8, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     result = json.loads(done.stdout)
     assert {group["domain"] for group in result["groups"]} == {"rack1"}
     # 27 GPUs of rack1 are free, 24 in whole nodes; rack0 is held by the plan.
     assert result["metrics"]["fragmentation"]["freeGPUs"] == 3
-    more = asked(site, "--gpus", 32, "--group", 8, "-o", "json")
+    more = asked(site, "--total-gpus", 32, "--group", 8, "-o", "json")
     assert (more.returncode, json.loads(more.stdout)["largestFeasibleGroups"]) == (3, 3)
 
 
@@ -86,6 +86,6 @@ def test_a_plan_that_does_not_exist_is_one_line(site: Cluster) -> None:
 
 
 def test_without_rights_the_missing_one_is_named(site: Cluster) -> None:
-    done = asked(site, "--gpus", 8, user="stranger")
+    done = asked(site, "--total-gpus", 8, user="stranger")
     assert (done.returncode, done.stdout) == (1, "")
     assert "missing right: list nodes" in done.stderr

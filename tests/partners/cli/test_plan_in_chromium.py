@@ -39,7 +39,7 @@ def test_the_page_is_shown_without_a_complaint_and_without_the_network(tmp_path:
     seen = shot(page, 1500, 1200, tmp_path)
     assert seen.console == []
     assert seen.colors[COLORS["this plan"]] > LEGEND
-    refused = run_plan("--nodes", workspace.nodes, "--gpus", 256, *COMMAND[2:-2], "-o", "html")
+    refused = run_plan("--nodes", workspace.nodes, "--total-gpus", 256, *COMMAND[2:-2], "-o", "html")
     assert refused.returncode == 3
     seen = shot(workspace.write("refused.html", refused.stdout), 1500, 1200, tmp_path)
     assert (seen.console, seen.colors[COLORS["this plan"]] <= LEGEND) == ([], True)

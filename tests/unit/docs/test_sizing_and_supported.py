@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from gkm_cli.cache.machines import MODELS
+from gkm_cli.inputs.gpu_names import MODELS
 from support.docs.tables import rows
 
 ROOT = Path(__file__).parents[3]

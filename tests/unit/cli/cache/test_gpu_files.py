@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from gkm_cli.cache.machines import MODELS
+from gkm_cli.inputs.gpu_names import MODELS
 from support.cli.command import gkm
 
 H100 = {"ids": [0, 1], "backend": "cuda", "arch": "90", "warpSize": 32, "driverVersion": "580.65.06"}

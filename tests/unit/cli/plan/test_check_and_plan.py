@@ -34,7 +34,7 @@ def answers(nodes: Path, *plan: object, config: Path | None = None) -> tuple[Any
 @pytest.mark.parametrize("name", [f"{ZERO}.0", f"{ZERO}.3", "N.A", "0"])
 def test_nodes_whose_label_names_no_clique_are_no_domain(tmp_path: Path, name: str) -> None:
     nodes = written(tmp_path / "nodes.json", *(labeled(f"h{at}", **{CLIQUE_LABEL: name}) for at in range(4)))
-    checked, planned = answers(nodes, "--gpus", 16, "--group", 16)
+    checked, planned = answers(nodes, "--total-gpus", 16, "--group", 16)
     assert checked.returncode == 3
     assert checked.stdout.startswith(f"problem: Placeholder: label nvidia.com/gpu.clique is {name}, which names no ")
     assert "4 nodes: 1 problem, 0 warnings" in checked.stdout
@@ -63,7 +63,7 @@ def rack(leaves: int) -> list[Json]:
 def test_nodes_that_the_check_sets_aside_get_no_run(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(LEAVES)
-    run = ("--gpus", 72, "--group", 72, "--pod", 4)
+    run = ("--total-gpus", 72, "--group", 72, "--pod", 4)
     checked, planned = answers(written(tmp_path / "two.json", *rack(2)), *run, config=config)
     assert (checked.returncode, planned.returncode) == (3, 3)
     contradiction = f"domain {CLIQUE} lies in domains of level leaf l0 (9 nodes), l1 (9 nodes): it can be in one only"

@@ -49,7 +49,7 @@ def test_a_node_without_free_cpu_or_memory_is_not_planned(workspace: PlanWorkspa
 
 def test_the_table_says_what_is_free_there(workspace: PlanWorkspace) -> None:
     pods = workspace.write("pods.json", listed(cpu_pod("other", "a", cpu="191")))
-    done = run_plan("--nodes", workspace.nodes, "--pods", pods, "--gpus", 8)
+    done = run_plan("--nodes", workspace.nodes, "--pods", pods, "--total-gpus", 8)
     assert done.returncode == 0
     assert "node a is InsufficientCPU: 1 of 192 CPUs are free, and a pod needs 21.33" in done.stdout
     assert "note: CPU or memory of a pod is not given (spec.requests, or --cpu and --memory)" in done.stdout
@@ -57,14 +57,14 @@ def test_the_table_says_what_is_free_there(workspace: PlanWorkspace) -> None:
 
 def test_a_node_without_a_slot_for_a_pod_is_not_planned(workspace: PlanWorkspace) -> None:
     pods = workspace.write("pods.json", listed(*(cpu_pod(f"p{number}", "a") for number in range(110))))
-    done = run_plan("--nodes", workspace.nodes, "--pods", pods, "--gpus", 16, "--group", 8)
+    done = run_plan("--nodes", workspace.nodes, "--pods", pods, "--total-gpus", 16, "--group", 8)
     assert done.returncode == 3
     assert "node a is TooManyPods: 0 of 110 slots for pods are free, and a pod needs 1" in done.stdout
 
 
 def test_requests_of_the_run_count_in_place_of_a_share_and_need_no_note(workspace: PlanWorkspace) -> None:
     pods = workspace.write("pods.json", listed(cpu_pod("other", "a", cpu="180")))
-    given = ("--nodes", workspace.nodes, "--pods", pods, "--gpus", 16, "--group", 8, "--memory", "64Gi")
+    given = ("--nodes", workspace.nodes, "--pods", pods, "--total-gpus", 16, "--group", 8, "--memory", "64Gi")
     refused = run_plan(*given, "--cpu", 13)
     assert refused.returncode == 3
     assert "node a is InsufficientCPU: 12 of 192 CPUs are free, and a pod needs 13" in refused.stdout
@@ -81,13 +81,13 @@ def test_requests_in_the_file_of_a_run_are_those_of_the_flags(workspace: PlanWor
 
 
 def test_the_jobs_of_a_plan_have_the_requests(workspace: PlanWorkspace) -> None:
-    done = run_plan("--nodes", workspace.nodes, "--gpus", 8, "--cpu", "12", "--memory", "64Gi", "-o", "manifests")
+    done = run_plan("--nodes", workspace.nodes, "--total-gpus", 8, "--cpu", "12", "--memory", "64Gi", "-o", "manifests")
     resources = yaml.safe_load(done.stdout)["spec"]["template"]["spec"]["containers"][0]["resources"]
     assert resources == {"limits": {GPU: "8"}, "requests": {"cpu": "12", "memory": "64Gi"}}
 
 
 def test_a_request_that_is_no_quantity_is_wrong_usage(workspace: PlanWorkspace) -> None:
-    done = run_plan("--nodes", workspace.nodes, "--gpus", 8, "--cpu", "many")
+    done = run_plan("--nodes", workspace.nodes, "--total-gpus", 8, "--cpu", "many")
     assert (done.returncode, done.stdout) == (2, "")
     assert "'many' is no number of CPUs" in done.stderr
 

@@ -90,7 +90,7 @@ def test_a_plan_without_groups_is_refused_and_no_empty_hostfile(workspace: PlanW
 
 
 def test_options_before_the_command_are_refused(plan_file: Path) -> None:
-    done = run_plan("--gpus", 8, "unfold", plan_file)
+    done = run_plan("--total-gpus", 8, "unfold", plan_file)
     assert (done.returncode, "there are options before unfold" in done.stderr) == (2, True)
 
 
