@@ -115,7 +115,7 @@ def _parsed(text: bytes, name: str) -> PodSpecFacts:
             return msgspec.convert(value, PodObject).spec
         return msgspec.convert(value, _Workload).spec.template.spec
     except (documents.InvalidYAML, msgspec.ValidationError) as error:
-        hint = "give one Pod, or one object with spec.template, as kubectl get -o yaml prints it"
+        hint = "give one Pod, or one object with spec.template, as kubectl get deployment NAME -o yaml prints it"
         raise UsageError(f"{name} holds no pod: {error}", hint) from error
 
 

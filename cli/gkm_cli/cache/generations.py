@@ -67,7 +67,9 @@ def drop(
     """Delete a generation of a family; refused while pods use it. Its image stays in the registry."""
     member = _Member.read(cluster, name, namespace, shared=shared)
     if not member.cache.spec.family:
-        raise CommandFailed(f"{name} belongs to no family; kubectl delete deletes it, if you mean it")
+        where = f" -n {member.cache.metadata.namespace}" if member.cache.metadata.namespace else ""
+        delete = f"kubectl delete {member.resource.plural} {name}{where}"
+        raise CommandFailed(f"{name} belongs to no family; {delete} deletes it, if you mean it")
     if (use := use_of(member.cache)) and not force:
         raise CommandFailed(f"{name} {use}; --force drops it nevertheless")
     family = member.family()

@@ -53,7 +53,7 @@ def held(domain: ComputeDomain) -> EventBody:
     name, used_by = domain.metadata.name, domain.metadata.annotation(USED_BY) or "unknown"
     note = (
         f"the deleted ComputeDomain {name} cannot go, because pods use it that should have ended: {used_by}. Its "
-        "successor has another name. If their node is dead, delete them with kubectl delete pod --force"
+        "successor has another name. If their node is dead, delete them with kubectl delete pod NAME --force"
     )
     return EventBody("Warning", "ComputeDomainHeld", DELETE, note)
 

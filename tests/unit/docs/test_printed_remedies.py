@@ -1,44 +1,31 @@
-"""Every command that a next step of ours prints exists, and parses with all that it requires."""
+"""Every command that a next step of ours prints exists, parses with all that it requires, and runs."""
 
-import ast
+import json
+import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import man_pages
 import pytest
-from support.cli.command import gkm
+from gkm_cli.clusters import connection
+from gkm_cli.clusters.connection import KubeconfigSelection
+from support.cli.command import CACHE, KEY, gkm, gkm_in_this_process, pushed
+from support.cli.plan_files import PlanWorkspace
+from support.docs.printed_commands import texts
+from support.kube.fake_api import FakeApi
+from support.registry.auth import Auth
+from support.registry.server import Registry
 from typer._click.exceptions import MissingParameter, NoSuchOption
 
-ROOT = Path(__file__).parents[3]
-SOURCES = ("cli/gkm_cli", "core/gkm", "agent/gkm_agent", "csi/gkm_csi", "operator/gkm_operator")
 COMMANDS: dict[tuple[str, ...], Any] = {tuple(words): command for words, command in man_pages.commands()}
 GROUPS = {path for path, command in COMMANDS.items() if man_pages.names(command)}
 NAMED = re.compile(r"(?<![\w/.-])gkm ((?:[a-z]+)(?: [a-z]+)?)")
 WHOLE = re.compile(r"(?:: |`|\| )(gkm (?!rewrites)[^`;,()]*?)(?:`|$)")
 """A command line that ends a text, or stands in backticks."""
-
-
-def texts() -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of each string, but docstrings; an expression in it is a word."""
-    for root in SOURCES:
-        for path in sorted((ROOT / root).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            inner = {id(each) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for each in node.values}
-            for node in ast.walk(tree):
-                if id(node) not in docstrings | inner and (text := _text(node)) and "gkm " in text:
-                    yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", text
-
-
-def _text(node: ast.AST) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.sub(r"\{\w*\}", "VALUE", node.value)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(str(each.value) if isinstance(each, ast.Constant) else "VALUE" for each in node.values)
-    return ""
 
 
 def remedies() -> list[tuple[str, str]]:
@@ -65,6 +52,83 @@ def fault(line: str) -> str:
     except Exception:  # noqa: BLE001 -- a placeholder is no file and no number
         return ""
     return ""
+
+
+class DatedApi(FakeApi):
+    """The API in memory, with the header Date of an API server that sends none."""
+
+    date = ""
+
+
+OUTPUTS = {"gkm plan -o json", "gkm cache build --to"}
+"""Lines that name what made a file, with the file's option; they are no next step."""
+SECRET = "a-secret"
+
+
+def filled(line: str, directory: Path, image: str) -> list[str]:
+    """Return the words of a line with a fitting value for each placeholder."""
+    config, key = directory / "config.yaml", directory / "key.pub"
+    key.write_bytes(KEY.public_pem)
+    policy = {"images": ["**"], "keys": [str(key)]}
+    config.write_text(json.dumps({"verification": {"policies": [policy]}}))
+    files = {"--config": str(config), "--policy": str(config), "--run": str(PlanWorkspace(directory).run)}
+    values = {"verify": image, "build": str(CACHE), "-n": "default", "login": image.partition("/")[0]}
+    words = shlex.split(line)[1:]
+    for at, word in enumerate(words):
+        if word in ("VALUE", "FILE"):
+            words[at] = (values | files)[words[at - 1]]
+    return [{"USER": "robot", "REF": "registry.example/team/caches/a:1"}.get(word, word) for word in words]
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    with Registry.start() as registry:
+        yield pushed(registry)
+
+
+@pytest.mark.parametrize(("place", "line"), [each for each in remedies() if each[1] not in OUTPUTS])
+def test_a_printed_command_line_runs(
+    place: str, line: str, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = DatedApi()
+    api.create(connection.NAMESPACES, {"metadata": {"name": "default"}})
+    monkeypatch.setattr(connection, "choose", lambda *_: KubeconfigSelection("", None, "default"))
+    monkeypatch.setattr(connection, "connect", lambda *_, **__: api)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = gkm_in_this_process(*filled(line, tmp_path, image))
+    # Without a terminal, the command names its next step: test_the_line_of_a_refused_pull_opens_the_registry.
+    is_accepted = "there is no terminal to ask for the password" in done.stderr
+    assert is_accepted or done.returncode in (0, 1, 3), (place, done.stderr)
+
+
+def test_a_line_without_what_it_needs_is_found(image: str, tmp_path: Path) -> None:
+    # Each was printed once; both pass the parser.
+    for line, why in (("gkm cache build VALUE", "add --image"), ("gkm plan", "no run is given")):
+        done = gkm_in_this_process(*filled(line, tmp_path, image))
+        assert done.returncode == 2
+        assert why in done.stderr
+
+
+def test_the_line_of_a_refused_pull_opens_the_registry(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    with Registry.start(auth=Auth("robot", SECRET)) as registry:
+        look = ("cache", "inspect", f"{registry.host}/team/x:1", "--plain-http")
+        (line,) = WHOLE.findall(gkm(*look, env=environment).stderr.strip())
+        words = [{"USER": "robot"}.get(word, word) for word in shlex.split(line)[1:]]
+        # The login goes to the registry as the pull did.
+        done = gkm(*words, "--plain-http", "--password-stdin", env=environment, typed=SECRET.encode())
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "does not exist in its registry" in gkm(*look, env=environment).stderr
+
+
+def test_the_line_for_a_directory_that_is_one_level_too_high_builds(tmp_path: Path) -> None:
+    place = tmp_path / "a b"
+    shutil.copytree(CACHE, place / "cache")
+    refused = gkm("cache", "build", place, "--image", "registry.example/a:1", "--dry-run")
+    assert refused.returncode == 1
+    (line,) = WHOLE.findall(refused.stderr.strip())
+    done = gkm(*({"REF": "registry.example/a:1"}.get(word, word) for word in shlex.split(line)[1:]))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("place", "line"), remedies())

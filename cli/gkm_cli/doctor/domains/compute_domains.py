@@ -163,7 +163,7 @@ _NEXT_STEPS: Mapping[str, str] = MappingProxyType(
         ReadyReason.SEVERAL_CLIQUES: (
             "place the pods in one NVLink domain: network.placement in gkm-config, or an affinity"
         ),
-        ReadyReason.PODS_PENDING: "kubectl describe pod shows why they are not scheduled, or do not start",
+        ReadyReason.PODS_PENDING: "kubectl describe pods -n NAMESPACE shows why they do not start",
     }
 )
 

@@ -1,6 +1,7 @@
 """Recognize the runtime whose cache a directory is, by the names in it, or find caches near it."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def runtime_of(directory: Path) -> Runtime:
     raise GKMError(
         Reason.METADATA_MISSING,
         f"{directory} holds no cache of {titles} itself; near it are: {listed}",
-        f"build from that directory: gkm cache build {escape(str(near[0][0]))}",
+        f"name that directory: gkm cache build {shlex.quote(escape(str(near[0][0])))} --image REF --dry-run",
     )
 
 

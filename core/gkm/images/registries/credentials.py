@@ -111,7 +111,8 @@ class PullSecrets:
             raise GKMError(
                 Reason.UNAUTHORIZED,
                 f"{what} holds no credentials of registries: it lacks the keys {', '.join(KEYS)}",
-                "make it with `kubectl create secret docker-registry`",
+                f"make it with `kubectl create secret docker-registry {name} -n {namespace} "
+                "--from-file=.dockerconfigjson=FILE`",
             )
         try:
             decoded = base64.b64decode(raw, validate=True)

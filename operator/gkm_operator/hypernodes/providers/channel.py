@@ -21,7 +21,7 @@ from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused, Tree
 
 MAX_REPLIES = 1_024
 MAX_EVENT_BYTES = 64 << 20
-UNSTATED_END = "ended without a reason: the last state of its container has it (kubectl describe pod)"
+UNSTATED_END = "ended without a reason: the last state of its container has it (kubectl describe pods -n gkm-system)"
 _EVENT = msgspec.json.Decoder(Event)
 
 

@@ -130,7 +130,8 @@ class ClusterWatcher:
             return None
         if (approved := self._sources()) is None:
             raise TopologyUnread(
-                "no tree of the topology is approved yet: kubectl get configmap gkm-topology says what it waits for"
+                "no tree of the topology is approved yet: "
+                "kubectl get configmap gkm-topology -n gkm-system -o yaml says what it waits for"
             )
         return approved
 

@@ -146,7 +146,7 @@ def test_the_event_names_the_pods_and_says_what_to_do(world: World, process: Pro
     (note,) = (event[3] for event in world.events() if event[2] == "ComputeDomainHeld")
     assert note == (
         "the deleted ComputeDomain test-pcs-0 cannot go, because pods use it that should have ended: a, b. Its "
-        "successor has another name. If their node is dead, delete them with kubectl delete pod --force"
+        "successor has another name. If their node is dead, delete them with kubectl delete pod NAME --force"
     )
 
 
