@@ -35,6 +35,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """The links without which a link cannot hold; all others are decided in any state of these."""
 _WORKING = {"Downloading", "Extracting"}
 _ENDED = ("Succeeded", "Failed")
+_START_ERROR = "StartError"
 _REBUILD = "build the cache for these GPUs, or choose other nodes with spec.nodeSelector"
 _SPELLING = "correct spec.image, or push the image"
 _SUSPICIOUS = "check registry, mirrors and proxies; build and push the image again"
@@ -50,7 +51,7 @@ def decide_volume(facts: Facts) -> Outcome:
             f"the attributes of the volume {volume} do not name one cache of the pod's own namespace",
             "name it by cacheName, or a ClusterGKMCache by clusterCacheName (docs/features/volumes.md)",
         )
-    if facts.is_unmappable and not _has_started(facts.pod):
+    if facts.is_unmappable and not _has_run(facts.pod):
         return Broken(
             f"the pod has hostUsers: false and the volume {volume} lacks userNamespace: no container runtime can map "
             "the ids of such a volume (failed to set MOUNT_ATTR_IDMAP: invalid argument)",
@@ -293,6 +294,14 @@ def _ids(ids: Iterable[int]) -> str:
 def _has_started(pod: PodFacts) -> bool:
     """Return whether a container has started: kubelet mounts all volumes before."""
     return any(_started(status.state) or _started(status.last_state) for status in pod.statuses)
+
+
+def _has_run(pod: PodFacts) -> bool:
+    """Return whether a program has run: a container that the runtime could not start counts as ended too."""
+    states = (state for status in pod.statuses for state in (status.state, status.last_state))
+    return any(
+        _started(state) and not (state.terminated and state.terminated.reason == _START_ERROR) for state in states
+    )
 
 
 def _started(state: ContainerState) -> bool:

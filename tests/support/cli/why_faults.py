@@ -51,6 +51,12 @@ def restarted(made: dict[str, Json], message: str = "OSError: [Errno 30] Read-on
     made["pod"]["status"]["containerStatuses"][0]["lastState"] = {"terminated": ended}
 
 
+def start_error(made: dict[str, Json]) -> None:
+    """Let the container runtime start no container."""
+    ended = {"exitCode": 128, "reason": "StartError", "message": "failed to set MOUNT_ATTR_IDMAP: invalid argument"}
+    made["pod"]["status"]["containerStatuses"][0].update(state={"terminated": ended}, lastState={})
+
+
 def all_of(*changes: Callable[[dict[str, Json]], object]) -> Callable[[dict[str, Json]], object]:
     """Return a change that is several."""
     return lambda made: [change(made) for change in changes]
@@ -110,6 +116,11 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
     "a user namespace that the volume is not made for": (
         "volume",
         all_of(lambda made: made["pod"]["spec"].update(hostUsers=False), not_started),
+        'add userNamespace: "true" to the volumeAttributes',
+    ),
+    "a user namespace, and the runtime has tried": (
+        "volume",
+        all_of(lambda made: made["pod"]["spec"].update(hostUsers=False), start_error),
         'add userNamespace: "true" to the volumeAttributes',
     ),
     "no container": ("volume", lambda made: container(made).update(volumeMounts=[]), "volumeMounts"),

@@ -20,7 +20,7 @@ from support.cluster.objects import Objects, RequestFailed
 from support.host.waiting import scaled, until
 from support.node import config as node_config
 from support.node.container_images import Files, docker_archive
-from support.node.node import Node
+from support.node.node import MACHINE_RUNTIME, Node, Runtime
 from support.node.node import check as check_node
 from support.peers import build as peers
 
@@ -50,13 +50,19 @@ class Cluster:
     @classmethod
     @contextmanager
     def start(
-        cls, directory: Path, *, node: bool = False, scheduler: bool = False, large: bool = False
+        cls,
+        directory: Path,
+        *,
+        node: bool = False,
+        scheduler: bool = False,
+        large: bool = False,
+        runtime: Runtime = MACHINE_RUNTIME,
     ) -> Iterator["Cluster"]:
         """Start a cluster below `directory`, which may exist and be empty.
 
         `node` adds a real node (root, Linux, a path of at most 40 characters) and a scheduler; one at a time on a
         machine, so a second one waits. `scheduler` adds only the scheduler, for nodes of others' making. `large` is
-        for gigabytes of objects.
+        for gigabytes of objects, `runtime` the container runtime of the node.
 
         Raises:
             Missing: something is not on this machine; the message says what.
@@ -71,7 +77,7 @@ class Cluster:
             control_plane = ControlPlane(directory / "control-plane", options)
             stack.callback(control_plane.close)
             control_plane.start()
-            running = stack.enter_context(Node.start(directory / "node", control_plane)) if node else None
+            running = stack.enter_context(Node.start(directory / "node", control_plane, runtime)) if node else None
             cluster = cls(directory, control_plane, running)
             cluster.until(lambda: cluster.exists("serviceaccount", "default", "default"), "a service account")
             if node:

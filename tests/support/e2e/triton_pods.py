@@ -30,11 +30,16 @@ def compiling(
         {"name": "TRITON_DEFAULT_FP_FUSION", "value": "1"},
         {"name": "HOME", "value": "/tmp"},
     ]
-    places = [*SYSTEM, sys.base_prefix, str(python.parent.parent), str(PROGRAMS)]
-    for number, place in enumerate(places):
-        made["spec"]["volumes"].append({"name": f"host-{number}", "hostPath": {"path": str(Path(place).resolve())}})
-        container["volumeMounts"].append({"name": f"host-{number}", "mountPath": place, "readOnly": True})
-    return made
+    return with_directories(made, sys.base_prefix, str(python.parent.parent), str(PROGRAMS))
+
+
+def with_directories(pod: Object, *places: str) -> Object:
+    """Return a pod that sees directories of this machine, and its libraries, where this machine has them."""
+    for number, place in enumerate((*SYSTEM, *places)):
+        pod["spec"]["volumes"].append({"name": f"host-{number}", "hostPath": {"path": str(Path(place).resolve())}})
+        mount = {"name": f"host-{number}", "mountPath": place, "readOnly": True}
+        pod["spec"]["containers"][0]["volumeMounts"].append(mount)
+    return pod
 
 
 def hits(printed: str) -> list[bool]:

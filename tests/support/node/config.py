@@ -51,8 +51,12 @@ class Places:
         return f"testbed-{self.bridge}"
 
 
-def containerd(places: Places) -> str:
-    """Return containerd's config.toml; version 2 is read by 1.6, 1.7 and (converted) 2.x."""
+def containerd(places: Places, runc: Path | None = None) -> str:
+    """Return containerd's config.toml; version 2 is read by 1.6, 1.7 and (converted) 2.x.
+
+    `runc` is None for that of the machine.
+    """
+    binary = f'BinaryName = "{runc}"' if runc else ""
     base = places.containerd
     return f"""
 version = 2
@@ -80,6 +84,7 @@ state = "{base / "state"}"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         Root = "{base / "runc"}"
         SystemdCgroup = false
+        {binary}
 """
 
 

@@ -33,11 +33,38 @@ KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 MS_BIND, MS_REC, MS_SHARED = 4096, 16384, 1 << 20
 
 
+@dataclass(frozen=True)
+class Runtime:
+    """The container runtime of a node: that of the machine, or its own programs."""
+
+    containerd: Path = Path("containerd")
+    ctr: Path = Path("ctr")
+    runc: Path | None = None
+
+    @classmethod
+    def mapping_ids(cls) -> "Runtime":
+        """Return one that maps the ids of mounts: containerd 2, and a runc that does not ignore the mapping.
+
+        Raises:
+            Missing: it must be built and there is no Go.
+        """
+        peers.binary("containerd-shim-runc-v2")  # containerd finds it beside itself
+        return cls(peers.binary("containerd2"), peers.binary("ctr2"), peers.binary("runc-mapping"))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": f"{self.containerd.parent}:{os.environ['PATH']}"} if self.runc else {}
+
+
+MACHINE_RUNTIME = Runtime()
+
+
 @dataclass
 class Node:
     """A running node."""
 
     places: Places
+    runtime: Runtime = MACHINE_RUNTIME
     name: str = "testbed-node"
     processes: list[Process] = field(default_factory=list)
     _run_again: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -90,7 +117,7 @@ class Node:
         return set(self._ctr("images", "list", "--quiet", 'labels."io.cri-containerd.image"==managed').split())
 
     def _ctr(self, *arguments: str) -> str:
-        command = ["ctr", "--address", str(self.places.socket), "--namespace", "k8s.io", *arguments]
+        command = [str(self.runtime.ctr), "--address", str(self.places.socket), "--namespace", "k8s.io", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=scaled(120), check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -98,7 +125,9 @@ class Node:
 
     @classmethod
     @contextmanager
-    def start(cls, directory: Path, control_plane: ControlPlane) -> Iterator["Node"]:
+    def start(
+        cls, directory: Path, control_plane: ControlPlane, runtime: Runtime = MACHINE_RUNTIME
+    ) -> Iterator["Node"]:
         """Run a node of `control_plane` below `directory`; yield when containerd and kubelet answer."""
         check(directory)
         directory.mkdir(parents=True)
@@ -111,7 +140,7 @@ class Node:
             stack.enter_context(_swept(directory, lock))
             _share(directory)
             _make_bridge(places.bridge)
-            node = cls(places)
+            node = cls(places, runtime)
             node._start_containerd(stack)
             node._start_forwarder(stack, control_plane)
             node._start_kubelet(stack, control_plane)
@@ -122,11 +151,11 @@ class Node:
         for path in (places.containerd, places.directory / "cni", places.directory / "logs"):
             path.mkdir()
         config = places.directory / "containerd.toml"
-        config.write_text(node_config.containerd(places))
+        config.write_text(node_config.containerd(places, self.runtime.runc))
         (places.directory / "cni" / "10-testbed.conflist").write_text(node_config.cni(places))
 
         def run() -> None:
-            process = self._run(stack, "containerd", ["containerd", "--config", config])
+            process = self._run(stack, "containerd", [self.runtime.containerd, "--config", config])
             process.ready(self._serves_kubelet, "its socket answered", 30)
 
         self._run_again["containerd"] = run
@@ -177,7 +206,7 @@ class Node:
         run()
 
     def _run(self, stack: ExitStack, name: str, arguments: Sequence[str | Path]) -> Process:
-        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), **self.runtime.environment}
         log = self.places.directory / "logs" / f"{name}.log"
         process = Process.start(name, arguments, log, environment)
         self.processes.append(process)

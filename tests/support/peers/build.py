@@ -109,7 +109,7 @@ def _build(peer: Peer, command: Command, target: Path) -> None:
     # The lock is held, so a temporary file here belongs to a build that was killed.
     temporary = target.with_name(f".{command.name}.building")
     log = target.with_name(f"{command.name}.log")
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    environment = {**os.environ, "CGO_ENABLED": "1" if peer.needs_cgo else "0", "GOWORK": "off"}
     arguments = [str(compiler), "build", *peer.flags, "-o", str(temporary), command.package]
     _say(f"building {command.name} ({peer.version(command)})")
     started = time.monotonic()

@@ -15,11 +15,16 @@ SERVER_NAMES = {
     "github.com/distribution/distribution/v3/cmd/registry": "distribution",
     "github.com/sigstore/policy-controller/cmd/tester": "policy-tester",
     "gkm.io/tests/peers/policycontroller": "tuf-initialize",
+    "github.com/containerd/containerd/v2/cmd/containerd": "containerd2",
+    "github.com/containerd/containerd/v2/cmd/ctr": "ctr2",
+    "github.com/opencontainers/runc": "runc-mapping",
     "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno": "kyverno",
 }
-"""Commands whose package path does not end in the name people know, or in one that another partner has."""
+"""Commands whose package path does not end in the name people know, or in one that something else has."""
 LATER_RELEASES = {"computedomain050": "-0.5.0"}
 """Partners that are a later release of another one: what follows the names of their commands."""
+CGO = frozenset({"runc"})
+"""Partners with code in C, which gcc of the machine compiles."""
 STAMP = "k8s.io/component-base/version"
 
 
@@ -43,6 +48,10 @@ class Peer:
     @property
     def name(self) -> str:
         return self.directory.name
+
+    @property
+    def needs_cgo(self) -> bool:
+        return self.name in CGO
 
     @classmethod
     def read(cls, directory: Path) -> "Peer":

@@ -12,7 +12,9 @@ APISERVER = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kub
 """Kubernetes without a node: 470 CPU seconds to build, and no privileges to run."""
 RENDERING = frozenset({"helm"})
 """Renders the manifests that tests apply (support.chart.deploy_files)."""
-HEAVY = frozenset({"kube-state-metrics", "kueue", "kyverno", "policy-tester", "tuf-initialize"})
+USER_NAMESPACES = frozenset({"containerd2", "containerd-shim-runc-v2", "ctr2", "runc-mapping"})
+"""A container runtime that maps the ids of mounts; the one of the machine may be older."""
+HEAVY = USER_NAMESPACES | {"kube-state-metrics", "kueue", "kyverno", "policy-tester", "tuf-initialize"}
 """Partners whose builds take minutes each and that few tests need."""
 MACHINE = frozenset({"gcc"})
 """Programs of the machine that each tier has; Go is found by `support.peers.go_toolchain`."""
