@@ -23,6 +23,8 @@ from support.host import private_mounts
 PLAIN = {"cacheName": "llama"}
 PRIVATE = {"cacheName": "llama", "readOnly": "false", "sizeLimit": "64Mi"}
 AT_PATH = {"cacheName": "many", "mountPath": "/root/.triton/cache"}
+NAMES = (16, 1856)
+"""Names at the top of the caches that pods in user namespaces mount; figures have these numbers."""
 SETTLED = 2
 """The memory settles during the first parts, and its growth counts from then on."""
 
@@ -35,6 +37,8 @@ class CsiSize:
     warm_ups: int
     kernels: int
     """Of the largest cache."""
+    names: tuple[int, int]
+    """As NAMES."""
     batches: int
     batch: int
     """Pairs of publish and unpublish. Batches of both drivers alternate, so that other load affects both."""
@@ -47,9 +51,9 @@ class CsiSize:
 
 
 FULL = CsiSize(
-    5, 1, 2000, batches=10, batch=30, crowd=Crowd(500, 200), calls=CallsAtOnce(64, 2000), pairs=5000, parts=20
+    5, 1, 2000, NAMES, batches=10, batch=30, crowd=Crowd(500, 200), calls=CallsAtOnce(64, 2000), pairs=5000, parts=20
 )
-SMALLEST = CsiSize(1, 0, 20, batches=1, batch=3, crowd=Crowd(5, 2), calls=CallsAtOnce(4, 20), pairs=50, parts=5)
+SMALLEST = CsiSize(1, 0, 20, (2, 5), batches=1, batch=3, crowd=Crowd(5, 2), calls=CallsAtOnce(4, 20), pairs=50, parts=5)
 
 
 def run(size: CsiSize) -> Result:
@@ -62,7 +66,7 @@ def run(size: CsiSize) -> Result:
 
 def _once(size: CsiSize, number: int) -> dict[str, float]:
     _print_progress(f"run {number} of {size.runs}" if number > 0 else "warming up")
-    with csi_node.node(size.kernels) as node:
+    with csi_node.node(size.kernels, size.names) as node:
         idle = {"ready_s": node.ours.ready_s, "idle_rss_mib": node.ours.rss_mib(), "noop_rss_mib": node.noop.rss_mib()}
         figures = {**idle, **_beside_noop(size, node), **_of_kind(size, node, "private_", PRIVATE)}
         # Thousands of new files: neither they nor what the bench itself wrote before may be in the way of what follows.
@@ -70,11 +74,22 @@ def _once(size: CsiSize, number: int) -> dict[str, float]:
         figures["first_relocation_s"] = node.ours.caller.pairs(node.volumes(1, AT_PATH)).publish[0]
         os.sync()
         figures |= _of_kind(size, node, "mount_path_", AT_PATH)
+        figures |= _in_user_namespaces(size, node)
         _print_progress("  beside many volumes")
         figures |= csi_crowd.of_one_cache(node, size.crowd) | csi_crowd.of_many_caches(node, size.crowd)
         _print_progress("  many calls at once")
         figures |= csi_at_once.different_volumes(node, size.calls) | csi_at_once.shared_volume(node, size.calls)
         return figures | {"rss_at_the_end_mib": node.ours.rss_mib()}
+
+
+def _in_user_namespaces(size: CsiSize, node: Node) -> dict[str, float]:
+    """Mount caches with few and with many names at the top, whose rewritten files are there."""
+    figures = {}
+    for number, names in zip(NAMES, size.names, strict=True):
+        attributes = {"cacheName": f"names-{names}", "mountPath": "/cache", "userNamespace": "true"}
+        for form, read_only in (("", "true"), ("private_", "false")):
+            figures |= _of_kind(size, node, f"mapped_{number}_{form}", attributes | {"readOnly": read_only})
+    return figures
 
 
 def _of_kind(size: CsiSize, node: Node, prefix: str, attributes: dict[str, str]) -> dict[str, float]:

@@ -7,7 +7,7 @@ driver leaves goes with the bench.
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -63,14 +63,16 @@ class Node:
 
 
 @contextmanager
-def node(kernels: int) -> Iterator[Node]:
-    """Start both drivers on a new node, with a cache of so many kernels."""
+def node(kernels: int, names: Sequence[int] = ()) -> Iterator[Node]:
+    """Start both drivers on a new node, with a cache of so many kernels, and one for each of `names`."""
     with node_files() as files, ExitStack() as stack:
         syscalls.mount("tmpfs", str(files.layout.run), "tmpfs", 0, "")
         stack.callback(syscalls.umount2, str(files.layout.run), syscalls.MNT_DETACH)
         files.layout.make_directories()
         files.ready("llama", {"kernel/one.cubin": "x" * 1000})
         files.ready("many", _kernels(kernels))
+        for number in names:
+            files.ready(f"names-{number}", _kernels(number))
         where: list[str | Path] = [
             "--state",
             files.layout.state,
