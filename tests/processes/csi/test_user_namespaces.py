@@ -110,6 +110,19 @@ def test_a_volume_outlives_the_process() -> None:
         assert namespace.mounts(files.root) == []
 
 
+def test_a_volume_whose_record_is_lost_is_removed_at_the_next_start() -> None:
+    with node_files() as files, private_namespace() as namespace:
+        ref, target = files.ready(content=KERNEL), files.target("csi-1")
+        with driver(files, namespace) as first, Client(first.socket) as client:
+            client.publish("csi-1", target, {"cacheName": ref.name, "readOnly": "false", **IN_NAMESPACE})
+            assert len(namespace.mounts(target)) == 2
+            first.kill()
+        files.layout.volume_record("csi-1").unlink()
+        with driver(files, namespace):
+            assert namespace.mounts(files.root) == []
+        assert not target.exists()
+
+
 def test_a_kernel_that_cannot_map_a_tmpfs_refuses_with_the_reason_and_serves_other_pods() -> None:
     with (
         node_files() as files,
