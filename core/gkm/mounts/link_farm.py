@@ -20,7 +20,7 @@ CONTENT: Final = ".gkm"
 OUTSIDE_ID: Final = 0xFFFFFFFE
 """Owns what no pod may change: an id in no mapping. No capability in the pod reaches a file of such an owner."""
 MAX_NAMES: Final = 20_000
-"""At the top of a cache. A link takes 3.5 us and an inode of the kernel's memory for each volume."""
+"""At the top of a cache. A link takes microseconds and an inode of the kernel's memory for each volume."""
 _INLINE_BYTES: Final = 127
 """The kernel stores a longer link in a page (mm/shmem.c, SHORT_SYMLINK_LEN)."""
 _ALL_NAMES: Final = 2
