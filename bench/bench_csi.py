@@ -84,7 +84,7 @@ def _once(size: CsiSize, number: int) -> dict[str, float]:
 
 def _in_user_namespaces(size: CsiSize, node: Node) -> dict[str, float]:
     """Mount caches with few and with many names at the top, whose rewritten files are there."""
-    figures = {}
+    figures: dict[str, float] = {}
     for number, names in zip(NAMES, size.names, strict=True):
         attributes = {"cacheName": f"names-{names}", "mountPath": "/cache", "userNamespace": "true"}
         for form, read_only in (("", "true"), ("private_", "false")):
