@@ -24,6 +24,7 @@ from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
 from gkm_operator.installation import InstallationReport
 from gkm_operator.plans.controller import PlansController
+from gkm_operator.plans.gates.controller import GatesController
 from gkm_operator.taskgroups.controller import TaskGroupsController
 from gkm_operator.webhooks import CaCopies
 
@@ -61,6 +62,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         namespace=own_namespace(),
         succeeds=lambda: elector.succeeds,
     )
+    gates = GatesController(leader, config.packing, informers=informers)
     plans = PlansController(
         leader,
         config,
@@ -68,7 +70,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         informers=informers,
         namespace=own_namespace(),
         sources=topology.tree.approved_sources if topology.enabled else None,
+        pods=gates.report,
     )
+    gates.follow(plans.watcher, plans.wake)
     topology.tree.on_approved = plans.wake
     images = CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace()))
     captures = CapturesController(
@@ -96,7 +100,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     )
     captures.refresh = caches.refresh
     # First the topology: from its start on it knows that requests of an earlier leader may arrive.
-    leading: tuple[Controller, ...] = (topology, caches, captures, plans, domains, groups, report)
+    leading: tuple[Controller, ...] = (topology, caches, captures, plans, gates, domains, groups, report)
     metrics.record_depths(leading)
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)

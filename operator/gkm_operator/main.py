@@ -157,6 +157,12 @@ def add_admission_flags(parser: Parser) -> None:
         default="off",
         type=_switch,
     )
+    parser.add_flag(
+        "--pod-gates",
+        "on: pods of runs wait for the plan behind a scheduling gate (features.podGates of the chart)",
+        default="off",
+        type=_switch,
+    )
     parser.add_flag("--budget", "seconds for one image", default="3", type=_budget)
 
 

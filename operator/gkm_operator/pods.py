@@ -16,7 +16,7 @@ import msgspec
 from gkm.api.installation import AGENT
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, OBJECT_NAME, PART_OF, REPLICA_INDEX, Owner
 from gkm.api.pod_specs import PodClaim, Quantities
-from gkm.api.runs import RUN_LABEL
+from gkm.api.runs import GATE, RUN_LABEL
 from gkm.api.task_groups import GROUP_LABEL
 from gkm.kube.api import Key
 from gkm.kube.memory import MAX_HELD_BYTES, held_bytes
@@ -31,6 +31,15 @@ T = TypeVar("T")
 
 _LABELS = (DOMAIN_LABEL, GROUP_LABEL, PART_OF, REPLICA_INDEX, RUN_LABEL)
 """The labels that are held."""
+HOSTNAME = "kubernetes.io/hostname"
+_RANKS = (
+    ("leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"),
+    ("jobset.sigs.k8s.io/job-global-index", "batch.kubernetes.io/job-completion-index"),
+    ("batch.kubernetes.io/job-completion-index",),
+    ("apps.kubernetes.io/pod-index",),
+)
+"""The labels that number the pods of a workload, the most specific first; of two, the first numbers its groups."""
+_MAX_DIGITS = 6
 _MAX_OWNERS = 4
 _MAX_FAULT = 160
 _SUCCEEDED = "Succeeded"
@@ -63,13 +72,18 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
     uid: str = ""
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
+    resource_version: str = ""
+    """"" once the pod is decoded, as `rank` is ()."""
     labels: dict[str, str] | None = None
     owner_references: tuple[Owner, ...] | None = None
     is_agent: bool = False
     """Whether its label says so; a pod of any namespace may have it."""
+    rank: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         found = self.labels or {}
+        if found.get(RUN_LABEL):
+            _set(self, rank=_rank(found))
         held = tuple((key, found[key]) for key in _LABELS if key in found)
         _set(
             self,
@@ -105,6 +119,15 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
 
+def _rank(labels: dict[str, str]) -> tuple[int, ...]:
+    """Return the numbers of a pod in its workload, () without any."""
+    for keys in _RANKS:
+        found = [labels.get(key, "") for key in keys]
+        if all(text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS for text in found):
+            return tuple(map(int, found))
+    return ()
+
+
 def _owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...] | None:
     """Return the owners that can exist, a few of them, and always the controller of the pod."""
     possible = [owner for owner in owners or () if owner.possible]
@@ -138,6 +161,10 @@ class _Container(Struct, frozen=True, rename="camel", gc=False):
 _Containers = Annotated[tuple[_Container, ...], Meta(max_length=4096)]
 
 
+class _Gate(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
 class ReadSpec(Struct, frozen=True, rename="camel", gc=False):
     """The fields of a pod's spec that are read."""
 
@@ -146,10 +173,30 @@ class ReadSpec(Struct, frozen=True, rename="camel", gc=False):
     init_containers: _Containers | None = None
     overhead: Quantities | None = None
     resource_claims: Annotated[tuple[PodClaim, ...], Meta(max_length=4096)] | None = None
+    scheduling_gates: Annotated[tuple[_Gate, ...], Meta(max_length=4096)] | None = None
+    node_selector: dict[str, str] | None = None
 
 
 class _NodeOnly(Struct, rename="camel"):
     node_name: str = ""
+
+
+class RunPod(Struct, frozen=True, gc=False):
+    """What decides where a pod of a Run starts.
+
+    `gated`: it has our gate. `blocked`: it has another gate, too. `hostname` is the label of the node that its
+    nodeSelector names, "" without one.
+    """
+
+    uid: str
+    version: str
+    created: str
+    rank: tuple[int, ...]
+    """The numbers of the pod in its workload, () without any."""
+    terminating: bool
+    gated: bool = False
+    blocked: bool = False
+    hostname: str = ""
 
 
 _NO_STATUS = PodStatus()
@@ -177,6 +224,8 @@ class WatchedPod(Struct, frozen=True, gc=False):
     load: pods.NodeLoad = pods.NodeLoad()
     fault: str = ""
     refused: str = ""
+    of_run: RunPod | None = None
+    """Of a pod of a Run that has not ended."""
 
     def __post_init__(self) -> None:
         _set(self, phase=intern(self.status.phase), started=intern(self.status.start_time))
@@ -191,6 +240,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
             self._read(spec)
         ready = self.metadata.is_agent and not self.metadata.terminating and _is_ready(self.status.conditions)
         _set(self, ready=ready, spec=_NOTHING, status=_NO_STATUS)
+        _set(self.metadata, resource_version="", rank=())
         if not self._is_read_further:
             _set(self, metadata=_only_name(self.metadata), started="")
 
@@ -243,6 +293,8 @@ class WatchedPod(Struct, frozen=True, gc=False):
     def _read(self, spec: ReadSpec) -> None:
         containers = (*(spec.init_containers or ()), *(spec.containers or ()))
         _set(self, claims=_shared(spec.resource_claims or ()), resources=_shared(tuple(sorted(_resources(containers)))))
+        if self.metadata.run and not self.ended:
+            _set(self, of_run=_run_pod(self.metadata, spec))
         if not spec.node_name or self.ended:
             return
         _set(self, node=intern(spec.node_name))
@@ -257,6 +309,14 @@ class WatchedPod(Struct, frozen=True, gc=False):
         """Return whether more is read than its requests, and the run that they belong to."""
         meta = self.metadata
         return bool(self.claims or self.resources or self.refused or meta.is_agent or self.domain or meta.group[1])
+
+
+def _run_pod(found: PodMetadata, spec: ReadSpec) -> RunPod:
+    gates = [gate.name for gate in spec.scheduling_gates or ()]
+    # A label has at most 63 characters: a longer one is of no node.
+    hostname = intern((spec.node_selector or {}).get(HOSTNAME, "")[:64])
+    meta = (found.uid, found.resource_version, found.creation_timestamp, found.rank, found.terminating)
+    return RunPod(*meta, GATE in gates, any(name != GATE for name in gates), hostname)
 
 
 def _set(decoded: Struct, **values: object) -> None:
@@ -318,6 +378,11 @@ def claim_templates(claims: Iterable[PodClaim]) -> frozenset[str]:
 def occupies_node(pod: WatchedPod) -> bool:
     """Return whether a pod uses resources of a node."""
     return bool(pod.node)
+
+
+def is_of_run(pod: WatchedPod) -> bool:
+    """Return whether the label of a pod names a Run, and the pod has not ended."""
+    return pod.of_run is not None
 
 
 def is_task(pod: WatchedPod) -> bool:

@@ -12,6 +12,13 @@ admission more memory. In a kustomization of your own:""",
         {"features": {"podCaches": True}},
     ),
     Component(
+        "pod-gates",
+        """\
+Pods of Runs that request GPUs wait behind a scheduling gate, and start where the plan of their Run says
+(docs/features/placement.md). Set packing.podGates in the ConfigMap gkm-config too. In a kustomization of your own:""",
+        {"features": {"podGates": True}},
+    ),
+    Component(
         "domains",
         """\
 ComputeDomains for workloads on multi-node NVLink (docs/features/computedomains.md). The component enrolls nothing by
@@ -96,7 +103,7 @@ In a kustomization of your own:""",
 The webhook's certificate comes from cert-manager, and its pods need no right to write webhook configurations. Name this
 component after all others: it replaces flags, and fills every caBundle. In a kustomization of your own:""",
         {"admission": {"certificates": "cert-manager"}},
-        after=("domains", "task-groups", "pod-caches"),
+        after=("domains", "task-groups", "pod-caches", "pod-gates"),
     ),
 )
 OVERLAYS = (

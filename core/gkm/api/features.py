@@ -16,6 +16,7 @@ class Feature(StrEnum):
     TOPOLOGY_LABELS = "topologyLabels"
     TOPOLOGY_HYGIENE = "topologyHygiene"
     POD_CACHES = "podCaches"
+    POD_GATES = "podGates"
 
     @property
     def component(self) -> str:

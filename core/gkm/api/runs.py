@@ -22,6 +22,8 @@ Flavor = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9](
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 RUN_LABEL = f"{GROUP}/run"
 """Label of a pod: the name of its Run, in the same namespace."""
+GATE = f"{GROUP}/placement"
+"""Scheduling gate of a pod that waits for the plan of its Run."""
 # Kubernetes, "Labels and Selectors": an optional DNS subdomain and a slash, then a name; values may be empty.
 LABEL_KEY = "([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = "([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
@@ -139,6 +141,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Priority among pending runs; the planner handles the highest first."""
     labels: Labels = field(default_factory=dict)
     """Labels for the component that binds the plan; GKM copies them to the plan and ignores them."""
+    on_no_plan: Literal["wait", "release"] = "wait"
+    """What a gated pod does without a plan for packing.podGateWait: wait for one, or start without one."""
 
 
 class RunFix(Struct, frozen=True):
@@ -157,6 +161,17 @@ class PlanReference(Struct, frozen=True):
     """Name of the PlacementPlan."""
 
 
+class RunPods(Struct, frozen=True, omit_defaults=True):
+    """Pods of a run by what spec.nodeName says; a pod that ended, or whose deletion began, is in none."""
+
+    followed: Count = 0
+    """Pods that run where the plan says."""
+    waiting: Count = 0
+    """Pods without a node."""
+    diverged: Count = 0
+    """Pods on a node, or bound to a node, where the plan has no place for them."""
+
+
 class RunStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state of a run; only the controller writes it."""
 
@@ -173,8 +188,13 @@ class RunStatus(HasConditions, Struct, frozen=True, rename="camel", omit_default
     """Number of whole groups that fit."""
     fixes: Annotated[list[RunFix], Meta(max_length=MAX_FIXES)] = field(default_factory=list)
     """Verified changes that make the whole run fit."""
+    pods: RunPods | None = None
+    """Pods of the run, where packing.podGates is set."""
     conditions: Conditions = field(default_factory=list)
-    """Planned: planRef names a plan that reserves GPUs for the whole request. Drift: pods hold GPUs outside of it."""
+    """Planned: planRef names a plan that reserves GPUs for the whole request. Drift: pods hold GPUs outside of it.
+
+    Followed: every pod runs where the plan says.
+    """
 
 
 class Run(Struct, frozen=True, rename="camel", tag_field="kind", tag="Run"):

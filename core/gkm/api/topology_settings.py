@@ -255,7 +255,9 @@ class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     The GPUs of a plan are in use for `plan_ttl` seconds, or until its pods run. While runs of other namespaces wait,
     the plans of one namespace hold at most `namespace_share` percent of the GPUs of a flavor without pods. `mix` is the
     expected mix of groups; it decides which free GPUs are usable (docs/design/calculus.md, Fragmentation).
-    `flavors` lists flavors of future nodes: a run may name a flavor that no node has yet.
+    `flavors` lists flavors of future nodes: a run may name a flavor that no node has yet. With `pod_gates`, gated pods
+    of runs start where the plan says. If a pod has no place `pod_gate_wait` seconds after its creation, `onNoPlan` of
+    its Run decides.
     """
 
     policy: Literal["fewest-domains", "fewest-blocks", "least-waste"] = "fewest-domains"
@@ -263,3 +265,5 @@ class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     namespace_share: Annotated[int, Meta(ge=1, le=100)] = 50
     mix: Annotated[list[MixGroup], Meta(min_length=1, max_length=32)] = field(default_factory=_default_mix)
     flavors: Annotated[list[LabelValue], Meta(max_length=64)] = field(default_factory=list)
+    pod_gates: bool = False
+    pod_gate_wait: Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)] = 600.0

@@ -103,7 +103,7 @@ def _connect(arguments: argparse.Namespace) -> "Api":
 
 
 def _workloads(arguments: argparse.Namespace, config: Config) -> "WorkloadReviews | None":
-    if not (arguments.domains or arguments.task_groups or arguments.pod_caches):
+    if not (arguments.domains or arguments.task_groups or arguments.pod_caches or arguments.pod_gates):
         return None
     from gkm_operator.admission.workloads import WorkloadReviews  # noqa: PLC0415 -- as in _connect
 

@@ -51,6 +51,8 @@ class WorkloadReviews:
             caches = ObservedCaches(api)
             self.reviewers |= pods.reviewers(view, caches, config, budget)
             self._watches.append(caches)
+        if arguments.pod_gates:
+            self.reviewers |= pods.gate_reviewers(view, config, budget)
 
     def start(self) -> None:
         """Start the watches."""

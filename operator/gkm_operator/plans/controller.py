@@ -21,6 +21,7 @@ from gkm_operator.nodes import NODES
 from gkm_operator.plans.planner import Planner
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.reconciler import RunReconciler
+from gkm_operator.plans.state.followed import PodsReports, no_reports
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import PlanIndex
 from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread, TopologyUnread
@@ -56,6 +57,7 @@ class PlansController(Controller):
         pause: float = PAUSE_SECONDS,
         grace: GracePeriod | None = None,
         sources: Callable[[], Named | None] | None = None,
+        pods: PodsReports = no_reports,
     ) -> None:
         super().__init__(NAME)
         self._api = api
@@ -73,10 +75,11 @@ class PlansController(Controller):
             grace=grace,
             fragmentation=FragmentationMetrics(config.packing.mix),
             namespace_share=config.packing.namespace_share,
+            pods=pods,
         )
         shared = informers or Informers(api)
         shared.of(NODES).subscribe(self._flavor_changed)
-        self._watcher = ClusterWatcher(
+        self.watcher = ClusterWatcher(
             api,
             index,
             config.topology,
@@ -98,11 +101,11 @@ class PlansController(Controller):
 
     def close_watches(self, seconds: float) -> None:
         """End the watches."""
-        self._watcher.close(seconds)
+        self.watcher.close(seconds)
 
     def run(self) -> None:
         """Plan after each change; rest as long as a pass took."""
-        if not self._watcher.start(self._stop):
+        if not self.watcher.start(self._stop):
             return
         _LOG.info("controller synced", extra=fields(controller=NAME))
         self.wake()
@@ -122,7 +125,7 @@ class PlansController(Controller):
         try:
             if not self.flavors.write(self._api, self._namespace):
                 self.wake()
-            if not (self._watcher.any_runs and self._watcher.list_nodes_and_pods(self._stop)):
+            if not (self.watcher.any_runs and self.watcher.list_nodes_and_pods(self._stop)):
                 self._waiting = 0
                 metrics.PLAN_DRIFT.set(0)
                 result = "done"
@@ -130,7 +133,7 @@ class PlansController(Controller):
             if not self._writer.settle():
                 self.wake()
                 return True
-            found = self._reconciler.reconcile(self._watcher.snapshot())
+            found = self._reconciler.reconcile(self.watcher.snapshot())
             self._waiting = found.waiting
             if found.more:
                 self.wake()

@@ -20,6 +20,7 @@ from gkm_operator.plans.planning.assessment import PlanningResult, ReplanLimit, 
 from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.planning.namespace_share import NamespaceShare
+from gkm_operator.plans.state.followed import PodsReports, no_reports
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import PlanRecord
@@ -56,6 +57,7 @@ class RunReconciler:
         grace: GracePeriod | None = None,
         fragmentation: FragmentationMetrics | None = None,
         namespace_share: int = 100,
+        pods: PodsReports = no_reports,
     ) -> None:
         self.grace = grace or GracePeriod()
         self._drifts = DriftTracker(self.grace)
@@ -65,7 +67,7 @@ class RunReconciler:
         self._writer = writer
         self._planner = planner
         self._clock = clock
-        self._statuses = StatusThrottle(writer, clock)
+        self._statuses = StatusThrottle(writer, clock, pods)
         self._passes = 0
         self._skipped_since: dict[str, int] = {}
         self._created: dict[str, PlanRecord] = {}

@@ -142,7 +142,7 @@ class PlansSite:
 
         The controller watches pods and plans apart: a later change of a plan may otherwise reach it before the pod.
         """
-        watcher = self.controller._watcher
+        watcher = self.controller.watcher
         watched = watcher._pods.synced.is_set()
         before = watcher._pod_usage.usage().usage.gpus.get(node, 0)
         pod = gpu_pod(name, node, gpus, run, namespace)

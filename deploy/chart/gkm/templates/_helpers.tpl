@@ -170,6 +170,7 @@ labels:
   (list "topology" "topology.kueue" $topology.kueue)
   (list "topology" "topology.kai" $topology.kai)
   (list "topologyLabels" "topology.nodeLabels" $topology.nodeLabels)
+  (list "podGates" "packing.podGates" ($config.packing | default dict).podGates)
 }}
 {{- if and (index . 2) (not (index $features (index . 0))) }}
 {{- fail (printf "config.%s is set and features.%s is not: set features.%s=true, which grants the rights for it" (index . 1) (index . 0) (index . 0)) }}
@@ -249,5 +250,8 @@ or version: the controllers would end at their start.
 {{- end }}
 {{- if .Values.features.podCaches }}
 - --webhook-configuration=mutating/gkm-pod-caches
+{{- end }}
+{{- if .Values.features.podGates }}
+- --webhook-configuration=mutating/gkm-pod-gates
 {{- end }}
 {{- end }}

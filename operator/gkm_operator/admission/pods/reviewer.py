@@ -20,9 +20,11 @@ from msgspec import Struct, structs
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
 from gkm_operator.admission.pods.decisions import Caches, PodCacheReview
+from gkm_operator.admission.pods.gates import GatedPod, GateReview
 from gkm_operator.admission.pods.objects import CachePod
 
 PATH = "/pods/caches"
+GATES_PATH = "/pods/gates"
 
 
 def reviewers(
@@ -31,6 +33,12 @@ def reviewers(
     """Return the reviewer by path (deploy/components/pod-caches/webhooks.yaml)."""
     decision = PodCacheReview(caches, config.network, config.fabric.cache_labels)
     return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}
+
+
+def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:
+    """Return the reviewer of pods of runs by path. It needs no watch: the controllers know the plans."""
+    decision = GateReview(config.network)
+    return {GATES_PATH: WorkloadReviewer("", "Pod", GatedPod, lambda _view: decision, view, budget, lenient=True)}
 
 
 class NamespaceMetadata(Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ Plans are those that the watch shows, and those that this process created and th
 
 import hashlib
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -239,6 +240,7 @@ class PlanIndex:
     def __init__(self) -> None:
         self._shown: dict[Key, tuple[WatchedPlan, PlanRecord | None]] = {}
         self._unconfirmed: dict[Key, PlanRecord] = {}
+        self._stored: defaultdict[RunKey, dict[Key, PlanRecord]] = defaultdict(dict)
         self._lock = Lock()
 
     def change(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
@@ -250,10 +252,16 @@ class PlanIndex:
         record = None if new is None else self._record(key, new)
         with self._lock:
             self._unconfirmed.pop(key, None)
+            run = RunKey(key[0], plan.spec.run)
+            self._stored[run].pop(key, None)
             if new is None:
                 self._shown.pop(key, None)
             else:
                 self._shown[key] = new, record
+            if record is not None:
+                self._stored[run][key] = record
+            if not self._stored[run]:
+                del self._stored[run]
 
     def _record(self, key: Key, new: WatchedPlan) -> PlanRecord | None:
         """Return the record of a plan; if only its status changed, its groups are not parsed again."""
@@ -286,6 +294,12 @@ class PlanIndex:
         for plan in sorted(found, key=lambda plan: plan.number):
             by_run.setdefault(plan.run, []).append(plan)
         return by_run
+
+    def newest_stored(self, run: RunKey, owner: str) -> PlanRecord | None:
+        """Return the newest plan of the Run with this uid that the watch shows, None without one."""
+        with self._lock:
+            own = [plan for plan in self._stored.get(run, {}).values() if plan.owner == owner]
+        return max(own, key=lambda plan: plan.number, default=None)
 
     def last_number(self, run: RunKey) -> int:
         """Return the highest number among the plans of a run, invalid ones included; 0 without any."""

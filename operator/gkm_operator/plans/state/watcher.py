@@ -9,7 +9,7 @@ from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
 from gkm.kube.controller import StartedWatch, WatchSet
 from gkm.kube.informers import Informers
-from gkm.kube.reflector import OnRefused, Reflector, no_report
+from gkm.kube.reflector import OnChange, OnRefused, Reflector, no_report
 from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
@@ -21,7 +21,7 @@ from gkm_operator import metrics
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.state.free_capacity import PodUsageIndex
 from gkm_operator.plans.state.node_loss import NodeIndex
-from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, RunKey, WatchedPlan, WatchedRun
+from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, PlanRecord, RunKey, WatchedPlan, WatchedRun
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from gkm_operator.pods import PODS, WatchedPod, occupies_node
 
@@ -89,6 +89,29 @@ class ClusterWatcher:
     def any_runs(self) -> bool:
         """Return whether a Run exists."""
         return bool(self._runs.values())
+
+    @property
+    def listed(self) -> bool:
+        """Return whether runs, plans and nodes have been listed."""
+        return all(watch.synced.is_set() for watch in (self._runs, self._plans, self._nodes))
+
+    def is_unreadable(self, run: RunKey) -> bool:
+        """Return whether a Run exists and cannot be read."""
+        return run in self._runs.unreadable
+
+    def run(self, key: RunKey) -> WatchedRun | None:
+        """Return a Run that is not being deleted."""
+        found = self._runs.get(key.name, key.namespace)
+        return None if found is None or found.metadata.deletion_timestamp is not None else found
+
+    def plan(self, run: WatchedRun) -> PlanRecord | None:
+        """Return the newest plan of a Run that is stored."""
+        return self._index.newest_stored(run.key, run.metadata.uid)
+
+    def subscribe(self, run_changed: OnChange[WatchedRun], plan_changed: OnChange[WatchedPlan]) -> None:
+        """Let a reader get all changes of runs and plans; first it gets what is there."""
+        self._runs.subscribe(run_changed)
+        self._plans.subscribe(plan_changed)
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the state of the cluster.

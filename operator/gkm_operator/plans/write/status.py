@@ -16,10 +16,12 @@ from gkm.kube.events import EventBody
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.drift import DriftReason, drift_message
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
+from gkm_operator.plans.state.followed import FollowReason, PodsReport
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord, WatchedRun
 
 LIVE = "Live"
 DRIFT = "Drift"
+FOLLOWED = "Followed"
 PODS_RAN = "PodsRan"
 """The reason of the condition Started."""
 MAX_MESSAGE = 2048
@@ -27,7 +29,9 @@ _MAX_FIX = 1024
 _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste": "stranded GPUs"}
 
 
-def desired_status(run: WatchedRun, old: RunStatus, result: PlanningResult, now: str) -> RunStatus:
+def desired_status(
+    run: WatchedRun, old: RunStatus, result: PlanningResult, now: str, pods: PodsReport | None = None
+) -> RunStatus:
     """Return the status that a run should have; it equals `old` without a change. `now` is a timestamp of the API."""
     value, reason, message = _condition(result)
     condition = Condition(CONDITION, value, reason, escape(message)[:MAX_MESSAGE], now, run.metadata.generation)
@@ -43,8 +47,19 @@ def desired_status(run: WatchedRun, old: RunStatus, result: PlanningResult, now:
         largest_feasible_groups=unfit.largest if unfit else None,
         fixes=_fixes(old, result, reason),
         # Planned comes first: people read this condition.
-        conditions=[*planned, *_drift_condition(run, old, result, now)],
+        conditions=[*planned, *_drift_condition(run, old, result, now), *_followed(run, old, pods, now)],
+        pods=None if pods is None else pods.counts,
     )
+
+
+def _followed(run: WatchedRun, old: RunStatus, pods: PodsReport | None, now: str) -> list[Condition]:
+    """Return the condition Followed of a run with pods that are followed."""
+    if pods is None:
+        return []
+    value = TRUE if pods.reason is FollowReason.FOLLOWED else FALSE
+    before = (each for each in old.conditions if each.type == FOLLOWED)
+    message = escape(pods.message)[:MAX_MESSAGE]
+    return with_condition(before, Condition(FOLLOWED, value, pods.reason, message, now, run.metadata.generation))
 
 
 def _drift_condition(run: WatchedRun, old: RunStatus, result: PlanningResult, now: str) -> list[Condition]:

@@ -23,6 +23,7 @@ from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
 from gkm_operator.plans.planning.draft import PlanDraft
 from gkm_operator.plans.planning.refusals import CONDITION
+from gkm_operator.plans.state.followed import PodsReports, no_reports
 from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, PlanRecord, WatchedRun
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from gkm_operator.plans.write.status import (
@@ -232,8 +233,9 @@ MAX_PLAN_STATUSES = 50
 class StatusThrottle:
     """Writes the status of runs and plans. For the one thread that plans."""
 
-    def __init__(self, writer: PlanWriter, clock: Clock) -> None:
+    def __init__(self, writer: PlanWriter, clock: Clock, pods: PodsReports = no_reports) -> None:
         self._writer = writer
+        self._pods = pods
         self._now = ""
         self._left = 0
         self._numbers: MinimumInterval[str] = MinimumInterval(NUMBERS_SECONDS, clock)
@@ -252,7 +254,7 @@ class StatusThrottle:
     def report(self, run: WatchedRun, result: PlanningResult) -> None:
         """Write the status of a run if it changes; set `held_back` if a later pass must do it."""
         old = self._writer.status(run)
-        new = desired_status(run, old, result, self._now)
+        new = desired_status(run, old, result, self._now, self._pods(run.key))
         if new == old:
             return
         uid = run.metadata.uid

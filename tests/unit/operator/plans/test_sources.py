@@ -52,7 +52,7 @@ def test_nothing_is_planned_before_a_tree_is_approved(site: PlansSite) -> None:
     site.controller = site.new()
     site.controller.work()
     site.ask("r", 16)
-    until(site.controller._watcher._pods.synced.is_set, "nodes and pods are listed")
+    until(site.controller.watcher._pods.synced.is_set, "nodes and pods are listed")
     assert everything(site.api, RAW_PLANS) == []
     found.append(cables(d0_n0="s0", d0_n1="s0"))
     site.controller.wake()

@@ -1,0 +1,80 @@
+"""Pods of a Run that request GPUs get a scheduling gate, behind which they wait for its plan. Pure.
+
+Must never refuse a pod. A pod that says itself on which node it starts gets no gate.
+"""
+
+from typing import Annotated
+
+from gkm.api.network_settings import Network
+from gkm.api.pod_specs import PodSpec
+from gkm.api.runs import GATE, RUN_LABEL
+from msgspec import Meta, Struct
+
+from gkm_operator.admission.domains.requests import DomainRequest
+from gkm_operator.admission.pods.objects import MAX_ENTRIES, Affinity, NodeTerm
+from gkm_operator.admission.review import ADMITTED, ReviewResponse
+from gkm_operator.mnnvl.gpu_requests import GPURequests
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+class Gate(Struct, frozen=True):
+    """An entry of schedulingGates."""
+
+    name: str = ""
+
+
+class GatedSpec(PodSpec, frozen=True, rename="camel"):
+    """A pod specification with its gates, and with what says its node."""
+
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    scheduling_gates: Annotated[tuple[Gate, ...], Meta(max_length=MAX_ENTRIES)] | None = None
+
+    @property
+    def names_nodes(self) -> bool:
+        """Return whether its author has chosen its nodes by name."""
+        nodes = self.affinity.node_affinity if self.affinity else None
+        terms = (nodes.required.node_selector_terms if nodes and nodes.required else None) or ()
+        return bool(self.node_name) or _HOSTNAME in (self.node_selector or {}) or any(map(_names_nodes, terms))
+
+
+def _names_nodes(term: NodeTerm) -> bool:
+    # metadata.name is the only field that terms know.
+    return bool(term.match_fields) or any(each.key == _HOSTNAME for each in term.match_expressions or ())
+
+
+class GatedMetadata(Struct, frozen=True):
+    """The labels of a pod."""
+
+    labels: dict[str, str] | None = None
+
+
+class GatedPod(Struct, frozen=True):
+    """A pod."""
+
+    metadata: GatedMetadata
+    spec: GatedSpec = GatedSpec()
+
+
+class GateReview:
+    """Adds the gate. `settings` say which resources are GPUs; a pod with any claim may have some."""
+
+    def __init__(self, settings: Network) -> None:
+        self._gpus = GPURequests(settings)
+
+    def decide(self, request: DomainRequest[GatedPod]) -> ReviewResponse:
+        """Return the response."""
+        spec, labels = request.object.spec, request.object.metadata.labels or {}
+        if request.operation != "CREATE" or not labels.get(RUN_LABEL) or spec.names_nodes:
+            return ADMITTED
+        gates = spec.scheduling_gates
+        if any(gate.name == GATE for gate in gates or ()) or not (spec.claims or self._gpus.any(spec)):
+            return ADMITTED
+        entry = {"name": GATE}
+        if gates is None:
+            return ReviewResponse(
+                allowed=True, patch=({"op": "add", "path": "/spec/schedulingGates", "value": [entry]},)
+            )
+        return ReviewResponse(allowed=True, patch=({"op": "add", "path": "/spec/schedulingGates/-", "value": entry},))

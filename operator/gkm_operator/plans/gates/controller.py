@@ -1,0 +1,186 @@
+"""The controller of gates: a queue of runs whose pods wait for a plan. Runs in the leader only.
+
+One request gives a pod its node and removes the gate, and only while the pod is as the watch showed it: so no crash and
+no second leader leaves a pod half placed. A pod that has started is never written (docs/decisions/0044).
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Protocol
+
+from gkm.api.features import Feature, install
+from gkm.api.topology_settings import Packing
+from gkm.hoststate.logs import fields
+from gkm.hoststate.lru import LRUCache
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api, Object
+from gkm.kube.controller import Controller
+from gkm.kube.errors import ApiError
+from gkm.kube.informers import Informers
+from gkm.kube.reflector import OnChange
+from gkm.kube.workqueue import Retry, WorkQueue
+
+from gkm_operator import metrics
+from gkm_operator.nodes import NODES
+from gkm_operator.plans.gates.decisions import GateDecision, GateRules, Lift, decide, is_followed
+from gkm_operator.plans.gates.pods import RunPodIndex
+from gkm_operator.plans.state.followed import PodsReport
+from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedPlan, WatchedRun
+from gkm_operator.pods import HOSTNAME, PODS, WatchedPod, is_of_run
+
+_LOG = logging.getLogger(__name__)
+NAME = "gates"
+WORKERS = 4
+CALM_SECONDS = 0.2
+"""The delay after a change: pods of a workload come together, and those without a number get places by name."""
+BACKOFF = Backoff(0.5, 60.0)
+_MAX_REPORTS = 65_536
+
+
+class RunsView(Protocol):
+    """Runs and their plans, as watches show them. Thread-safe."""
+
+    @property
+    def listed(self) -> bool:
+        """Return whether runs, plans and nodes have been listed."""
+
+    def is_unreadable(self, run: RunKey) -> bool:
+        """Return whether a Run exists and cannot be read."""
+
+    def run(self, key: RunKey) -> WatchedRun | None:
+        """Return a Run that is not being deleted."""
+
+    def plan(self, run: WatchedRun) -> PlanRecord | None:
+        """Return the newest plan of a Run that is stored."""
+
+    def subscribe(self, run_changed: OnChange[WatchedRun], plan_changed: OnChange[WatchedPlan]) -> None:
+        """Let a reader get all changes; first it gets what is there."""
+
+
+class GatesController(Controller):
+    """Runs if `packing.podGates`. Call `follow` before `work`."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: Packing,
+        *,
+        informers: Informers,
+        calm: float = CALM_SECONDS,
+    ) -> None:
+        super().__init__(NAME, enabled=settings.pod_gates)
+        self._api = api
+        self._wait = settings.pod_gate_wait
+        self._calm = calm
+        self._pods = RunPodIndex()
+        self._reports: LRUCache[RunKey, PodsReport] = LRUCache(_MAX_REPORTS)
+        self._nodes = informers.of(NODES)
+        self._selected = informers.select(PODS, self._pod_changed, wants=is_of_run)
+        self._runs: RunsView | None = None
+        self._reported: Callable[[], None] = lambda: None
+        observe = metrics.reconcile_recorder(NAME)
+        self.queue: WorkQueue[RunKey] = WorkQueue(
+            NAME, self.reconcile, workers=WORKERS, backoff=BACKOFF, group=lambda key: key.namespace, observe=observe
+        )
+        self.queues = [self.queue]
+
+    def report(self, run: RunKey) -> PodsReport | None:
+        """Return whether the pods of a run are where its plan says, None if it has no pods."""
+        return self._reports.get(run)
+
+    def follow(self, runs: RunsView, reported: Callable[[], None]) -> None:
+        """Follow the plans of runs, whose watches another controller starts; call `reported` after a new report."""
+        self._runs, self._reported = runs, reported
+
+    def run(self) -> None:
+        """Watch, and write once runs, plans, nodes and pods are listed: a run that is not listed yet is not deleted."""
+        if self._runs is None or not self.wait(self._is_listed):
+            return
+        self.watches.start(self._selected)
+        if self.wait(self._selected.synced.is_set):
+            self._runs.subscribe(self._run_changed, self._plan_changed)
+            self.start_queues()
+
+    def _is_listed(self) -> bool:
+        return self._runs is not None and self._runs.listed
+
+    def reconcile(self, run: RunKey) -> float | None:
+        """Start the pods of a run that have a place; return the seconds until the next one may start without.
+
+        Raises:
+            Retry: a request failed, or the Run cannot be read.
+            NotLeading: this process must not write any more.
+        """
+        decision = self._decide(run)
+        if decision.report != self._reports.get(run):
+            self._remember(run, decision.report)
+        failed = [error for lift in decision.lifts if (error := self._lift(run, lift)) is not None]
+        if failed:
+            raise Retry(str(failed[0]), failed[0].retry_after)
+        return decision.again
+
+    def _decide(self, run: RunKey) -> GateDecision:
+        if self._runs is None or self._runs.is_unreadable(run):
+            raise Retry(f"Run {run} cannot be read: its pods wait")
+        found = self._runs.run(run)
+        plan = None if found is None else self._runs.plan(found)
+        rules = GateRules(self._wait, found is None or found.spec.on_no_plan == "release")
+        names = {} if plan is None else {hostname: node for node in plan.claims if (hostname := self._hostname(node))}
+        sent_for = "" if plan is None else plan.name
+        pods, now = self._pods.of(run, sent_for, lambda hostname: names.get(hostname, hostname)), datetime.now(UTC)
+        followed = plan if plan is not None and is_followed(plan, pods, now) else None
+        return decide(followed, pods, rules, self._hostname, now)
+
+    def _hostname(self, node: str) -> str:
+        found = self._nodes.get(node)
+        return "" if found is None else found.labels.get(HOSTNAME, "")
+
+    def _remember(self, run: RunKey, report: PodsReport | None) -> None:
+        if report is None:
+            self._reports.remove(run)
+        else:
+            self._reports.put(run, report)
+        self._reported()
+
+    def _lift(self, run: RunKey, lift: Lift) -> ApiError | None:
+        """Remove a gate; return an error after which the next pass tries again."""
+        facts, log_fields = lift.pod.facts, fields(run=str(run), pod=lift.pod.name, node=lift.node or None)
+        self._pods.send(facts.uid, lift.plan, lift.node)
+        try:
+            self._api.merge(PODS, lift.pod.name, lift_patch(lift), run.namespace)
+        except ApiError as error:
+            if error.not_found or error.conflict:
+                self._pods.send(facts.uid, "", "")
+                return None
+            hint = f": {install(Feature.POD_GATES)}" if error.status == HTTPStatus.FORBIDDEN else ""
+            _LOG.warning("gate not removed", extra=log_fields | fields(why=f"{error}{hint}"))
+            return error
+        _LOG.info("gate removed", extra=log_fields)
+        return None
+
+    def _pod_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
+        for run in self._pods.change(old, new):
+            self.queue.add(run, self._calm)
+
+    def _run_changed(self, old: WatchedRun | None, new: WatchedRun | None) -> None:
+        if (run := new or old) is not None:
+            self.queue.add(run.key)
+
+    def _plan_changed(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
+        if (plan := new or old) is not None:
+            self.queue.add(RunKey(plan.metadata.namespace, plan.spec.run))
+
+
+def lift_patch(lift: Lift) -> Object:
+    """Return the merge patch that gives a pod its node and removes the gate, if the pod is still the same version.
+
+    Ours is the only gate that is left, so the patch can remove the list.
+    """
+    facts = lift.pod.facts
+    selector = {"nodeSelector": {HOSTNAME: lift.hostname}} if lift.hostname else {}
+    return {
+        "metadata": {"uid": facts.uid, "resourceVersion": facts.version},
+        "spec": {"schedulingGates": None} | selector,
+    }

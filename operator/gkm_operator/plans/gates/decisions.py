@@ -1,0 +1,103 @@
+"""What happens to the gated pods of one run now, and how its status reports all its pods. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gkm.api.grammar import count_of
+from gkm.api.meta import utc_time
+from gkm.api.runs import RunPods
+
+from gkm_operator.plans.gates.slots import Assignment, PlacedPod, PlanSlots, assign
+from gkm_operator.plans.state.followed import FollowReason, PodsReport
+from gkm_operator.plans.state.objects import PlanRecord
+
+LOOK_SECONDS = 30.0
+"""The longest interval without a look at a pod that has no place."""
+Hostnames = Callable[[str], str]
+"""Returns the label kubernetes.io/hostname of a node, "" without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRules:
+    """How long a pod without a place waits, in seconds, and whether it starts without one then."""
+
+    wait: float
+    release: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """A gate to remove. `hostname` is the label of the node that the same request names, "" to name none."""
+
+    pod: PlacedPod
+    plan: str = ""
+    node: str = ""
+    hostname: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecision:
+    """The gates to remove now, the report, and the seconds until the next pod may start without a place."""
+
+    lifts: tuple[Lift, ...]
+    report: PodsReport | None
+    again: float | None = None
+
+
+def is_followed(plan: PlanRecord, pods: Sequence[PlacedPod], now: datetime) -> bool:
+    """Return whether pods start where a plan says: until it expires, and while a pod of the run has a node."""
+    return not plan.expired(now) or any(pod.bound for pod in pods)
+
+
+def decide(
+    plan: PlanRecord | None, pods: Sequence[PlacedPod], rules: GateRules, hostnames: Hostnames, now: datetime
+) -> GateDecision:
+    """Return what happens to the pods of a run; `plan` is None if it has none that counts."""
+    alive = [pod for pod in pods if not pod.facts.terminating]
+    found = Assignment() if plan is None else assign(PlanSlots(plan.groups, plan.spec.request.gpus_per_pod), alive)
+    gated = [pod for pod in alive if pod.facts.gated and not pod.facts.blocked]
+    lifts = {pod.facts.uid: lift for pod in gated if (lift := _lift(pod, plan, found, hostnames)) is not None}
+    left = {pod: _seconds_left(pod, rules, now) for pod in gated if pod.facts.uid not in lifts}
+    released = [Lift(pod) for pod, seconds in left.items() if seconds <= 0]
+    again = min((seconds for seconds in left.values() if seconds > 0), default=None)
+    return GateDecision((*lifts.values(), *released), _report(plan, alive, found), again)
+
+
+def _lift(pod: PlacedPod, plan: PlanRecord | None, found: Assignment, hostnames: Hostnames) -> Lift | None:
+    """Return the request for a pod with a place, None without one. A node without the label is no place."""
+    slot = found.given.get(pod.facts.uid) or found.held.get(pod.facts.uid)
+    if plan is None or slot is None or not (hostname := hostnames(slot.node)):
+        return None
+    # A key of nodeSelector that exists cannot change.
+    return Lift(pod, plan.name, slot.node, "" if pod.facts.hostname else hostname)
+
+
+def _seconds_left(pod: PlacedPod, rules: GateRules, now: datetime) -> float:
+    """Return the seconds until a pod may start without a place; no watch reports the label of a node, or this time."""
+    if not rules.release:
+        return LOOK_SECONDS
+    created = utc_time(pod.facts.created)
+    return 0.0 if created is None else min(rules.wait - (now - created).total_seconds(), LOOK_SECONDS)
+
+
+def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignment) -> PodsReport | None:
+    if not pods:
+        return None
+    has_node = [pod for pod in pods if pod.bound or (pod.node and not pod.facts.gated)]
+    astray = sorted((pod for pod in has_node if pod.facts.uid not in found.held), key=lambda pod: pod.order)
+    followed = sum(pod.bound and pod.facts.uid in found.held for pod in pods)
+    tally = RunPods(followed, len(pods) - followed - len(astray), len(astray))
+    if astray:
+        return PodsReport(tally, FollowReason.DIVERGED, _cause(plan, astray[0]))
+    if tally.waiting:
+        what = "the plan of the run" if plan is None else f"a node of {plan.name}"
+        return PodsReport(tally, FollowReason.WAITING, f"{count_of(tally.waiting, 'pod')} without a node: {what}")
+    return PodsReport(tally, FollowReason.FOLLOWED, "every pod of the run is on the node that its plan says")
+
+
+def _cause(plan: PlanRecord | None, pod: PlacedPod) -> str:
+    where = f"no free place in {plan.name}" if plan is not None else "no plan"
+    if pod.bound:
+        return f"pod {pod.name} is on node {pod.node}, and there is {where} for it there"
+    return f"pod {pod.name} can only start on node {pod.node}, and there is {where} for it there: delete the pod"

@@ -1,0 +1,48 @@
+"""Pods of runs, and plans, as the decisions about gates read them."""
+
+from datetime import UTC, datetime, timedelta
+
+from gkm.api.meta import timestamp
+from gkm.api.plans import PlanMetrics, PlanRequest, PlanSpec
+from gkm.packing.values import Group, Location, Share
+from gkm_operator.plans.gates.slots import PlacedPod
+from gkm_operator.plans.state.objects import PlanRecord, RunKey, claims_of
+from gkm_operator.pods import RunPod
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+GPUS_PER_POD = 4
+_DIGEST = "0" * 64
+
+
+def gated(  # noqa: PLR0913 -- the fields of a pod
+    name: str,
+    *rank: int,
+    node: str = "",
+    bound: bool = False,
+    terminating: bool = False,
+    blocked: bool = False,
+    gated_: bool = True,
+    hostname: str = "",
+    age: float = 0,
+) -> PlacedPod:
+    """A pod of a run with these numbers; with a gate, unless it is bound."""
+    created = timestamp(NOW - timedelta(seconds=age))
+    facts = RunPod(f"uid-{name}", "1", created, rank, terminating, gated_ and not bound, blocked, hostname)
+    return PlacedPod(name, facts, node, bound)
+
+
+def group(index: int, *nodes: str) -> Group:
+    """A group with one pod on each node."""
+    place = Location("r", "c", "b", f"d{index}")
+    return Group(index, GPUS_PER_POD * len(nodes), place, "", tuple(Share(node, GPUS_PER_POD) for node in nodes))
+
+
+def plan_of(*groups: Group) -> PlanRecord:
+    """A stored plan that does not expire."""
+    gpus = sum(each.gpus for each in groups)
+    request = PlanRequest(gpus, GPUS_PER_POD, group_gpus=groups[0].gpus)
+    metrics = PlanMetrics(
+        domains=1, lower_bound=1, gap=0, stranded_gpus=0, blocks=1, pristine_domains=0, spares_elsewhere=0
+    )
+    spec = PlanSpec(_DIGEST, _DIGEST, "fewest-domains", "gpu", gpus, request, [], metrics)
+    return PlanRecord("r-1", RunKey("n", "r"), "u", 1, "", "", "", None, spec, groups, claims_of(groups), "7")
