@@ -108,7 +108,7 @@ def bind(site: Site, name: str, node: str) -> None:
 def followed(site: Site, run: str) -> tuple[Json, str, str]:
     status = site.cluster.get("run", run, NAMESPACE)["status"]
     found = [each for each in status["conditions"] if each["type"] == "Followed"]
-    return status.get("pods", {}), *(found and (found[0]["status"], found[0]["reason"]) or ("", ""))
+    return status.get("pods", {}), *((found and (found[0]["status"], found[0]["reason"])) or ("", ""))
 
 
 def test_pods_start_where_the_plan_says_by_their_numbers(site: Site, tmp_path: Path) -> None:

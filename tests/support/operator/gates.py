@@ -14,7 +14,7 @@ GPUS_PER_POD = 4
 _DIGEST = "0" * 64
 
 
-def gated(  # noqa: PLR0913 -- the fields of a pod
+def gated(
     name: str,
     *rank: int,
     node: str = "",
