@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gkm.hoststate.command_line import installed_version
+
 
 @contextmanager
 def needed(program: str, extra: str) -> Iterator[None]:
@@ -17,6 +19,9 @@ def needed(program: str, extra: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if not missing or missing.startswith("gkm"):
             raise
+        if sys.argv[1:] == ["--version"]:  # it needs no extra
+            sys.stdout.write(f"{program} {installed_version()}\n")
+            return
         sys.stderr.write(
             f"{program}: the Python module {missing} is not installed; install GKM with the extra that this program "
             f"needs: pip install '.[{extra}]' in GKM's sources, or pip install 'gkm-VERSION.whl[{extra}]'\n"
