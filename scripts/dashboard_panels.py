@@ -170,8 +170,8 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             "Not ready, by cache",
             "Caches whose condition Ready is not True, with its reason. Reasons: docs/reference/reasons.md.",
             {
-                "{{namespace}}/{{name}} {{reason}}": "sum by (namespace, name, reason) "
-                f'(gkm_object_cache_condition{{type="Ready", {OBJECTS}}} != bool 1) > 0',
+                "{{namespace}}/{{name}} {{reason}}": "count by (namespace, name, reason) "
+                f'(gkm_object_cache_condition{{type="Ready", {OBJECTS}}} < 1)',
             },
             width=12,
             runbook="caches.md#gkmcachefailed",
