@@ -27,7 +27,7 @@ ORDERS = (
     ("pristine", "domains", "stranded"),
     ("pristine", "stranded", "domains"),
 )
-"""`unusable`: the GPUs that a plan adds to the expected unusable ones of the stream's mix (docs/design/calculus.md)."""
+"""`unusable`: the GPUs that a plan adds to the expected unusable ones of the stream's mix (reference/calculus.md)."""
 
 Order = tuple[str, ...]
 Taken = Mapping[int, int]

@@ -190,7 +190,7 @@ def _proof(plan: Plan, *, again: bool) -> str:
         return f": no plan {_COMPARED[policy]}"
     if again:
         return f" to the bound of {figures.lower_bound} for a plan that leaves no group where it was"
-    # With spares outside or binding ceilings, the bound knows less than the planner (docs/design/calculus.md, Method).
+    # With spares outside or binding ceilings, the bound knows less than the planner (calculus.md, Method).
     return f" to the simple bound of {figures.lower_bound}, which leaves spares and scopes aside; the plan is the best"
 
 

@@ -22,7 +22,7 @@ _UNKNOWN = "Unknown"
 class NodeState:
     """A node with its GPUs. `used` is None if that or the number of GPUs is unknown; then no GPU is free.
 
-    `problem` is why no new pod can use it, in the order of docs/design/topology.md, with the default tolerations.
+    `problem` is why no new pod can use it, in the order of docs/reference/node-locations.md, with default tolerations.
     """
 
     name: str

@@ -254,7 +254,7 @@ class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     The GPUs of a plan are in use for `plan_ttl` seconds, or until its pods run. While runs of other namespaces wait,
     the plans of one namespace hold at most `namespace_share` percent of the GPUs of a flavor without pods. `mix` is the
-    expected mix of groups; it decides which free GPUs are usable (docs/design/calculus.md, Fragmentation).
+    expected mix of groups; it decides which free GPUs are usable (docs/reference/calculus.md, Fragmentation).
     `flavors` lists flavors of future nodes: a run may name a flavor that no node has yet. With `pod_gates`, gated pods
     of runs start where the plan says. If a pod has no place `pod_gate_wait` seconds after its creation, `onNoPlan` of
     its Run decides.

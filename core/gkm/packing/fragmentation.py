@@ -1,7 +1,7 @@
 """Fragmentation: expected unusable GPUs for a mix of groups, now or after a plan. Pure.
 
 FGD ("Beware of Fragmentation", USENIX ATC 2023) measures the GPUs of a node; here it is the slots of a domain, because
-a group is in one (docs/design/calculus.md, Fragmentation).
+a group is in one (docs/reference/calculus.md, Fragmentation).
 """
 
 from collections.abc import Sequence

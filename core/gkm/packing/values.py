@@ -17,7 +17,7 @@ class TooLargeError(ValueError):
 
 
 class Policy(StrEnum):
-    """Which costs are compared first (docs/design/calculus.md)."""
+    """Which costs are compared first (docs/reference/calculus.md)."""
 
     FEWEST_DOMAINS = "fewest-domains"
     FEWEST_BLOCKS = "fewest-blocks"

@@ -1,7 +1,7 @@
 """An installation from an empty cluster until that is empty again: our images, the chart, the commands of our pages.
 
-docs/design/lifecycle.md has the states, the invariants, and the stand-ins of this test. One cluster and one sequence:
-each state begins where the one before ended. build/e2e/lifecycle.txt is the transcript.
+docs/reference/lifecycle.md has the states, the invariants, and the stand-ins of this test. One cluster and one
+sequence: each state begins where the one before ended. build/e2e/lifecycle.txt is the transcript.
 """
 
 import json

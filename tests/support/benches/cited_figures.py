@@ -67,7 +67,7 @@ CITED: Mapping[str, tuple[str, ...]] = {
     # docs/about/comparison.md
     "delivery": ("copy_for_a_pod_s", "read_plain_s", "read_gkm_s", "triton_compiles_ms", "triton_hits_ms"),
     "domains": ("converge_s", "cliques_s", "admission_p99_ms", "delete_s", "leaked", "requests_per_object", "rss_mib"),
-    # docs/design/capture.md
+    # docs/decisions/0046-families.md
     "families": (
         *("ready_elsewhere_s", "second_generation_ready_elsewhere_s", "new_kernels_bytes", "pushed_bytes"),
         *("pushed_ratio", "variant_ready_elsewhere_s", "storm_images", "storm_layer_uploads", "storm_s"),
@@ -102,7 +102,7 @@ CITED: Mapping[str, tuple[str, ...]] = {
     ),
     # docs/reference/rollout.md
     "rollout": ("p99_ready_over_ideal", "last_ready_over_ideal", *_rollout()),
-    # docs/design/hypernodes.md
+    # docs/reference/topology-tree.md
     "topology": (
         *("build_s", "apart_s", "tree_s", "update_ms", "update_contradicting_ms", "ibnetdiscover_10k_s"),
         *("rss_mib_per_1000_nodes", "controllers_first_s", "controllers_change_s", "controllers_peak_of_limit"),

@@ -1,6 +1,6 @@
 """Every way to place a small run, tried one after another: slow, and plain enough to be seen to be right.
 
-It shares the values of `gkm.packing` and nothing else with the planner. The rules are those of docs/design/calculus.md:
+It shares the values of `gkm.packing` and nothing else with the planner. The rules are those of calculus.md:
 which domain a group lies in matters, and which scope, and how many groups keep their spares; nothing else costs.
 """
 

@@ -1,4 +1,4 @@
-"""The cost of a plan, and the order in which each policy compares its parts (docs/design/calculus.md)."""
+"""The cost of a plan, and the order in which each policy compares its parts (docs/reference/calculus.md)."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The least cost of a plan as an integer program for HiGHS: docs/design/calculus.md, with scopes.
+"""The least cost of a plan as an integer program for HiGHS: docs/reference/calculus.md, with scopes.
 
 It shares the values of `gkm.packing` and nothing else with the planner. A variable counts the groups of a domain and
 scope, and slots are those of nodes alike: the nodes of one domain that the same scopes take. That is exact, since pods

@@ -1,4 +1,4 @@
-"""The fewest moves after a loss as an integer program for HiGHS: docs/design/calculus.md, After a loss.
+"""The fewest moves after a loss as an integer program for HiGHS: docs/reference/calculus.md, After a loss.
 
 Groups that nothing happened to lie where they lie; the others stay if they keep their domain and their scope, else
 they move. Where the others do not fit beside them, every group is chosen among again at the price of a move. Where

@@ -1,6 +1,6 @@
 """The fewest moves there are after a loss, by trying every home for every group that is touched; and what must hold.
 
-It shares the values of `gkm.packing` and nothing else with the planner. The rules are those of docs/design/calculus.md,
+It shares the values of `gkm.packing` and nothing else with the planner. The rules are those of calculus.md,
 After a loss: who is untouched stays; a group that is touched stays if it keeps its domain and its scope, else it moves.
 Where something of the run stands, its spares may be lacking: they keep no group from staying.
 """

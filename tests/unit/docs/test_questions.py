@@ -65,3 +65,10 @@ def test_a_page_that_nothing_links_is_not_reached() -> None:
 def test_each_page_of_a_feature_has_the_same_four_parts(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
     assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == HEADS
+
+
+def test_the_design_is_for_developers_and_short() -> None:
+    """Parts for users and operators belong into docs/features and docs/reference."""
+    texts = [page.read_text(encoding="utf-8") for page in (DOCS / "design").glob("*.md")]
+    assert len(texts) > 10
+    assert sum(len(text.split()) for text in texts) <= 20_500

@@ -1,1 +1,1 @@
-"""A run again, after nodes or budgets were lost: what still stands stays (docs/design/calculus.md, After a loss)."""
+"""A run again, after nodes or budgets were lost: what still stands stays (docs/reference/calculus.md, After a loss)."""

@@ -1,4 +1,4 @@
-"""The rule of leaf groups, for every kind of network (docs/design/hypernodes.md). Pure.
+"""The rule of leaf groups, for every kind of network (docs/reference/topology-tree.md). Pure.
 
 At each level, `rails` joins switches into groups by what they connect, and a host (or a group of the level below) lies
 in the group that most of its cables lead to. Equal numbers give no decision: such a node is quarantined, and such a

@@ -1,4 +1,4 @@
-"""One tree from the placements of several providers: docs/design/hypernodes.md, "Merge". Pure.
+"""One tree from the placements of several providers: docs/reference/topology-tree.md, "Merge". Pure.
 
 The order of nodes never matters. Each node that takes part is in the tree or quarantined. The claims in use depend only
 on the set of different rows of claims. So a merge is changed node by node, and all is weighed anew only where a change

@@ -33,7 +33,7 @@ def expected_copies(nodes: int, upload_seconds: float, steps: int = 10_000) -> f
     return total / steps
 
 
-# The figures of docs/design/capture.md.
+# The figures of docs/decisions/0046-families.md.
 @pytest.mark.parametrize(
     ("nodes", "short", "long"), [(1, 1.0, 1.0), (10, 1.6, 7.4), (50, 1.6, 14.0), (1_000, 2.1, 25.5)]
 )
