@@ -85,6 +85,18 @@ def test_a_plan_that_does_not_exist_is_one_line(site: Cluster) -> None:
     assert done.stderr.startswith(f"error: there is no PlacementPlan llama-7 in the namespace {NAMESPACE}; ")
 
 
+def test_the_topology_of_the_cluster_has_what_pods_leave(site: Cluster) -> None:
+    done = gkm("topology", "show", "-o", "json", "--kubeconfig", site.kubeconfig_for(READER))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    # Eight nodes of eight GPUs; a pod has five. The plan holds GPUs that its pods do not use yet.
+    assert (found["gpus"], found["freeGPUs"]) == (64, 59)
+    assert {each["name"]: each["freeGPUs"] for each in found["domains"] if each["name"].startswith("rack")} == {
+        "rack0": 32,
+        "rack1": 27,
+    }
+
+
 def test_without_rights_the_missing_one_is_named(site: Cluster) -> None:
     done = asked(site, "--total-gpus", 8, user="stranger")
     assert (done.returncode, done.stdout) == (1, "")
