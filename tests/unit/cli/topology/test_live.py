@@ -41,7 +41,8 @@ def shown(capsys: pytest.CaptureFixture[str], output: ShowOutput = ShowOutput.JS
     return capsys.readouterr().out
 
 
-def test_nodes_and_pods_of_the_cluster_are_shown(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("api")
+def test_nodes_and_pods_of_the_cluster_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(shown(capsys))
     assert (found["nodeCount"], found["gpus"], found["freeGPUs"], found["notes"]) == (2, 16, 11, [])
 
@@ -67,7 +68,8 @@ def test_a_cluster_that_cannot_be_read_is_no_empty_tree(api: FakeApi, plural: st
         showing.print_capacity(SourceOptions(), ClusterOptions(), [], "", ShowOutput.TABLE)
 
 
-def test_the_page_has_the_picture_and_the_table(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("api")
+def test_the_page_has_the_picture_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, ShowOutput.HTML)
     assert text.count("<svg ") == 1
     assert "11 of 16 GPUs are free" in text
