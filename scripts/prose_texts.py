@@ -1,7 +1,7 @@
 """The sentences of this repository: docstrings, comments and messages of Python sources, and Markdown documents.
 
-Code is masked: inline code, fenced code, links' targets and fields of f-strings become `_`, which keeps each offset, so
-that a hit has the line of its file. Pure, but for `read`.
+Code is masked, also the targets of links and the fields of f-strings. A mask keeps each offset, so that a hit has the
+line of its file. Pure, but for `read`.
 """
 
 import ast
@@ -76,8 +76,8 @@ def python(path: str, source: str) -> Iterator[Text]:
 
 
 def masked(text: str) -> str:
-    """Replace code and the targets of links by `_`, without moving any line."""
-    return _MASKED.sub(lambda match: re.sub(r"[^\n]", "_", match[0]), text)
+    """Replace inline code and the targets of links by `_`, and fenced code by spaces, without moving any character."""
+    return _MASKED.sub(lambda match: re.sub(r"[^\n]", " " if match["fence"] else "_", match[0]), text)
 
 
 def words(text: str) -> list[str]:
