@@ -38,7 +38,7 @@ _RANKS = (
     ("batch.kubernetes.io/job-completion-index",),
     ("apps.kubernetes.io/pod-index",),
 )
-"""The labels that number the pods of a workload, the most specific first; of two, the first numbers its groups."""
+"""The labels that number the pods of a workload, the most specific first; in a pair, the first numbers its groups."""
 _MAX_DIGITS = 6
 _MAX_OWNERS = 4
 _MAX_FAULT = 160
@@ -182,7 +182,7 @@ class _NodeOnly(Struct, rename="camel"):
 
 
 class RunPod(Struct, frozen=True, gc=False):
-    """What decides where a pod of a Run starts.
+    """The properties that decide where a pod of a Run starts.
 
     `gated`: it has our gate. `blocked`: it has another gate, too. `hostname` is the label of the node that its
     nodeSelector names, "" without one.
@@ -225,7 +225,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
     fault: str = ""
     refused: str = ""
     of_run: RunPod | None = None
-    """Of a pod of a Run that has not ended."""
+    """Set for a pod of a Run that has not ended."""
 
     def __post_init__(self) -> None:
         _set(self, phase=intern(self.status.phase), started=intern(self.status.start_time))

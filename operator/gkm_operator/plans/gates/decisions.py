@@ -1,4 +1,4 @@
-"""What happens to the gated pods of one run now, and how its status reports all its pods. Pure."""
+"""The actions for the gated pods of one run now, and the report of all its pods in its status. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

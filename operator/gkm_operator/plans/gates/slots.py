@@ -44,13 +44,13 @@ class Assignment:
     """The slots of pods, by uid. A pod without one has a node where the plan has no place left, or waits."""
 
     held: dict[str, Slot] = field(default_factory=dict)
-    """Of pods that have a node."""
+    """The slots of pods that have a node."""
     given: dict[str, Slot] = field(default_factory=dict)
-    """Of pods that wait."""
+    """The slots of pods that wait."""
 
 
 class PlanSlots:
-    """The slots of a plan: those of each group by its nodes, then those of all spares."""
+    """The slots of a plan: the slots of each group by its nodes, then the slots of all spares."""
 
     def __init__(self, groups: Sequence[Group], gpus_per_pod: int) -> None:
         main = [(at, share.node, share.gpus) for at, group in enumerate(groups) for share in group.nodes]
@@ -61,7 +61,7 @@ class PlanSlots:
         self._ranked = sum(gpus // gpus_per_pod for _, _, gpus in main)
 
     def own(self, pod: PlacedPod) -> Slot | None:
-        """Return the slot that the numbers of a pod name; of two numbers, the first is the number of its group."""
+        """Return the slot that the numbers of a pod name; if it has two, the first is the number of its group."""
         rank = pod.facts.rank
         if not rank or (len(rank) > 1 and rank[1] >= self._pods_per_group):
             return None
