@@ -14,13 +14,14 @@ from typer.exceptions import TyperException
 
 from gkm_cli import disks
 from gkm_cli.lazy_commands import LazyCommand, lazy_group
-from gkm_cli.output import EXIT_NEGATIVE, PLUGIN, PROGRAM, CommandFailed, NegativeResult, UsageError, line
+from gkm_cli.output import EXIT_NEGATIVE, PLUGIN, PROGRAM, CommandFailed, NegativeResult, Undecided, UsageError, line
 
 COMMANDS = {
     "cache": LazyCommand(
         "gkm_cli.cache.commands",
         "app",
-        "Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list a cluster's caches; "
+        "Cache images: build, push, sign, attest, verify, inspect, check, explain, extract, copy, diff, tags, delete; "
+        "list a cluster's caches; "
         "pin, promote and drop generations.",
     ),
     "login": LazyCommand(
@@ -162,9 +163,10 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     except Exception as error:
-        if (expected := _line_and_code(error)) is None:
+        cause = error.__cause__ if isinstance(error, Undecided) else error
+        if (expected := _line_and_code(cause)) is None:
             raise
-        _exit(*expected)
+        _exit(expected[0], expected[1] if cause is error else USAGE_ERROR)
 
 
 def complete() -> None:
@@ -172,7 +174,7 @@ def complete() -> None:
     typer.main.get_command(app)(prog_name="gkm", complete_var="_GKM_COMPLETE", standalone_mode=False)
 
 
-def _line_and_code(error: Exception) -> tuple[object, int] | None:
+def _line_and_code(error: BaseException | None) -> tuple[object, int] | None:
     """Return the line and the exit code for an expected error; None for a defect."""
     match error:
         case UsageError():

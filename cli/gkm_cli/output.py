@@ -54,6 +54,10 @@ class CommandFailed(Exception):
     """A command with valid arguments has no result; the message says why, and how to continue."""
 
 
+class Undecided(Exception):
+    """No answer, for a command whose exit code 1 is an answer, as that of diff(1); the cause is the error."""
+
+
 class UsageError(Exception):
     """The arguments are wrong: the message names the mistake, the hint the correction."""
 

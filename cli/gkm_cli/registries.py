@@ -3,9 +3,12 @@
 Registries on this machine usually speak plain http; crane, cosign and oras need no flag for them either.
 """
 
+import atexit
 import os
 import socket
 import ssl
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
@@ -17,16 +20,23 @@ import typer
 from gkm.api import config
 from gkm.api.config import Config, Registries, RegistryHost
 from gkm.api.errors import GKMError
-from gkm.images import cache
+from gkm.images import cache, local_reference
+from gkm.images.archives.layout_store import LayoutStore
+from gkm.images.archives.local_source import ArchiveSource
 from gkm.images.cache import CacheImage
+from gkm.images.image_store import ImageSource, ImageStore
+from gkm.images.local_reference import ARCHIVE, LocalReference
 from gkm.images.reference import Reference
 from gkm.images.registries.credentials import split_server
 from gkm.images.registries.registry import Registry
 
+from gkm_cli import disks
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.output import UsageError
 
-RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
+RefArgument = Annotated[
+    str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…, oci:PATH:TAG, docker-archive:FILE")
+]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A GKM configuration file.")]
 PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Use http instead of https for this registry.")]
 CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust the certificate authorities in this file.")]
@@ -77,16 +87,51 @@ class RegistryAccess:
         registry = Registry(allowed, credentials_from_environment())
         return registry if mirrored else registry.without_mirrors()
 
-    def pinned(self, reference: str) -> tuple[Registry, Reference]:
-        """Resolve a reference once; return a client and the reference of exactly that digest."""
-        ref = Reference.parse(reference)
-        registry = self.registry(ref)
-        return registry, ref.pinned(registry.resolve(ref))
+    def source(self, ref: Reference) -> ImageSource:
+        """Return the place to read an image from: its registry with mirrors, a layout or a docker-archive.
 
-    def described(self, reference: str) -> tuple[Registry, CacheImage]:
-        """Return a client and the description of an image in its labels."""
-        registry, pinned = self.pinned(reference)
-        return registry, cache.describe(registry, pinned)
+        Raises:
+            GKMError: as ArchiveSource.
+        """
+        if isinstance(ref, LocalReference) and ref.registry == ARCHIVE:
+            return self._archive(ref)
+        return LayoutStore(ref.path) if isinstance(ref, LocalReference) else self.registry(ref)
+
+    def store(self, ref: Reference) -> ImageStore:
+        """Return the place to write an image to: its registry without mirrors, or a layout.
+
+        Raises:
+            UsageError: a docker-archive is only read.
+        """
+        if not isinstance(ref, LocalReference):
+            return self.registry(ref, mirrored=False)
+        if ref.registry == ARCHIVE:
+            raise UsageError(f"{ref} cannot be changed", "a docker-archive has no place for it; use oci:PATH")
+        return LayoutStore(ref.path)
+
+    def pinned(self, reference: str) -> tuple[ImageSource, Reference]:
+        """Resolve a reference once; return its place and the reference of exactly that digest."""
+        ref = local_reference.parse(reference)
+        source = self.source(ref)
+        return source, ref.pinned(source.resolve(ref))
+
+    def described(self, reference: str) -> tuple[ImageSource, CacheImage]:
+        """Return the place and the description of an image in its labels."""
+        source, pinned = self.pinned(reference)
+        return source, cache.describe(source, pinned)
+
+    @cached_property
+    def scratch(self) -> ExitStack:
+        """Return the files that exist until the program ends, or a caller closes them: it may become another one."""
+        files = ExitStack()
+        atexit.register(files.close)
+        return files
+
+    def _archive(self, ref: LocalReference) -> ArchiveSource:
+        """Return an archive; GKM compresses its layers into files."""
+        work = Path(self.scratch.enter_context(tempfile.TemporaryDirectory(prefix="gkm-archive-")))
+        with disks.filling(work, lambda: ref.path.stat().st_size):
+            return ArchiveSource(ref.path, work, ref.tag)
 
 
 def signature_repository() -> str:

@@ -1,6 +1,6 @@
 """The options that name the required signers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +9,9 @@ from gkm.api import config
 from gkm.api.config import Config, Identity, Policy, Verification
 from gkm.api.errors import GKMError
 from gkm.api.policies import MAX_ATTESTATIONS_REQUIRED, MAX_RULES, PredicateRule, RequiredAttestation
+from gkm.images.image_store import ImageSource
+from gkm.images.local_reference import ARCHIVE
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.verify import Verdict, Verifier
 from msgspec import structs
@@ -104,7 +105,13 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
     return configured.verification
 
 
-def verify_image(registry: Registry, pinned: Reference, wanted: Verification, namespace: str | None) -> Verdict:
+_NO_SIGNATURES = (
+    "is a docker-archive, which has no place for a signature; verify the image in its registry, or a copy of it in a "
+    "layout: gkm cache copy REF oci:PATH"
+)
+
+
+def verify_image(registry: ImageSource, pinned: Reference, wanted: Verification, namespace: str | None) -> Verdict:
     """Return the verdict on an image.
 
     Raises:
@@ -120,6 +127,8 @@ def verify_image(registry: Registry, pinned: Reference, wanted: Verification, na
     verdict = verifier.verify(registry, pinned, namespace)
     if verdict.verified is None and not verdict.allowed:
         raise GKMError(verdict.reason, verdict.message, detail=verdict.detail)
+    if verdict.verified is False and pinned.registry == ARCHIVE:
+        return replace(verdict, message=f"{pinned.name} {_NO_SIGNATURES}")
     return verdict
 
 

@@ -107,7 +107,7 @@ class RegistryDestination:
         layers, diff_ids = described.layers, read_config(config, str(pinned)).diff_ids
         if len(layers) != len(diff_ids) or len(layers) > MAX_BASE_LAYERS:
             return None
-        if not all(push.blob_exists(registry, pinned, layer) for layer in layers):
+        if not all(registry.blob_exists(pinned, layer) for layer in layers):
             return None
         return BaseLayers(tuple(layers), diff_ids)
 

@@ -10,13 +10,14 @@ from gkm.api.signers import Signer
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.cache import CacheImage
+from gkm.images.local_image import BlobDownload
 from gkm.images.pulling import pull
 from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.pulling.pull import Progress, PullStage
 from gkm.images.reference import Reference
 from gkm.images.registries.credentials import PullSecrets
-from gkm.images.registries.registry import BlobDownload, Registry
+from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import Verdict, Verifier
 

@@ -7,6 +7,7 @@ import typer
 from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import RequiredAttestation
+from gkm.images import local_reference
 from gkm.images.manifest import decode
 from gkm.images.reference import Reference
 from gkm.images.signatures.attestations import MAX_REQUIRED_BYTES
@@ -59,8 +60,8 @@ def attest(
     options.check()
     stated = predicate_types.predicate_type(predicate_type, "--type") if predicate_type else ""
     raw = files.read_all(file, MAX_BYTES)
-    ref = Reference.parse(reference)
-    registry = access.registry(ref, mirrored=False)
+    ref = local_reference.parse(reference)
+    registry = access.store(ref)
     pinned = ref.pinned(registry.resolve(ref))
     kind, predicate = _read(raw, files.name(file), stated, pinned)
     _check_readable(forms.statement(pinned, kind, predicate), files.name(file))

@@ -12,6 +12,7 @@ import typer
 from gkm.api.grammar import count_of
 from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
+from gkm.images import local_reference
 from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.assembly import image as images
 from gkm.images.assembly.contents import CacheContents
@@ -21,6 +22,7 @@ from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import common_targets
 from gkm.images.cache_entries import entries_in
 from gkm.images.local_image import LocalImage
+from gkm.images.local_reference import ARCHIVE, LAYOUT, LocalReference
 from gkm.images.reference import Reference
 from gkm.images.registries import push as registry_push
 from gkm.runtimes import BY_NAME
@@ -77,7 +79,7 @@ BuilderOption = Annotated[
     str, typer.Option("--builder", metavar="URI", help="Who builds, as the provenance names it: the id of your CI.")
 ]
 _STAGES = ("Packing", "Writing", "Pushing")
-_WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive.write}
+_WRITERS = {LAYOUT: oci_layout.write, ARCHIVE: docker_archive.write}
 _MAX_SHOWN = 20
 """Kernels by name on a terminal; JSON has them all."""
 
@@ -107,7 +109,7 @@ def build(
         described = _described(scanned)
         show(described, output, lambda: _print_contents(described, scanned))
         return
-    ref, form, path = _destination(image, to, push=push)
+    ref, target = _destination(image, to, push=push)
     if provenance:
         disks.check_new(provenance, "--provenance")
     elif builder:
@@ -122,11 +124,14 @@ def build(
             versions=versions,
             report=lambda done, of: report("Packing", done, of),
         )
-        if form:
+        if target:
+            path = target.path
             need = sum(blob.descriptor.size for blob in built.blobs)
             disks.check_free(path.absolute().parent, need)
             with disks.filling(path.absolute().parent, lambda: max(need, *map(disks.size_of, directories))):
-                _WRITERS[form](built, path, ref, lambda done, of: report("Writing", done, of))
+                _WRITERS[target.registry](
+                    built, path, _name_there(ref, target), lambda done, of: report("Writing", done, of)
+                )
         if provenance:
             program, finished = installed_version(), datetime.now(UTC)
             made = CacheBuild(targets, versions, builder or LOCAL_BUILDER, program, started, finished)
@@ -234,22 +239,29 @@ def _print_contents(described: dict[str, Any], scanned: ScannedCaches) -> None:
         line(escape(text))
 
 
-def _destination(image: str, to: str, *, push: bool) -> tuple[Reference, str, Path]:
-    """Return the name of the image, and the form and path of `--to`.
+def _destination(image: str, to: str, *, push: bool) -> tuple[Reference, LocalReference | None]:
+    """Return the name of the image, and the place of `--to`.
 
     Raises:
         UsageError: an option is missing, the form is unknown, or the path cannot be written.
     """
     if not image:
         raise UsageError("the image has no name", "add --image registry.example/team/cache:1")
-    form, _, path = to.partition(":")
-    if to and (form not in _WRITERS or not path):
+    target = local_reference.parse_local(to)
+    if to and (target is None or target.digest):
         raise UsageError(f"--to {to[:80]!r} is not a destination", "write oci:PATH or docker-archive:FILE")
-    if not (form or push):
+    if not (target or push):
         raise UsageError("the image has no destination", "add --push, --to oci:PATH or --to docker-archive:FILE")
-    if form:
-        disks.check_new(Path(path), "--to")
-    return Reference.parse(image), form, Path(path)
+    if target:
+        disks.check_new(target.path, "--to")
+    return Reference.parse(image), target
+
+
+def _name_there(ref: Reference, target: LocalReference) -> Reference:
+    """Return the name of the image in a layout or archive: that of `--image`, unless `--to` names another one."""
+    if not target.tag:
+        return ref
+    return ref.tagged(target.tag) if target.registry == LAYOUT else Reference.parse(target.tag)
 
 
 def _summary(to: str, *, push: bool) -> str:

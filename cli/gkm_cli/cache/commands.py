@@ -58,6 +58,22 @@ COMMANDS = {
         "Write the verified content of an image into DIR: all files, or no file.",
         f"{_IMAGE} --to ./cache --key cosign.pub",
     ),
+    "copy": _command(
+        "copy",
+        "Copy the image SRC to DST with its signatures, attestations and referrers; what DST has is not sent again.",
+        f"{_IMAGE} oci:./llama:1",
+    ),
+    "diff": _command(
+        "diff",
+        "Compare two images: labels, targets, sizes, and the files of the caches; exit 0 for one digest, else 1.",
+        f"{_IMAGE} registry.example/team/caches/llama:2",
+    ),
+    "tags": _command("tags", "List the tags of REPO, the tags of signatures among them.", _IMAGE.rpartition(":")[0]),
+    "delete": _command(
+        "delete",
+        "Delete the tag or the digest REF from its registry; the bytes go when the registry collects its garbage.",
+        _IMAGE,
+    ),
     "list": LazyCommand(
         "gkm_cli.cache.list_caches",
         "list_caches",
@@ -77,7 +93,8 @@ COMMANDS = {
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),
-    help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract; list a cluster's caches; "
+    help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract, copy, diff, tags, delete; "
+    "list a cluster's caches; "
     "pin, promote and drop generations.",
     no_args_is_help=True,
     add_completion=False,

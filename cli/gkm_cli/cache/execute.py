@@ -27,9 +27,9 @@ from gkm.hoststate.escaping import escape
 from gkm.hoststate.files import closing
 from gkm.images import cache
 from gkm.images.cache import CacheImage
+from gkm.images.image_store import ImageSource
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.pull import PullStage
-from gkm.images.registries.registry import Registry
 from gkm.mounts import overlay, safe_open, syscalls
 from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.mount_path import MountPath
@@ -60,7 +60,12 @@ _EXECUTABLE = 0o100
 class RunOptions:
     """The view of the program, and the place of its cache."""
 
-    cache: Annotated[str, typer.Option("--cache", metavar="REF", help="registry/repository:tag or @sha256:…")]
+    cache: Annotated[
+        str,
+        typer.Option(
+            "--cache", metavar="REF", help="registry/repository:tag or @sha256:…, oci:PATH:TAG, docker-archive:FILE"
+        ),
+    ]
     gpu: GPUOption = ""
     gpus: GPUsOption = None
     writable: Annotated[
@@ -106,6 +111,7 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
         store.use(image.digest)
         _pull(store, registry, image, access)
         path = _provided(store, image.digest, options)
+    access.scratch.close()
     _become(command, environment(names, str(path)))
 
 
@@ -119,7 +125,7 @@ def _check_gpus(image: CacheImage, options: RunOptions) -> None:
         )
 
 
-def _pull(store: RunStore, registry: Registry, image: CacheImage, access: RegistryAccess) -> None:
+def _pull(store: RunStore, registry: ImageSource, image: CacheImage, access: RegistryAccess) -> None:
     if entry.exists(store.layout, image.digest):
         return
     limits = access.config.store
@@ -135,7 +141,7 @@ def _pull(store: RunStore, registry: Registry, image: CacheImage, access: Regist
     store.evict(limits.max_bytes or MAX_BYTES)
 
 
-def _fetch(store: RunStore, registry: Registry, image: CacheImage, max_bytes: int) -> None:
+def _fetch(store: RunStore, registry: ImageSource, image: CacheImage, max_bytes: int) -> None:
     total = image.download_bytes
     with progress_bars(*(stage.value for stage in PullStage)) as report:
         pull.fetch(

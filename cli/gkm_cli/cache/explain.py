@@ -11,7 +11,7 @@ from gkm.api import documents
 from gkm.gpus import preflight
 from gkm.images.assembly.versions import stated_versions
 from gkm.images.cache import CacheImage
-from gkm.images.registries.registry import Registry
+from gkm.images.image_store import ImageSource
 from gkm.kube.resources import Resource
 from gkm.runtimes import BY_NAME
 from gkm.runtimes.keys import Entries
@@ -119,7 +119,7 @@ def _parsed(text: bytes, name: str) -> PodSpecFacts:
         raise UsageError(f"{name} holds no pod: {error}", hint) from error
 
 
-def _environments(registry: Registry, image: CacheImage, max_bytes: int) -> dict[str, list[Mapping[str, object]]]:
+def _environments(registry: ImageSource, image: CacheImage, max_bytes: int) -> dict[str, list[Mapping[str, object]]]:
     """Fetch the content into a temporary directory; return the variables of the first key files of each runtime."""
     stating = {each.value: BY_NAME[each.value].entries for each in image.formats}
     if not any(entries.environment for entries in stating.values()):

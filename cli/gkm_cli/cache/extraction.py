@@ -13,10 +13,10 @@ from gkm.hoststate import trees
 from gkm.hoststate.files import closing
 from gkm.hoststate.layout import Layout
 from gkm.images.cache import CacheImage
+from gkm.images.image_store import ImageSource
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.extract import Extraction
 from gkm.images.pulling.pull import PullStage
-from gkm.images.registries.registry import Registry
 from gkm.mounts.relocation import tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
@@ -26,7 +26,7 @@ from gkm_cli.progress import progress_bars
 
 
 def extract(
-    registry: Registry, image: CacheImage, to: Path, max_bytes: int, path: MountPath | None
+    registry: ImageSource, image: CacheImage, to: Path, max_bytes: int, path: MountPath | None
 ) -> tuple[Extraction, RewriteCounts]:
     """Extract the content into the new directory `to`, for use at `path`; after a failure, `to` does not exist.
 

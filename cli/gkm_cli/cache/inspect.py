@@ -10,7 +10,7 @@ from gkm.api.targets import GpuTarget
 from gkm.images.assembly.versions import stated_versions
 from gkm.images.cache import CacheImage, RuntimeCache
 from gkm.images.cache_entries import CacheEntry, entries_in
-from gkm.images.registries.registry import Registry
+from gkm.images.image_store import ImageSource
 from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import directory_of
 
@@ -49,7 +49,7 @@ def inspect(
     show(result, output, lambda: _print_result(image, found))
 
 
-def _content(registry: Registry, image: CacheImage, max_bytes: int) -> tuple[list[CacheEntry], int]:
+def _content(registry: ImageSource, image: CacheImage, max_bytes: int) -> tuple[list[CacheEntry], int]:
     """Fetch the content into a temporary directory; return its entries and the number of its files."""
     with tempfile.TemporaryDirectory(prefix="gkm-inspect-") as directory:
         extracted, _ = extraction.extract(registry, image, Path(directory) / "content", max_bytes, None)

@@ -3,7 +3,7 @@
 import sys
 
 from gkm.hoststate.escaping import escape
-from gkm.images.reference import Reference
+from gkm.images import local_reference
 from gkm.images.signing import sign as signing
 
 from gkm_cli.output import Output, OutputOption, line, show
@@ -21,8 +21,8 @@ def sign(
     """Sign the digest that REF resolves to now, by a key or as an identity."""
     options.check()
     # Before a token goes to Fulcio and before a password is asked for: the configuration may be wrong.
-    ref = Reference.parse(reference)
-    registry = access.registry(ref, mirrored=False)
+    ref = local_reference.parse(reference)
+    registry = access.store(ref)
     signer = options.signer()
     pinned = ref.pinned(registry.resolve(ref))
     signed = signing.sign(registry, pinned, signer, signature_repository())

@@ -16,9 +16,9 @@ from msgspec import Struct
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.configuration import CREATED_ANNOTATION, MAX_CONFIG_BYTES, creation_time, read_config
+from gkm.images.image_store import ImageSource
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import joined, names_in
 
@@ -164,7 +164,7 @@ class _Summary(Struct):
     targets: list[_SummaryTarget] | None = None
 
 
-def describe(registry: Registry, ref: Reference) -> CacheImage:
+def describe(registry: ImageSource, ref: Reference) -> CacheImage:
     """Return the description of a pinned image; for an index, the description of its image for this machine.
 
     A signature binds the requested digest. The bytes of an index name its images by digest, so the signature binds

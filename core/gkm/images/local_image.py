@@ -144,6 +144,42 @@ def wrong_blob(name: str, wanted: Descriptor, what: str) -> GKMError:
     return GKMError(Reason.DIGEST_MISMATCH, f"blob {wanted.digest} of {name} is {what}")
 
 
+@dataclass(slots=True)
+class BlobDownload:
+    """The received part of a blob; the written bytes are valid only after `verify`."""
+
+    descriptor: Descriptor
+    write: Callable[[bytes], object]
+    _hasher: StreamHasher = field(default_factory=StreamHasher)
+
+    def resume(self, parts: Iterable[bytes]) -> None:
+        """Add the bytes that an earlier download wrote; they are hashed like new ones."""
+        self._hasher.read(parts)
+
+    def receive(self, part: bytes) -> None:
+        """Hash and write the next bytes."""
+        self._hasher.add(part)
+        self.write(part)
+
+    @property
+    def received(self) -> int:
+        """Return the number of bytes that were received so far."""
+        return self._hasher.size
+
+    @property
+    def missing(self) -> int:
+        """Return the number of bytes still to receive."""
+        return self.descriptor.size - self.received
+
+    def verify(self, name: str) -> None:
+        """Check the size and the digest of the blob.
+
+        Raises:
+            GKMError: DIGEST_MISMATCH.
+        """
+        check_blob(self._hasher.descriptor(), self.descriptor, name)
+
+
 def write_all(descriptor: int, part: bytes | memoryview) -> None:
     """Write all of `part`; raises OSError."""
     view = memoryview(part)
@@ -153,30 +189,14 @@ def write_all(descriptor: int, part: bytes | memoryview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image on disk: `blobs` are its configuration and its layers, `labels` the labels of the configuration.
-
-    `attached` has the artifacts that a layout holds beside it, each behind its subject.
-    """
+    """An image on disk: `blobs` are its configuration and its layers, `labels` the labels of the configuration."""
 
     manifest: bytes
     media_type: str
     blobs: tuple[LocalBlob, ...]
     labels: dict[str, str]
-    attached: tuple["AttachedArtifact", ...] = ()
 
     @property
     def digest(self) -> str:
         """Return the digest of the manifest."""
         return f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
-
-
-@dataclass(frozen=True, slots=True)
-class AttachedArtifact:
-    """An artifact about the image or artifact with the digest `subject`, such as a signature.
-
-    It is a referrer, or else the content of the tag `sha256-<hex><suffix>`.
-    """
-
-    content: LocalImage
-    subject: str
-    suffix: str = ""

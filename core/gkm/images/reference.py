@@ -88,6 +88,11 @@ class Reference:
         """Return registry and repository, which allow-lists and policies match."""
         return f"{self.registry}/{self.repository}"
 
+    @property
+    def identity(self) -> str:
+        """Return the name that a legacy signature claims for the image (simple signing's `docker-reference`)."""
+        return self.name
+
     def matches(self, pattern: str) -> bool:
         """Return whether a glob of `registries.allow` or of a policy's `images` matches this repository.
 

@@ -8,12 +8,12 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
-from gkm.images.local_image import LocalBlob, LocalImage
+from gkm.images.local_image import BlobDownload, LocalBlob, LocalImage
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.auth import Credentials
-from gkm.images.registries.registry import BlobDownload, Registry
+from gkm.images.registries.registry import Registry
 from support.images.private_registry import keyring
 from support.peers import require
 from support.registry.auth import Auth
@@ -48,9 +48,9 @@ def test_a_cache_is_stored_and_fetched(distribution: Distribution, built: LocalI
 def test_an_existing_image_is_found_and_a_missing_one_is_reported(distribution: Distribution) -> None:
     ours, ref = client(distribution.host), at(distribution.host, "team/there")
     blob = LocalBlob.from_bytes(b"a blob", "")
-    assert not push.blob_exists(ours, ref, blob.descriptor)
+    assert not ours.blob_exists(ref, blob.descriptor)
     push.blob(ours, ref, blob)
-    assert push.blob_exists(ours, ref, blob.descriptor)
+    assert ours.blob_exists(ref, blob.descriptor)
     with pytest.raises(GKMError) as caught:
         ours.resolve(ref)
     assert caught.value.reason is Reason.NOT_FOUND
@@ -74,7 +74,7 @@ def test_an_upload_that_breaks_off_is_made_again(distribution: Distribution, sha
         relay.cuts = [int(len(DATA) * share)] * 2
         push.blob(client(relay.host), at(relay.host, f"team/broken-{int(share * 10)}"), blob)
     ref = at(distribution.host, f"team/broken-{int(share * 10)}")
-    assert push.blob_exists(client(distribution.host), ref, blob.descriptor)
+    assert client(distribution.host).blob_exists(ref, blob.descriptor)
 
 
 def test_the_referrers_of_an_image_are_found_by_the_fallback_tag(distribution: Distribution) -> None:

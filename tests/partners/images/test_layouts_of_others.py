@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from gkm.api.config import Policy
-from gkm.images.archives import oci_layout
+from gkm.images.archives.layout_store import LayoutStore
 from gkm.images.local_image import LocalImage
+from gkm.images.local_reference import LocalReference
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.signatures.signature_formats import SignatureForm
-from gkm.images.signing import attached
+from support.images.layouts import copied
 from support.images.matrix import verdict_on
 from support.registry.clients import plain_client
 from support.registry.olareg import Olareg
@@ -120,8 +121,8 @@ def test_the_legacy_signatures_that_cosign_saves_count_after_a_push(
 def pushed_forms(layout: Path, reference: str, cosign: Cosign) -> set[SignatureForm]:
     """Push a layout; return the forms of the signatures of cosign's key that GKM verifies there, as cosign does."""
     ref = Reference.parse(reference)
-    image = oci_layout.open_layout(layout)
-    pinned = ref.pinned(attached.push_image(plain_client(ref.registry), ref, image, lambda _done, _of: None))
+    origin = LocalReference("oci", str(layout))
+    pinned = ref.pinned(copied(LayoutStore(layout), origin, plain_client(ref.registry), ref))
     verdict = verdict_on(str(pinned), Policy([str(cosign.public_key)]))
     assert verdict.verified, verdict.message
     # With the option for bundles, cosign reads legacy signatures of an image that has no bundle.

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from gkm.images.archives.sources import open_image
+from gkm.images.archives.docker_archive import open_archive
 from gkm.images.assembly.image import build
 from gkm.images.configuration import OCI_CONFIG, OCI_LAYER
 from gkm.images.local_image import LocalBlob, LocalImage
@@ -60,7 +60,7 @@ def cache_image(title: str = "vector-add", directory: Path = DATA / "triton-cach
 def mcv_image() -> LocalImage:
     """Return MCV's image as `gkm cache push` stores it: the archive's layer is a plain tar, which it compresses."""
     with tempfile.TemporaryDirectory() as work:
-        return in_memory(open_image(MCV_ARCHIVE, Path(work)))
+        return in_memory(open_archive(MCV_ARCHIVE, Path(work)))
 
 
 def in_memory(image: LocalImage) -> LocalImage:

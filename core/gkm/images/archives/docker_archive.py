@@ -42,6 +42,7 @@ MAX_LISTING_BYTES = 1 << 20
 _HEX = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?", re.ASCII)
 MAX_MEMBERS = 10_000
 """An image of 64 layers has a few hundred at most."""
+_MAX_NAMES = 5
 
 
 class ManifestEntry(Struct, rename="pascal"):
@@ -60,8 +61,8 @@ class _Config(Struct):
     rootfs: _RootFS = field(default_factory=lambda: _RootFS([]))
 
 
-def open_archive(path: Path, work: Path) -> LocalImage:
-    """Return the one image in an archive, with every stated digest checked.
+def open_archive(path: Path, work: Path, tag: str | None = None) -> LocalImage:
+    """Return the one image in an archive, or the one that its manifest.json calls `tag`; every digest is checked.
 
     Layers without gzip are compressed into new files in `work`, which must exist until the image is stored, because
     MCV's readers accept only gzip.
@@ -73,7 +74,7 @@ def open_archive(path: Path, work: Path) -> LocalImage:
     """
     index = ArchiveIndex.from_file(path)
     entry = _single_image(
-        decode(index.small(MANIFEST, MAX_LISTING_BYTES), list[ManifestEntry], f"{MANIFEST} of {path}"), path
+        decode(index.small(MANIFEST, MAX_LISTING_BYTES), list[ManifestEntry], f"{MANIFEST} of {path}"), path, tag
     )
     config = index.small(entry.config, MAX_CONFIG_BYTES)
     _check_name(entry.config, config, path)
@@ -91,14 +92,14 @@ def open_archive(path: Path, work: Path) -> LocalImage:
     return assemble_image(config, layers, read_config(config, str(path)).labels)
 
 
-def _single_image(images: list[ManifestEntry], path: Path) -> ManifestEntry:
-    if len(images) != 1:
-        raise GKMError(
-            Reason.METADATA_INVALID,
-            f"{path} holds {count_of(len(images), 'image')}, not one",
-            "save one image alone",
-        )
-    return images[0]
+def _single_image(images: list[ManifestEntry], path: Path, tag: str | None) -> ManifestEntry:
+    fitting = [each for each in images if tag is None or tag in (each.repo_tags or [])]
+    if len(fitting) != 1:
+        what = f"{path} holds {count_of(len(fitting), 'image')}{f' {tag}' if tag else ''}, not one"
+        names = [name for each in images for name in each.repo_tags or []][:_MAX_NAMES]
+        named = f"name one of {', '.join(names)[:200]!r}" if names else "save one image alone"
+        raise GKMError(Reason.METADATA_INVALID, what, named)
+    return fitting[0]
 
 
 def _check_name(name: str, config: bytes, path: Path) -> None:

@@ -1,26 +1,23 @@
-"""Open a local image to push it; the content decides its format."""
+"""Recognize a local image by its content."""
 
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.archives.compression import GZIP_MAGIC
-from gkm.images.local_image import LocalImage
+from gkm.images.local_reference import ARCHIVE, LAYOUT, LocalReference
 
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 
 
-def open_image(path: Path, work: Path) -> LocalImage:
-    """Return the image at `path`: an OCI layout, or a docker-archive.
-
-    `work` is an empty directory of the caller; both must exist until the image is stored.
+def reference_to(path: Path) -> LocalReference:
+    """Return the reference to the image at `path`: an OCI layout, or a docker-archive.
 
     Raises:
-        GKMError: NOT_FOUND, METADATA_INVALID when the format is unknown; as the reader of the format raises.
-        OSError: it cannot be read, or the disk refused.
+        GKMError: NOT_FOUND, METADATA_INVALID when the format is unknown.
+        OSError: it cannot be read.
     """
     if path.is_dir():
-        return oci_layout.open_layout(path)
+        return LocalReference(LAYOUT, str(path))
     if not path.is_file():
         raise GKMError(Reason.NOT_FOUND, f"{path} does not exist", "name the output of `gkm cache build`")
     with path.open("rb") as file:
@@ -33,4 +30,4 @@ def open_image(path: Path, work: Path) -> LocalImage:
             f"{path} is no OCI layout and no docker-archive",
             "name the output of `gkm cache build --to` or `docker save`",
         )
-    return docker_archive.open_archive(path, work)
+    return LocalReference(ARCHIVE, str(path))

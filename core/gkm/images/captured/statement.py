@@ -10,9 +10,9 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import utc_time
 from gkm.api.signers import Signer
 from gkm.images.captured.content import PREDICATE_TYPE, PackedFile, content_digest
+from gkm.images.image_store import ImageSource
 from gkm.images.manifest import decode
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures.attestations import attestation, attestations
 from gkm.images.signatures.evaluation import TrustPolicy
 
@@ -49,7 +49,7 @@ class _CaptureStatement(Struct):
 
 
 def check(
-    registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], wanted: CaptureClaim, now: datetime
+    registry: ImageSource, ref: Reference, trusts: Sequence[TrustPolicy], wanted: CaptureClaim, now: datetime
 ) -> datetime:
     """Check that signers whom every policy trusts state a claim about a pinned image.
 

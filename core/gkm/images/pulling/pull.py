@@ -25,7 +25,8 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.images.archives.compression import FEED_BYTES
 from gkm.images.cache import CacheImage
-from gkm.images.local_image import ByteCounter, write_all
+from gkm.images.image_store import ImageSource
+from gkm.images.local_image import BlobDownload, ByteCounter, write_all
 from gkm.images.manifest import Descriptor
 from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import PART, REGISTRY_PART, BlobFiles
@@ -33,7 +34,6 @@ from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import FileList, StoreEntry
 from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import BlobDownload, Registry
 from gkm.runtimes.placement import directory_of
 
 _LOG = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ the pull.
 
 
 def fetch(
-    registry: Registry,
+    registry: ImageSource,
     image: CacheImage,
     layout: Layout,
     *,
@@ -92,7 +92,7 @@ def fetch(
 
 
 def extract(
-    registry: Registry,
+    registry: ImageSource,
     image: CacheImage,
     layout: Layout,
     work: Path,
@@ -218,7 +218,7 @@ class _DownloadStopped(Exception):
 class ImageDownload:
     """The download of one image's blobs into `work`, through the blob `files` that images of a repository share."""
 
-    registry: Registry
+    registry: ImageSource
     ref: Reference
     files: BlobFiles
     work: Path
@@ -258,7 +258,9 @@ class ImageDownload:
             self._fetch(origin, blob, target, part, is_last=True)
         return target
 
-    def _fetch(self, registry: Registry, blob: Descriptor, target: Path, part: str, *, is_last: bool = False) -> bool:
+    def _fetch(
+        self, registry: ImageSource, blob: Descriptor, target: Path, part: str, *, is_last: bool = False
+    ) -> bool:
         """Fetch a blob; return False for a digest mismatch that may not be the registry's fault: the caller retries."""
         with self.files.locked(self.ref, blob, lambda: self._count(0), part) as locked:
 

@@ -1,7 +1,5 @@
 """Read from registries by the OCI distribution specification 1.1; verify every byte before handing it out.
 
-A blob download: counts and hashes the received bytes, and resumes after an interruption.
-
 Requests to mirrors, by the protocol of containerd. Pure.
 
 A mirror may serve many registries. It learns the right one from the query parameter `ns`, which containerd adds
@@ -12,28 +10,30 @@ remotes/docker, addNamespace). So Spegel, Dragonfly and pull-through registries 
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import urlencode
 
+from msgspec import Meta, Struct
 from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
-from gkm.images.local_image import StreamHasher, check_blob, wrong_blob
+from gkm.images.local_image import BlobDownload, wrong_blob
 from gkm.images.manifest import (
     ACCEPTED_MEDIA_TYPES,
     MAX_MANIFEST_BYTES,
     OCI_INDEX,
     Descriptor,
     Manifest,
+    decode,
     parse_referrers,
 )
 from gkm.images.reference import Reference
-from gkm.images.registries.hosts import RegistryHosts, failure
+from gkm.images.registries.hosts import failure
 from gkm.images.registries.transport import NOT_FOUND, OK, RegistryRequest, read_body, read_chunks
+from gkm.images.registries.writes import RegistryWrites
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,6 +44,9 @@ MAX_REFERRER_PAGES = 8
 MAX_REFERRER_BYTES = 1 << 20
 MAX_REFERRERS = 4_096
 """The sum over all pages. gkm.images.signatures.discovery reads 64 of them."""
+MAX_TAG_BYTES = 4 << 20
+"""The size of a page of tags."""
+_TAGS_IN_A_PAGE = 1000
 _NO_REFERRERS_API = frozenset({400, 405, 406, 501})
 """The statuses besides 404 of registries without the referrers API."""
 _FAULTS_OF_A_SOURCE = frozenset(
@@ -65,43 +68,11 @@ NAMESPACE = "ns"
 _HUB, _HUB_REGISTRY = "docker.io", "registry-1.docker.io"
 
 
-@dataclass(slots=True)
-class BlobDownload:
-    """The received part of a blob; the written bytes are valid only after `verify`."""
-
-    descriptor: Descriptor
-    write: Callable[[bytes], object]
-    _hasher: StreamHasher = field(default_factory=StreamHasher)
-
-    def resume(self, parts: Iterable[bytes]) -> None:
-        """Add the bytes that an earlier download wrote; they are hashed like new ones."""
-        self._hasher.read(parts)
-
-    def receive(self, part: bytes) -> None:
-        """Hash and write the next bytes."""
-        self._hasher.add(part)
-        self.write(part)
-
-    @property
-    def received(self) -> int:
-        """Return the number of bytes that were received so far."""
-        return self._hasher.size
-
-    @property
-    def missing(self) -> int:
-        """Return the number of bytes still to receive."""
-        return self.descriptor.size - self.received
-
-    def verify(self, name: str) -> None:
-        """Check the size and the digest of the blob.
-
-        Raises:
-            GKMError: DIGEST_MISMATCH.
-        """
-        check_blob(self._hasher.descriptor(), self.descriptor, name)
+class _Tags(Struct):
+    tags: list[Annotated[str, Meta(max_length=128)]] | None = None
 
 
-class Registry(RegistryHosts):
+class Registry(RegistryWrites):
     """All registries that the configuration allows. Thread-safe.
 
     Every read goes to the mirrors first, also the read of a tag, as with containerd's default capabilities of a host. A
@@ -163,6 +134,24 @@ class Registry(RegistryHosts):
         """
         found = self._from_first_source(ref, lambda source: self._referrers_from(source, ref))
         return self._fallback_referrers(ref) if found is None else found
+
+    def tags(self, ref: Reference, limit: int) -> list[str]:
+        """Return the tags of a repository, page by page, at most `limit`; without mirrors, which list only their own.
+
+        Raises:
+            GKMError: as `manifest`; METADATA_INVALID for an answer that lists no tags.
+        """
+        self.check_allowed(ref)
+        found: list[str] = []
+        query = f"n={min(limit, _TAGS_IN_A_PAGE)}"
+        while query and len(found) < limit:
+            deadline = self.deadline()
+            with self._read(ref.registry, ref, f"tags/list?{query}", {}, deadline) as response:
+                page = decode(read_body(response, MAX_TAG_BYTES, deadline), _Tags, f"tags of {ref.name}").tags or []
+                following = _NEXT_PAGE.search(response.headers.get("Link", ""))
+            found += page
+            query = following[1] if following and page else ""
+        return found[:limit]
 
     def _manifest_from(self, source: str, ref: Reference, limit: int) -> Manifest:
         accepted = {"Accept": ", ".join(ACCEPTED_MEDIA_TYPES)}

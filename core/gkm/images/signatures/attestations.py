@@ -8,9 +8,9 @@ from typing import TypeVar
 from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import SIGNATURE_PREDICATES
+from gkm.images.image_store import ImageSource
 from gkm.images.manifest import OCI_EMPTY, PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
 from gkm.images.signatures.discovery import MAX_MANIFEST_BYTES, is_transient, layers_in_tag
 from gkm.images.signatures.signature_formats import (
@@ -35,13 +35,13 @@ MAX_ATTESTATION_BYTES = 16 << 20
 T = TypeVar("T")
 
 
-def attestations(registry: Registry, ref: Reference, predicate_type: str) -> list[Descriptor]:
+def attestations(registry: ImageSource, ref: Reference, predicate_type: str) -> list[Descriptor]:
     """Return the attestations of this type that an image has, by what their descriptors state; raises GKMError."""
     found = [each for each in registry.referrers(ref) if each.annotations.get(PREDICATE_ANNOTATION) == predicate_type]
     return found[:MAX_ATTESTATIONS]
 
 
-def attestation(registry: Registry, ref: Reference, found: Descriptor, predicate_type: str) -> Signature | None:
+def attestation(registry: ImageSource, ref: Reference, found: Descriptor, predicate_type: str) -> Signature | None:
     """Return an attestation of a pinned image, not verified; None if it cannot be one.
 
     Raises:
@@ -82,7 +82,7 @@ class AttestationReader:
     signature. A malformed attestation hides no other.
     """
 
-    registry: Registry
+    registry: ImageSource
     ref: Reference
     read_error: GKMError | None = None
     _lists: dict[SignatureForm, list[Descriptor]] = field(default_factory=dict, init=False)

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.image_store import ImageSource
 from gkm.images.manifest import OCI_EMPTY, PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
 from gkm.images.signatures.signature_formats import (
     SIGN_PREDICATE,
@@ -65,7 +65,7 @@ class DiscoveredSignatures:
             self.signatures.append(signature)
 
 
-def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
+def find_signatures(registry: ImageSource, ref: Reference) -> DiscoveredSignatures:
     """Return the signatures of a pinned image, at most MAX_SIGNATURES from referrers and as many from the legacy tag.
 
     An error with one form does not hide the other form: a good signature counts even if the search is incomplete.
@@ -91,7 +91,7 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
 
 
 def _attached(
-    registry: Registry, ref: Reference, referrers: Iterable[Descriptor], found: DiscoveredSignatures
+    registry: ImageSource, ref: Reference, referrers: Iterable[Descriptor], found: DiscoveredSignatures
 ) -> Iterator[Descriptor]:
     """Yield the layers with signatures in the referrers; `found` has those that cannot be read."""
     for each in referrers:
@@ -99,7 +99,7 @@ def _attached(
 
 
 def _reading(
-    registry: Registry, ref: Reference, layer: Descriptor
+    registry: ImageSource, ref: Reference, layer: Descriptor
 ) -> tuple[SignatureForm, Callable[[], Signature | None]]:
     """Return the form of the signature in a layer, and the function that reads it."""
     if layer.media_type == SIMPLE_SIGNING:
@@ -137,7 +137,7 @@ def legacy_tag(ref: Reference) -> Reference:
     return ref.tag_of_digest(".sig")
 
 
-def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signature | None:
+def bundle(registry: ImageSource, ref: Reference, descriptor: Descriptor) -> Signature | None:
     """Return the bundle in a referrer; None if the referrer is another artifact.
 
     Raises:
@@ -149,7 +149,7 @@ def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signat
     return _bundle_in(registry, ref, layers[0])
 
 
-def signature_layers(registry: Registry, ref: Reference, descriptor: Descriptor) -> list[Descriptor]:
+def signature_layers(registry: ImageSource, ref: Reference, descriptor: Descriptor) -> list[Descriptor]:
     """Return the layers with signatures in a referrer: a bundle, or legacy signatures; empty for another artifact.
 
     cosign attaches legacy signatures instead of writing their tag with `--registry-referrers-mode=oci-1-1`.
@@ -167,11 +167,11 @@ def signature_layers(registry: Registry, ref: Reference, descriptor: Descriptor)
     return layers
 
 
-def _bundle_in(registry: Registry, ref: Reference, layer: Descriptor) -> Signature:
+def _bundle_in(registry: ImageSource, ref: Reference, layer: Descriptor) -> Signature:
     return parse_bundle(registry.small_blob(ref, layer, MAX_PAYLOAD_BYTES))
 
 
-def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature | None:
+def legacy(registry: ImageSource, ref: Reference, layer: Descriptor) -> Signature | None:
     """Return the legacy signature in a layer; None if the layer has another media type.
 
     Raises:
@@ -182,7 +182,7 @@ def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature |
     return parse_legacy(registry.small_blob(ref, layer, MAX_PAYLOAD_BYTES), layer.annotations)
 
 
-def layers_in_tag(registry: Registry, tag: Reference) -> list[Descriptor]:
+def layers_in_tag(registry: ImageSource, tag: Reference) -> list[Descriptor]:
     """Return the layers of a tag of cosign beside an image; an empty list without such a tag; raises GKMError."""
     try:
         return registry.manifest(tag, MAX_MANIFEST_BYTES).image().layers

@@ -24,9 +24,9 @@ from gkm.api.policies import PredicateRule, RequiredAttestation
 from gkm.api.signers import Signer
 from gkm.hoststate.bounded_command import BoundedCommand, CommandResult, RunFailed
 from gkm.hoststate.escaping import escape
+from gkm.images.image_store import ImageSource
 from gkm.images.manifest import decode
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures.attestations import AttestationReader, FetchedAttestation
 from gkm.images.signatures.discovery import is_transient
 from gkm.images.signatures.evaluation import TrustPolicy
@@ -102,7 +102,7 @@ class _Requirement:
 
 
 def evaluate(
-    registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], until: float
+    registry: ImageSource, ref: Reference, trusts: Sequence[TrustPolicy], until: float
 ) -> tuple[tuple[AttestationFinding, ...], GKMError | None]:
     """Return a finding for each attestation that the policies of a pinned image require.
 

@@ -23,8 +23,8 @@ from msgspec.structs import astuple
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
+from gkm.images.image_store import ImageSource
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures import certificates, keyless, required_attestations
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
@@ -119,7 +119,7 @@ class Verifier:
             if covers(policy, ref, namespace)
         ]
 
-    def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
+    def verify(self, registry: ImageSource, ref: Reference, namespace: str | None) -> Verdict:
         """Return the verdict on a pinned image for a namespace (None: cluster-wide).
 
         An error of the registry or the image is a verdict too, never an exception.
@@ -169,7 +169,7 @@ class Verifier:
         todo = "ask an administrator to add one to verification.policies, or use an image that is covered"
         return f"no verification policy covers {ref.name}{where} ({number} configured); {todo}"
 
-    def _verdict(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
+    def _verdict(self, registry: ImageSource, ref: Reference, namespace: str | None) -> Verdict:
         trusts = self.trusts(ref, namespace)
         if not trusts:
             return _refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
@@ -183,7 +183,7 @@ class Verifier:
         return verdict
 
 
-def _evaluated(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], until: float) -> Verdict:
+def _evaluated(registry: ImageSource, ref: Reference, trusts: Sequence[TrustPolicy], until: float) -> Verdict:
     """Return the verdict of the policies on what the sources of `registry` have."""
     verdict = _signed(registry, ref, trusts, LogLookups(until))
     if not verdict.verified or not any(trust.policy.attestations for trust in trusts):
@@ -242,7 +242,7 @@ class LogLookups:
         return None
 
 
-def _signed(registry: Registry, ref: Reference, trusts: Sequence[TrustPolicy], lookups: LogLookups) -> Verdict:
+def _signed(registry: ImageSource, ref: Reference, trusts: Sequence[TrustPolicy], lookups: LogLookups) -> Verdict:
     """Return the verdict of the policies on the signatures alone."""
     found = {place: find_signatures(registry, place) for place in dict.fromkeys(trust.place(ref) for trust in trusts)}
     evaluated = [

@@ -61,7 +61,7 @@ def legacy(ref: Reference, signer: ImageSigner) -> LegacyLayer:
     payload = msgspec.json.encode(
         {
             "critical": {
-                "identity": {"docker-reference": ref.name},
+                "identity": {"docker-reference": ref.identity},
                 "image": {"docker-manifest-digest": ref.target},
                 "type": signature_formats.SIMPLE_SIGNING_TYPE,
             },

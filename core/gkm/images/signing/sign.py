@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.image_store import ImageStore
 from gkm.images.manifest import Manifest
 from gkm.images.reference import Reference
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures import discovery
 from gkm.images.signatures.attestations import MAX_ATTESTATION_BYTES, attestation, attestations
 from gkm.images.signatures.evaluation import TrustPolicy
@@ -45,7 +45,7 @@ class SignedImage:
         return "+".join(self.stored)
 
 
-def sign(registry: Registry, ref: Reference, signer: ImageSigner, repository: str = "") -> SignedImage:
+def sign(registry: ImageStore, ref: Reference, signer: ImageSigner, repository: str = "") -> SignedImage:
     """Sign the image whose digest a reference names now; store the signature in `repository`, "" for the image's own.
 
     Registries have no compare-and-swap: if two signers write the same tag at the same moment, one can overwrite the
@@ -76,7 +76,7 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner, repository: st
     return signed
 
 
-def _legacy(registry: Registry, ref: Reference, place: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
+def _legacy(registry: ImageStore, ref: Reference, place: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
     """Add a layer to the tag at `place` unless this signer has a valid layer there; return the tag."""
     tag = discovery.legacy_tag(place)
     layer: LegacyLayer | None = None
@@ -94,7 +94,7 @@ def _legacy(registry: Registry, ref: Reference, place: Reference, signer: ImageS
     raise store.overwritten(tag)
 
 
-def _bundle(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest) -> str:
+def _bundle(registry: ImageStore, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest) -> str:
     """Attach a bundle unless the image has this signer's valid bundle; return the referrer."""
     for each in discovery.signatures_first(registry.referrers(ref))[: discovery.MAX_SIGNATURES]:
         signature = _read(partial(discovery.bundle, registry, ref, each))
@@ -130,7 +130,7 @@ def _check(trust: TrustPolicy, signature: Signature, ref: Reference) -> None:
 
 
 def attest(
-    registry: Registry,
+    registry: ImageStore,
     ref: Reference,
     predicate_type: str,
     predicate: Mapping[str, Any],

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.pacing import Backoff
 from gkm.images.configuration import OCI_CONFIG
+from gkm.images.image_store import ImageStore
 from gkm.images.local_image import LocalBlob
 from gkm.images.manifest import (
     MAX_LAYERS,
@@ -31,7 +32,6 @@ from gkm.images.manifest import (
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.hosts import UnexpectedStatus
-from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
 from gkm.images.signatures.signature_formats import SIGN_PREDICATE, SIMPLE_SIGNING
 from gkm.images.signing.forms import LegacyLayer
@@ -71,12 +71,12 @@ class LegacyTag:
     digest: str = ""
 
 
-def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
+def read_tag(registry: ImageStore, tag: Reference) -> LegacyTag:
     """Return the content of the tag; an empty one if the tag does not exist.
 
     Raises:
         TagUnusable: METADATA_INVALID if the tag has other content.
-        GKMError: as Registry.manifest.
+        GKMError: as ImageSource.manifest.
     """
     with _content_of(tag):
         manifest = _found(registry, tag)
@@ -86,7 +86,7 @@ def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
         return LegacyTag(manifest.media_type, tuple(manifest.image().layers), tuple(raw), manifest.digest)
 
 
-def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: list[int], layer: LegacyLayer) -> None:
+def write_tag(registry: ImageStore, tag: Reference, before: LegacyTag, retained: list[int], layer: LegacyLayer) -> None:
     """Write the tag: the layers of `before` whose indices are in `retained`, then `layer`.
 
     Raises:
@@ -98,7 +98,7 @@ def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: l
     _write_layers(registry, tag, before, [*(before.raw[number] for number in retained), added])
 
 
-def add_to_tag(registry: Registry, tag: Reference, content: Manifest) -> None:
+def add_to_tag(registry: ImageStore, tag: Reference, content: Manifest) -> None:
     """Store the content of a tag of cosign, whose blobs are stored; add its layers to those that the tag has.
 
     Raises:
@@ -118,7 +118,7 @@ def add_to_tag(registry: Registry, tag: Reference, content: Manifest) -> None:
     raise overwritten(tag)
 
 
-def _write_layers(registry: Registry, tag: Reference, before: LegacyTag, layers: list[dict[str, Any]]) -> None:
+def _write_layers(registry: ImageStore, tag: Reference, before: LegacyTag, layers: list[dict[str, Any]]) -> None:
     if len(layers) > MAX_LAYERS:
         raise TagUnusable(
             Reason.TOO_LARGE,
@@ -138,7 +138,7 @@ def _write_layers(registry: Registry, tag: Reference, before: LegacyTag, layers:
 
 
 def attach(
-    registry: Registry, ref: Reference, subject: Manifest, bundle: bytes, predicate: str = SIGN_PREDICATE
+    registry: ImageStore, ref: Reference, subject: Manifest, bundle: bytes, predicate: str = SIGN_PREDICATE
 ) -> Reference:
     """Store a bundle as a referrer of an image that the registry lists; return its reference.
 
@@ -162,13 +162,13 @@ def attach(
     return ref.pinned(digest)
 
 
-def store_referrer(registry: Registry, ref: Reference, referrer: Descriptor, raw: bytes) -> None:
+def store_referrer(registry: ImageStore, ref: Reference, referrer: Descriptor, raw: bytes) -> None:
     """Store the manifest of a referrer of a pinned image, whose blobs are stored, and see that the registry lists it.
 
     Raises:
         TagUnusable, GKMError: as `attach`.
     """
-    listed = push.referrer(registry, ref.pinned(referrer.digest), raw, referrer.media_type)
+    listed = registry.store_manifest(ref.pinned(referrer.digest), raw, referrer.media_type)
     if not listed and not any(_list_in_fallback_tag(registry, ref, referrer) for _ in range(MAX_ROUNDS)):
         raise overwritten(ref.tag_of_digest())
     if not _served(lambda: any(each.digest == referrer.digest for each in registry.referrers(ref))):
@@ -188,7 +188,7 @@ def overwritten(ref: Reference) -> GKMError:
     )
 
 
-def _list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> bool:
+def _list_in_fallback_tag(registry: ImageStore, ref: Reference, referrer: Descriptor) -> bool:
     """Add a referrer to the index in the tag `sha256-<hex>`, for a registry without a referrers API.
 
     Return whether the index had it already. Another writer can overwrite the index, so call it until it returns True.
@@ -218,7 +218,7 @@ def _content_of(tag: Reference) -> Iterator[None]:
         ) from error
 
 
-def _found(registry: Registry, tag: Reference) -> Manifest | None:
+def _found(registry: ImageStore, tag: Reference) -> Manifest | None:
     try:
         return registry.manifest(tag)
     except GKMError as error:
@@ -227,7 +227,7 @@ def _found(registry: Registry, tag: Reference) -> Manifest | None:
         raise
 
 
-def _replace(registry: Registry, tag: Reference, before: str, raw: bytes, media_type: str) -> None:
+def _replace(registry: ImageStore, tag: Reference, before: str, raw: bytes, media_type: str) -> None:
     """Write a tag whose manifest has the digest `before`, "" without one, and wait until the registry serves another.
 
     The next writer reads the tag, adds to it and writes it: an old copy would lose what was added now.
@@ -262,8 +262,8 @@ def _served(written: Callable[[], bool]) -> bool:
     return True
 
 
-def _store_blob(registry: Registry, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:
+def _store_blob(registry: ImageStore, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:
     packed = LocalBlob.from_bytes(data, media_type)
-    if not push.blob_exists(registry, ref, packed.descriptor):
+    if not registry.blob_exists(ref, packed.descriptor):
         push.blob(registry, ref, packed)
     return packed.descriptor.to_json()

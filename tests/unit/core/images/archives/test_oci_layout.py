@@ -12,7 +12,7 @@ from gkm.images.configuration import MAX_CONFIG_BYTES
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from support.images.archives import cache_image, content, image_of_layers, packed, tree
-from support.registry.store import OCI_EMPTY, OCI_INDEX, OCI_MANIFEST, digest_of
+from support.registry.store import OCI_MANIFEST, digest_of
 
 REF = Reference.parse("registry.example/team/vector-add:1")
 Change = Callable[[Path], object]
@@ -212,103 +212,6 @@ def stored(layout: Path, data: bytes, kind: str) -> dict[str, Any]:
     found = {"mediaType": kind, "digest": digest_of(data), "size": len(data)}
     blob(layout, str(found["digest"])).write_bytes(data)
     return found
-
-
-def artifact(layout: Path, subject: str | None, text: bytes = b"a note") -> dict[str, Any]:
-    """Return the manifest of an artifact, a referrer of `subject` if there is one; its blobs are in the layout."""
-    manifest: dict[str, Any] = {
-        "schemaVersion": 2,
-        "mediaType": OCI_MANIFEST,
-        "config": stored(layout, b"{}", OCI_EMPTY),
-        "layers": [stored(layout, text, "text/plain")],
-    }
-    return manifest | ({"subject": {"mediaType": OCI_MANIFEST, "digest": subject, "size": 1}} if subject else {})
-
-
-def name_of(digest: str, suffix: str = "") -> dict[str, str]:
-    return {"org.opencontainers.image.ref.name": digest.replace(":", "-") + suffix}
-
-
-def beside(layout: Path) -> list[tuple[str, str, str]]:
-    """Return digest, subject and suffix of each artifact beside the image of a layout."""
-    found = oci_layout.open_layout(layout)
-    return [(each.content.digest, each.subject, each.suffix) for each in found.attached]
-
-
-def test_referrers_in_the_index_are_read_each_behind_its_subject(layout: Path, image: LocalImage) -> None:
-    """As `oras cp -r` writes them."""
-    first = added(layout, artifact(layout, image.digest))
-    second = added(layout, artifact(layout, first))
-    assert beside(layout) == [(first, image.digest, ""), (second, first, "")]
-    (attached, _) = oci_layout.open_layout(layout).attached
-    assert [content(each) for each in attached.content.blobs] == [b"{}", b"a note"]
-
-
-def test_an_index_of_referrers_and_the_tags_of_cosign_are_read(layout: Path, image: LocalImage) -> None:
-    """As `regctl image copy --referrers --digest-tags` writes them."""
-    referrer = stored(layout, json.dumps(artifact(layout, image.digest)).encode(), OCI_MANIFEST)
-    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [referrer]}
-    added(layout, index, OCI_INDEX, **name_of(image.digest))
-    signatures = added(layout, artifact(layout, None), **name_of(image.digest, ".sig"))
-    assert beside(layout) == [(signatures, image.digest, ".sig"), (referrer["digest"], image.digest, "")]
-
-
-def test_what_cosign_saved_is_read_by_its_annotation(layout: Path, image: LocalImage) -> None:
-    expected = [
-        (added(layout, artifact(layout, None, kind.encode()), kind=f"dev.cosignproject.cosign/{kind}"), suffix)
-        for kind, suffix in (("atts", ".att"), ("sigs", ".sig"))
-    ]
-    assert beside(layout) == [(digest, image.digest, suffix) for digest, suffix in reversed(expected)]
-
-
-def test_an_image_under_the_tag_of_its_digest_is_the_image(layout: Path, image: LocalImage) -> None:
-    """As `cosign copy` names it."""
-    added(layout, image.manifest, **name_of(image.digest))
-    found = oci_layout.open_layout(layout)
-    assert (found.digest, found.attached) == (image.digest, ())
-
-
-def changed_note(layout: Path, image: LocalImage) -> None:
-    added(layout, artifact(layout, image.digest))
-    blob(layout, digest_of(b"a note")).write_bytes(b"a lie!")
-
-
-def missing_referrer(layout: Path, image: LocalImage) -> None:
-    index = {"schemaVersion": 2, "manifests": [{"mediaType": OCI_MANIFEST, "digest": OTHER, "size": 2}]}
-    added(layout, index, OCI_INDEX, **name_of(image.digest))
-
-
-def many(layout: Path, image: LocalImage) -> None:
-    for number in range(65):
-        added(layout, artifact(layout, image.digest, str(number).encode()))
-
-
-def large(layout: Path, image: LocalImage) -> None:
-    added(layout, artifact(layout, image.digest) | {"annotations": {"a": "x" * (1 << 20)}})
-
-
-@pytest.mark.parametrize(
-    ("change", "reason", "says"),
-    [
-        (lambda layout, _: added(layout, artifact(layout, OTHER)), Reason.METADATA_INVALID, "1 artifact about another"),
-        (
-            lambda layout, _: added(layout, artifact(layout, None), **name_of(OTHER, ".sig")),
-            Reason.METADATA_INVALID,
-            "1 artifact about another",
-        ),
-        (changed_note, Reason.DIGEST_MISMATCH, "was changed or is damaged"),
-        (missing_referrer, Reason.METADATA_MISSING, "the layout is not complete"),
-        (many, Reason.TOO_LARGE, "holds 66 manifests; one image and 64 artifacts"),
-        (large, Reason.TOO_LARGE, "has a manifest of"),
-    ],
-    ids=["of another image", "tag of another image", "changed", "missing", "too many", "too large"],
-)
-def test_artifacts_that_cannot_be_used_are_refused(
-    layout: Path, image: LocalImage, change: Callable[[Path, LocalImage], object], reason: Reason, says: str
-) -> None:
-    change(layout, image)
-    error = refused(layout)
-    assert (error.reason, says in error.message) == (reason, True), error.message
 
 
 def test_the_same_image_under_two_names_is_one_image(layout: Path, image: LocalImage) -> None:

@@ -5,7 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from gkm.images.archives.sources import open_image
+from gkm.images.archives.docker_archive import open_archive
 from gkm.images.assembly.contents import CacheContents, scan_directory
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
@@ -23,7 +23,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 def theirs(name: str, work: Path) -> LocalImage:
     (work / "theirs").mkdir()
-    return open_image(archive(name, work), work / "theirs")
+    return open_archive(archive(name, work), work / "theirs")
 
 
 def ours(name: str, work: Path) -> CacheContents:

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.local_image import LocalImage
+from gkm.images.local_image import BlobDownload, LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.registry import MAX_REFERRER_PAGES, BlobDownload, Registry, is_mirror, path_at
+from gkm.images.registries.registry import MAX_REFERRER_PAGES, Registry, is_mirror, path_at
 from gkm.images.registries.transport import TransportLimits
 from support.images.archives import blob_of
 from support.images.cache_registry import PATIENT, Site, client_of

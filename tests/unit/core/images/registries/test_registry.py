@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.local_image import LocalImage
+from gkm.images.local_image import BlobDownload, LocalImage
 from gkm.images.manifest import Descriptor
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.auth import Login
-from gkm.images.registries.registry import MAX_REFERRER_BYTES, MAX_REFERRER_PAGES, MAX_REFERRERS, BlobDownload, Registry
+from gkm.images.registries.registry import MAX_REFERRER_BYTES, MAX_REFERRER_PAGES, MAX_REFERRERS, Registry
 from support.images.archives import blob_of
 from support.images.cache_registry import LIMITS, Site, client_of
 from support.images.unreached import unreached

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.registries.registry import BlobDownload
+from gkm.images.local_image import BlobDownload
 from gkm.images.registries.registry import Registry as Client
 from support.images.cache_registry import LIMITS
 from support.images.private_registry import (

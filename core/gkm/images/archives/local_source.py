@@ -1,0 +1,93 @@
+"""Images on this machine, read as an image in a registry is: a docker-archive here, a layout in `layout_store`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.archives import docker_archive
+from gkm.images.local_image import BlobDownload, LocalImage
+from gkm.images.manifest import MAX_MANIFEST_BYTES, Descriptor, Manifest
+from gkm.images.reference import Reference
+
+
+class LocalSource(ABC):
+    """The part of ImageSource that is the same for every place on this machine: no hosts, mirrors and deadlines."""
+
+    def check_allowed(self, ref: Reference) -> None:  # noqa: ARG002 -- see ImageSource
+        """Allow every path: the user named it, and the configuration has rules for registries only."""
+        return
+
+    def has_mirrors(self, ref: Reference) -> bool:  # noqa: ARG002 -- see ImageSource
+        """Return that a path has no mirror."""
+        return False
+
+    def without_mirrors(self) -> Self:
+        """See ImageSource."""
+        return self
+
+    def within(self, seconds: float) -> Self:  # noqa: ARG002 -- see ImageSource
+        """See ImageSource."""
+        return self
+
+    def resolve(self, ref: Reference) -> str:
+        """See ImageSource."""
+        return ref.digest or self.manifest(ref).digest
+
+    def blob(self, ref: Reference, download: BlobDownload) -> None:
+        """See ImageSource."""
+        known = download.received
+        for piece in self.pieces(ref, download.descriptor):
+            known, fresh = max(0, known - len(piece)), piece[known:]
+            if fresh:
+                download.receive(fresh)
+        download.verify(ref.name)
+
+    def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
+        """See ImageSource."""
+        if descriptor.size > limit:
+            what = f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
+            raise GKMError(Reason.TOO_LARGE, what)
+        parts: list[bytes] = []
+        self.blob(ref, BlobDownload(descriptor, parts.append))
+        return b"".join(parts)
+
+    @abstractmethod
+    def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:
+        """Yield the bytes of a blob, at most `descriptor.size`; raises as ImageSource.manifest does."""
+
+    @abstractmethod
+    def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
+        """See ImageSource."""
+
+
+class ArchiveSource(LocalSource):
+    """The image in a docker-archive, with the manifest that GKM builds for it: the archive holds none."""
+
+    def __init__(self, path: Path, work: Path, tag: str | None) -> None:
+        """Read and check the archive; `work` is an empty directory that exists as long as this object is used.
+
+        Raises:
+            GKMError, OSError: as docker_archive.open_archive.
+        """
+        self._image: LocalImage = docker_archive.open_archive(path, work, tag)
+        self._blobs = {blob.descriptor.digest: blob for blob in self._image.blobs}
+
+    def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:  # noqa: ARG002 -- see ImageSource
+        """See ImageSource."""
+        digest = self._image.digest
+        if ref.target != digest and (ref.digest or (ref.tag or "").startswith("sha256-")):
+            raise GKMError(Reason.NOT_FOUND, f"{ref} does not exist: the image in the archive becomes {digest}")
+        return Manifest(self._image.manifest, self._image.media_type, digest)
+
+    def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:
+        """See LocalSource."""
+        blob = self._blobs.get(descriptor.digest)
+        if blob is None:
+            raise GKMError(Reason.NOT_FOUND, f"{ref} has no blob {descriptor.digest}")
+        return blob.pieces()
+
+    def referrers(self, ref: Reference) -> list[Descriptor]:  # noqa: ARG002 -- see ImageSource
+        """Return an empty list: a docker-archive has no place for referrers."""
+        return []

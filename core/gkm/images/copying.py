@@ -1,0 +1,144 @@
+"""Copy an image with what is attached to it: signatures and attestations in both forms, and every other referrer.
+
+The bytes of every blob are checked against their digest before they are sent. A copy skips what the target has, so a
+copy that broke off goes on where it ended, and a repeated one changes nothing. The tag comes last: it never names an
+image without its signatures. The artifacts are bytes that others wrote; GKM verifies no signature here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.image_store import ImageSource, ImageStore
+from gkm.images.local_image import BlobDownload, ByteCounter, LocalBlob, ProgressCallback
+from gkm.images.manifest import Descriptor, Manifest
+from gkm.images.reference import Reference
+from gkm.images.signing import store
+
+COSIGN_SUFFIXES = (".sig", ".att", ".sbom")
+"""The tags `sha256-<hex><suffix>` of cosign 2 beside an image: signatures, attestations, bills of materials."""
+MAX_ARTIFACTS = 512
+"""The artifacts about an image and about one another; a build attaches a dozen."""
+MAX_IMAGES = 64
+"""The images of an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An artifact about the image or artifact `subject`: a referrer, or with a `suffix` the content of cosign's tag."""
+
+    subject: str
+    manifest: Manifest
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCopy:
+    """Reads one image and writes it, blob by blob, through a file in `work`, an empty directory of the caller.
+
+    `attached_at` is where the signatures of the image are: the image itself, or a repository for signatures.
+    """
+
+    source: ImageSource
+    origin: Reference
+    attached_at: Reference
+    target: ImageStore
+    destination: Reference
+    work: Path
+    report: ProgressCallback = lambda _done, _of: None
+
+    def run(self) -> list[Artifact]:
+        """Copy the image and return what was attached to it.
+
+        Raises:
+            GKMError: as ImageSource.manifest and ImageStore.store_manifest; TOO_LARGE beyond MAX_IMAGES and
+                MAX_ARTIFACTS; as store.add_to_tag and store.store_referrer.
+            OSError: the disk refused.
+        """
+        image = self.source.manifest(self.origin)
+        images = [*self._images_in(image), image]
+        found = [each for one in images for each in attached(self.source, self.attached_at.pinned(one.digest))]
+        wanted = [(self.origin, each) for each in images] + [(self.attached_at, each.manifest) for each in found]
+        blobs = {blob.digest: (at, blob) for at, each in wanted if not each.is_index for blob in _blobs(each)}
+        counter = ByteCounter(self.report, sum(blob.size for _, blob in blobs.values()))
+        for at, blob in blobs.values():
+            self._copy_blob(at, blob, counter)
+        for each in images:
+            self.target.store_manifest(self.destination.pinned(each.digest), each.raw, each.media_type)
+        for artifact in found:
+            self._attach(artifact)
+        self.target.store_manifest(self.destination, image.raw, image.media_type)
+        return found
+
+    def _images_in(self, image: Manifest) -> list[Manifest]:
+        listed = (image.index().manifests or []) if image.is_index else []
+        if len(listed) > MAX_IMAGES:
+            what = f"{self.origin} is an index of {len(listed)} images, at most {MAX_IMAGES} are copied"
+            raise GKMError(Reason.TOO_LARGE, what, "name the digest of one image")
+        return [self.source.manifest(self.origin.pinned(each.digest)) for each in listed]
+
+    def _copy_blob(self, at: Reference, blob: Descriptor, counter: ByteCounter) -> None:
+        if self.target.blob_exists(self.destination, blob) or self.target.mount_blob(self.destination, blob, at):
+            counter.add(blob.size)
+            return
+        file = self.work / blob.digest.removeprefix("sha256:")
+        try:
+            with file.open("wb") as opened:
+                self.source.blob(at, BlobDownload(blob, opened.write))
+            self.target.store_blob(self.destination, LocalBlob(blob, file), counter)
+        finally:
+            file.unlink(missing_ok=True)
+
+    def _attach(self, artifact: Artifact) -> None:
+        subject = self.destination.pinned(artifact.subject)
+        manifest = artifact.manifest
+        if artifact.suffix:
+            store.add_to_tag(self.target, subject.tag_of_digest(artifact.suffix), manifest)
+            return
+        described = manifest.image()
+        kind = described.artifact_type or described.config.media_type
+        referrer = Descriptor(manifest.media_type, manifest.digest, len(manifest.raw), described.annotations, kind)
+        store.store_referrer(self.target, subject, referrer, manifest.raw)
+
+
+def attached(source: ImageSource, pinned: Reference) -> list[Artifact]:
+    """Return what is attached to a pinned image, each behind its subject: a signature can be about an attestation.
+
+    Raises:
+        GKMError: as ImageSource.referrers; TOO_LARGE beyond MAX_ARTIFACTS.
+    """
+    found: list[Artifact] = []
+    subjects = [pinned.target]
+    for subject in subjects:
+        for each in _attached_to(source, pinned.pinned(subject)):
+            found.append(each)
+            if len(found) > MAX_ARTIFACTS:
+                what = f"more than {MAX_ARTIFACTS} artifacts are attached to {pinned}"
+                raise GKMError(Reason.TOO_LARGE, what, "delete those that are not needed")
+            if each.manifest.digest not in subjects:
+                subjects.append(each.manifest.digest)
+    return found
+
+
+def _attached_to(source: ImageSource, subject: Reference) -> Iterator[Artifact]:
+    for digest in dict.fromkeys(each.digest for each in source.referrers(subject)):
+        if manifest := _found(source, subject.pinned(digest)):  # a list may name what was deleted
+            yield Artifact(subject.target, manifest)
+    for suffix in COSIGN_SUFFIXES:
+        if manifest := _found(source, subject.tag_of_digest(suffix)):
+            yield Artifact(subject.target, manifest, suffix)
+
+
+def _found(source: ImageSource, ref: Reference) -> Manifest | None:
+    try:
+        return source.manifest(ref)
+    except GKMError as error:
+        if error.reason is Reason.NOT_FOUND:
+            return None
+        raise
+
+
+def _blobs(manifest: Manifest) -> list[Descriptor]:
+    described = manifest.image()
+    return [described.config, *described.layers]
