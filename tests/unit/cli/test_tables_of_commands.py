@@ -84,6 +84,12 @@ def _yaml(workspace: TemplateWorkspace, name: str, value: object) -> str:
     return str(workspace.write(f"{name}.yaml", value))
 
 
+def _diff(place: Place) -> list[str]:
+    other = f"docker-archive:{place.file('other.tar')}"
+    gkm_in_this_process("cache", "build", CACHE, "--image", "x.example/other:1", "--to", other)
+    return ["cache", "diff", "--plain-http", place.image, other]
+
+
 def _topology(*words: str, pods: bool = False) -> Callable[[Place], list[str]]:
     def made(place: Place) -> list[str]:
         nodes, used = surveyed_cluster(place.directory)
@@ -97,6 +103,7 @@ WITH_TABLE: dict[str, Callable[[Place], list[str]]] = {
     "cache inspect": lambda place: ["cache", "inspect", "--plain-http", place.image],
     "cache verify": lambda place: ["cache", "verify", "--plain-http", place.image, "--key", place.file("key.pub")],
     "cache check": lambda place: ["cache", "check", "--plain-http", place.image, "--gpu", "h100"],
+    "cache diff": _diff,
     "cache explain": lambda place: ["cache", "explain", "--plain-http", place.image, "--pod", place.file("pod.json")],
     "cache list": lambda _: ["cache", "list", "-A"],
     "node detect": lambda _: ["node", "detect"],
@@ -114,7 +121,10 @@ WITH_TABLE: dict[str, Callable[[Place], list[str]]] = {
     "version": lambda _: ["version"],
 }
 WITHOUT_TABLE = {
-    *(f"cache {name}" for name in ("push", "sign", "attest", "extract", "pin", "promote", "drop")),
+    *(
+        f"cache {name}"
+        for name in ("push", "sign", "attest", "extract", "copy", "tags", "delete", "pin", "promote", "drop")
+    ),
     *("login", "logout", "keygen", "exec", "crds", "template rights", "template import"),
 }
 
