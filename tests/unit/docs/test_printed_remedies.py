@@ -73,6 +73,7 @@ def filled(line: str, directory: Path, image: str) -> list[str]:
     config.write_text(json.dumps({"verification": {"policies": [policy]}}))
     files = {"--config": str(config), "--policy": str(config), "--run": str(PlanWorkspace(directory).run)}
     values = {"verify": image, "build": str(CACHE), "-n": "default", "login": image.partition("/")[0]}
+    values["tags"] = image.partition("@")[0]
     words = shlex.split(line)[1:]
     for at, word in enumerate(words):
         if word in ("VALUE", "FILE"):
