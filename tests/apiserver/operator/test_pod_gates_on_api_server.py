@@ -81,7 +81,7 @@ def host(site: Site, name: str) -> str:
     found: Json = {}
 
     def free() -> bool:
-        found.update(site.api.get(PODS, name, NAMESPACE))
+        found.update(site.cluster.get("pod", name, NAMESPACE))
         return not gates(found)
 
     site.cluster.until(free, f"pod {name} to be free")

@@ -23,6 +23,7 @@ from gkm_operator.captures.retention import RetentionReason
 from gkm_operator.captures.trials import HeldBackReason
 from gkm_operator.plans.planning.drift import DriftReason
 from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
+from gkm_operator.plans.state.followed import FollowReason
 from gkm_operator.plans.write.status import PODS_RAN
 
 ROOT = Path(__file__).parents[4]
@@ -119,6 +120,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ),
         ("Runs", lambda: set(PlannedReason)),
         ("Condition Drift of a run", lambda: set(DriftReason)),
+        ("Condition Followed of a run", lambda: set(FollowReason)),
         ("Condition Started of a plan", lambda: {PODS_RAN}),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
         ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
@@ -150,6 +152,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Fabric",
         "Runs",
         "Condition Drift of a run",
+        "Condition Followed of a run",
         "Condition Started of a plan",
         "Condition Live of a plan",
         "Condition MNNVLReady of a ComputeDomain",

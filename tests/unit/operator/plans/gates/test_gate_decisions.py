@@ -5,10 +5,9 @@ from collections import Counter
 
 import pytest
 from gkm.api.runs import RunPods
-from gkm.packing.values import Group, Location, Share, Spare
+from gkm.packing.values import Distance, Group, Location, Share, Spare
 from gkm_operator.plans.gates.decisions import GateRules, Lift, decide
 from gkm_operator.plans.gates.slots import PlacedPod, PlanSlots, assign
-from gkm_operator.plans.state.followed import FollowReason
 from support.operator.gates import NOW, gated, group, plan_of
 
 WAIT = GateRules(600.0, release=False)
@@ -42,7 +41,7 @@ def test_a_node_has_as_many_places_as_pods_of_the_plan() -> None:
 
 
 def test_further_pods_take_spares_and_then_wait() -> None:
-    spare = Spare("s", 4, "d", "domain")
+    spare = Spare("s", 4, Location("", "", "", "d"), Distance.DOMAIN)
     one = Group(0, 4, Location("", "", "", "d"), "", (Share("a", 4),), (spare,))
     assert placed([gated("p", 0), gated("q"), gated("r")], one) == {"p": "a", "q": "s"}
 
@@ -113,19 +112,19 @@ def test_the_status_counts_pods_by_what_their_nodes_say_and_names_the_first_caus
     report = decide(plan, [good, astray, waiting], WAIT, str, NOW).report
     assert report is not None
     assert report.counts == RunPods(followed=1, waiting=1, diverged=1)
-    assert report.reason is FollowReason.DIVERGED
+    assert report.reason == "PodsDiverged"
     assert report.message == "pod p1 is on node z, and there is no free place in r-1 for it there"
     report = decide(plan, [good, waiting], WAIT, str, NOW).report
     assert report is not None
-    assert report.reason is FollowReason.WAITING
+    assert report.reason == "PodsWaiting"
     report = decide(plan, [good], WAIT, str, NOW).report
     assert report is not None
-    assert report.reason is FollowReason.FOLLOWED
+    assert report.reason == "PodsWherePlanned"
 
 
 def test_a_pod_that_can_only_start_on_a_lost_node_is_reported_with_what_to_do() -> None:
     pod = gated("p0", 0, node="lost", gated_=False, hostname="lost")
     report = decide(plan_of(group(0, "a")), [pod], WAIT, str, NOW).report
     assert report is not None
-    assert report.reason is FollowReason.DIVERGED
+    assert report.reason == "PodsDiverged"
     assert report.message.endswith("in r-1 for it there: delete the pod")
