@@ -12,8 +12,7 @@ from gkm.api.runs import GATE
 from gkm.kube.resources import Json
 from support.cluster import kwok
 from support.cluster.cluster import Cluster
-from support.operator.deployment import HURRIED, component
-from support.operator.fixtures import deployed
+from support.operator.deployment import HURRIED, component, deployed
 from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
 from support.peers import require
 
