@@ -1,5 +1,6 @@
 """The options that name the required signers."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -27,13 +28,21 @@ TrustedRootOption = Annotated[
     ),
 ]
 
+ENVIRONMENT = "env://"
+"""What a key starts with that an environment variable holds, as in cosign."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SignerOptions:
     """The options about signers of the commands that verify."""
 
     keys: Annotated[
-        list[str] | None, typer.Option("--key", metavar="PEM", help="A public key that must have signed; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="PEM",
+            help="A public key that must have signed: a file, or env://VARIABLE; repeatable.",
+        ),
     ] = None
     identity: Annotated[
         str,
@@ -132,6 +141,19 @@ def verify_image(registry: ImageSource, pinned: Reference, wanted: Verification,
     return verdict
 
 
+def key_from_environment(key: str) -> str:
+    """Return the PEM text that `env://VARIABLE` names, as in cosign; any other key as it is.
+
+    Raises:
+        UsageError: the variable is not set.
+    """
+    if not key.startswith(ENVIRONMENT):
+        return key
+    if text := os.environ.get(key.removeprefix(ENVIRONMENT)):
+        return text
+    raise UsageError(f"--key {key} names a variable that is not set", "export it, or name a file")
+
+
 def _policy(signers: SignerOptions) -> Policy:
     if bool(signers.identity) != bool(signers.issuer):
         raise UsageError("--identity and --issuer belong together", "give both")
@@ -144,7 +166,11 @@ def _policy(signers: SignerOptions) -> Policy:
         trusted_root = fetched()
     try:
         named = [Identity(issuer=signers.issuer, subject_reg_exp=signers.identity)] if signers.identity else []
-        policy = Policy(keys=signers.keys or [], identities=named, trusted_root=str(trusted_root or ""))
+        policy = Policy(
+            keys=[*map(key_from_environment, signers.keys or [])],
+            identities=named,
+            trusted_root=str(trusted_root or ""),
+        )
     except ValueError as error:
         raise UsageError(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error
     return structs.replace(policy, attestations=_required(signers), signature_repository=signature_repository())

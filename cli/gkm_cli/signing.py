@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import dataclass
+from functools import partial
 from getpass import getpass
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,7 @@ from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PASSWORD_VARIABLE, PrivateKey
 
 from gkm_cli.output import UsageError
-from gkm_cli.signers import TrustedRootOption
+from gkm_cli.signers import ENVIRONMENT, TrustedRootOption, key_from_environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class SigningOptions:
         typer.Option(
             "--key",
             metavar="FILE",
-            help=f"A private key; gkm reads its password from {PASSWORD_VARIABLE}, or asks for it.",
+            help=f"A private key: a file, or env://VARIABLE; its password is in {PASSWORD_VARIABLE}, or asked for.",
         ),
     ] = ""
     identity_token: Annotated[
@@ -88,9 +89,15 @@ class SigningOptions:
 def _read(key: str) -> PrivateKey:
     """Return a private key, with the password from cosign's variable, or from the terminal if the key needs one."""
     given = os.environ.get(PASSWORD_VARIABLE)
-    if given is not None or not sys.stdin.isatty():
-        return keys.read(key, (given or "").encode("utf-8", "surrogateescape"))
-    return keys.read(key, b"", lambda: getpass(escape(f"password of {key}: ")).encode())
+    password = (given or "").encode("utf-8", "surrogateescape")
+    ask = None if given is not None or not sys.stdin.isatty() else partial(_asked, key)
+    if key.startswith(ENVIRONMENT):
+        return keys.unlocked(key_from_environment(key).encode(), f"private key {key}", password, ask)
+    return keys.read(key, password, ask)
+
+
+def _asked(key: str) -> bytes:
+    return getpass(escape(f"password of {key}: ")).encode()
 
 
 def _token(file: Path | None) -> str:

@@ -71,7 +71,7 @@ def filled(line: str, directory: Path, image: str) -> list[str]:
     key.write_bytes(KEY.public_pem)
     policy = {"images": ["**"], "keys": [str(key)]}
     config.write_text(json.dumps({"verification": {"policies": [policy]}}))
-    files = {"--config": str(config), "--policy": str(config), "--run": str(PlanWorkspace(directory).run)}
+    files = {"--config": str(config), "--run": str(PlanWorkspace(directory).run)}
     values = {"verify": image, "build": str(CACHE), "-n": "default", "login": image.partition("/")[0]}
     values["tags"] = image.partition("@")[0]
     words = shlex.split(line)[1:]

@@ -48,7 +48,7 @@ def signature(observed: InstallationFacts) -> Iterator[Finding]:
     for cache in observed.caches:
         reason, message = _unverified(cache)
         if reason in SIGNATURES and isinstance(config, Config) and _is_covered(cache, config):
-            verify = command("gkm", "cache", "verify", cache.spec.image, "--policy", "FILE", "--config", "FILE")
+            verify = command("gkm", "cache", "verify", cache.spec.image, "--config", "FILE")
             hint = f"{verify} says why each signature does not count"
             why = "it is unsigned, another key signed it, or the policy names the wrong key"
             yield Finding(Severity.PROBLEM, cache_name(cache), f"{reason}: {message}", why, hint)

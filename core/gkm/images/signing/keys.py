@@ -104,7 +104,11 @@ def read(path: str, password: bytes, ask: Callable[[], bytes] | None = None) -> 
 
     If `password` does not decrypt the key, try the password that `ask` returns. The file is read once.
     """
-    pem, what = read_file(path, "private key", MAX_KEY_BYTES), f"private key {path!r}"
+    return unlocked(read_file(path, "private key", MAX_KEY_BYTES), f"private key {path!r}", password, ask)
+
+
+def unlocked(pem: bytes, what: str, password: bytes, ask: Callable[[], bytes] | None = None) -> PrivateKey:
+    """Return the private key in a PEM text, with a password as for `read`; raises as `load` does."""
     try:
         return load(pem, password, what)
     except WrongPassword:
