@@ -28,7 +28,7 @@ def detect(output: OutputOption = Output.TABLE) -> None:
     print_text = (
         (lambda: table(("gpus", "model", "arch", "driver", "memory MiB"), rows))
         if rows
-        else (lambda: line("no GPU: " + ("not readable" if faults else "this machine has no GPU")))
+        else (lambda: line("the GPUs are not readable" if faults else "this machine has no GPU"))
     )
     show({"gpus": gpu_groups, "errors": faults}, output, print_text)
     if faults:
