@@ -89,7 +89,9 @@ def test_without_rights_no_part_is_known(site: Cluster) -> None:
 
 def test_a_watch_shows_the_state_again_until_it_is_interrupted(site: Cluster) -> None:
     kubeconfig = str(site.kubeconfig_for(READER))
-    command = [sys.executable, "-m", "gkm_cli.main", "status", "--watch", "--kubeconfig", kubeconfig]
+    # A shell makes its background processes ignore Ctrl-C, and their children inherit that.
+    command = ["env", "--default-signal=INT", sys.executable]
+    command += ["-m", "gkm_cli.main", "status", "--watch", "--kubeconfig", kubeconfig]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
         assert watch.stdout is not None
         seen = 0

@@ -112,5 +112,6 @@ def test_omitted_fields_get_their_defaults(seen: Cluster) -> None:
         "allowCrossGroupSpread": True,
         "spares": 0,
         "priority": 0,
+        "onNoPlan": "wait",
         "tolerations": [{"key": "a", "operator": "Equal"}],
     }

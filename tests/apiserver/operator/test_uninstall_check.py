@@ -60,7 +60,7 @@ def test_a_person_gets_the_same_answer(cluster_with_node: Cluster) -> None:
 def test_without_check_it_is_wrong_usage() -> None:
     done = gkm("uninstall")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "removes nothing" in done.stderr
+    assert "makes no changes" in done.stderr
 
 
 def test_pods_with_our_volumes_on_a_node_stop_it_until_they_end(cluster_with_node: Cluster) -> None:

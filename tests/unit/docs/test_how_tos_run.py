@@ -14,7 +14,16 @@ from support.registry.server import Registry
 
 HOW_TOS = Path(__file__).parents[3] / "docs" / "how-to"
 PAGES = ("air-gapped", "triton", "without-a-cluster")
-WITH_A_REGISTRY = ("cache build", "cache push", "cache sign", "cache verify", "cache inspect", "cache check", "exec")
+WITH_A_REGISTRY = (
+    "cache build",
+    "cache copy",
+    "cache push",
+    "cache sign",
+    "cache verify",
+    "cache inspect",
+    "cache check",
+    "exec",
+)
 # A machine with what the pages name: a filled cache, and a program.
 CACHES = ("~/.triton/cache", "/tmp/cache", "/var/lib/gkm/captured/csi-91ecb9/content")
 OF_ANOTHER_SITE = ("--ca-file ca.pem", "--config /etc/gkm/config.yaml")
