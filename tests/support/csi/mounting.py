@@ -6,6 +6,7 @@ from pathlib import Path
 
 from support.csi.namespaces import private_namespace
 
+TESTS = Path(__file__).parents[2]
 BEGINNING = """
 import errno, os, sys
 from pathlib import Path
@@ -32,7 +33,8 @@ def code_of(call):
 
 
 def inside(tmp_path: Path, prelude: str, code: str) -> None:
-    """Run `prelude` and `code` in a mount namespace of its own."""
+    """Run `prelude` and `code` in a mount namespace of its own, in which a relative PYTHONPATH leads nowhere."""
+    found = f"import sys\nsys.path.append({str(TESTS)!r})\n"
     with private_namespace() as namespace:
-        run = namespace.run(sys.executable, "-c", BEGINNING + prelude + textwrap.dedent(code), tmp_path)
+        run = namespace.run(sys.executable, "-c", found + BEGINNING + prelude + textwrap.dedent(code), tmp_path)
     assert run.returncode == 0, run.stderr
