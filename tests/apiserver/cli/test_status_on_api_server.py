@@ -99,4 +99,4 @@ def test_a_watch_shows_the_state_again_until_it_is_interrupted(site: Cluster) ->
             seen += text.startswith("status at ")
         os.kill(watch.pid, signal.SIGINT)
         _, errors = watch.communicate(timeout=SECONDS)
-    assert (seen, watch.returncode, errors) == (2, 130, "")
+    assert (seen, watch.returncode, errors) == (2, 128 + signal.SIGINT, "")

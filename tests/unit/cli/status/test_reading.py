@@ -176,7 +176,7 @@ def test_a_part_that_is_not_known_fails_the_command(
     assert '"notKnown": "cannot list runs.gkm.io: away"' in capsys.readouterr().out
 
 
-class _Enough(Exception):
+class CalledOff(Exception):
     """The end of a watch in a test."""
 
 
@@ -189,13 +189,13 @@ def test_a_watch_shows_it_again_and_pauses_longer_than_it_reads(
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 2:
-            raise _Enough
+            raise CalledOff
 
     monkeypatch.setattr(showing, "connected", lambda *_: ClusterConnection(api, "default"))
     monkeypatch.setattr("gkm_cli.status.showing.time.monotonic", lambda: next(clock))
     monkeypatch.setattr("gkm_cli.status.showing.time.sleep", pause)
     monkeypatch.setattr(showing, "read", lambda *_: status_of(api))
-    with pytest.raises(_Enough):
+    with pytest.raises(CalledOff):
         showing.show_status(ClusterOptions(), StatusOptions(watch=True))
     assert capsys.readouterr().out.count("status at ") == 2
     assert pauses == [showing.MIN_PAUSE_SECONDS, 10 * showing.READING_SHARE]

@@ -119,21 +119,29 @@ def test_the_number_of_pods_is_bounded_and_the_rest_is_told(monkeypatch: pytest.
     assert ([pod.metadata.name for pod in found.pods], found.more) == (["labeled", "waits"], 3)
 
 
+UNCHECKED = "not every link could be checked: hits; see their next steps"
+
+
 def result(state: State) -> LinkResult:
     return LinkResult("kernels", "hits", state)
 
 
 @pytest.mark.parametrize(
-    ("states", "more", "error"),
+    ("states", "more", "end"),
     [
-        ([State.OK, State.NOT_CHECKED, State.BROKEN], 0, NegativeResult),
-        ([State.OK, State.NOT_CHECKED], 0, CommandFailed),
-        ([State.OK], 1, CommandFailed),
+        ([State.OK, State.NOT_CHECKED, State.BROKEN], 0, NegativeResult()),
+        (
+            [State.OK, State.NOT_CHECKED],
+            0,
+            CommandFailed("not every link could be checked: hits; see their next steps"),
+        ),
+        ([State.OK], 1, CommandFailed("1 pod not looked at; name one, or select some with -l")),
     ],
 )
-def test_the_exit_code_is_the_worst_of_all_pods(states: list[State], more: int, error: type[Exception]) -> None:
-    with pytest.raises(error):
+def test_the_exit_code_is_the_worst_of_all_pods(states: list[State], more: int, end: Exception) -> None:
+    with pytest.raises(type(end)) as caught:
         explanation.conclude([result(state) for state in states], more)
+    assert str(caught.value) == str(end)
     explanation.conclude([result(State.OK)], 0)
 
 
@@ -142,8 +150,9 @@ def test_a_fault_of_several_pods_is_told_once_with_their_names(
 ) -> None:
     api = cluster()
     monkeypatch.setattr(explanation, "connected", lambda *_: type("C", (), {"api": api, "namespace": "team"}))
-    with pytest.raises(NegativeResult):
+    with pytest.raises(NegativeResult) as caught:
         explanation.explain("sts/x", None, PodChoice(), Output.TABLE)  # type: ignore[arg-type]
+    assert caught.value.args == ()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["POD", "NODE", "STATE", "LINKS"]
     assert [line.split() for line in lines[1:3]] == [[f"team/{pod}", "n", "broken", "volume"] for pod in PODS_OF_B]

@@ -7,7 +7,7 @@ import pytest
 from gkm.kube.api import Api
 from gkm.kube.elector import NotLeading
 from gkm.kube.leader_api import LeaderApi
-from gkm.kube.resources import CONFIGMAPS
+from gkm.kube.resources import CONFIGMAPS, Resource
 from support.kube.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -29,13 +29,18 @@ READS: dict[str, Request] = {
     "find": lambda api: api.find(CONFIGMAPS, "there", "ns"),
     "list_pages": lambda api: [entry.value for page in api.list_pages(CONFIGMAPS) for entry in page.entries],
     "watch": lambda api: api.watch(CONFIGMAPS, "0").close(),
+    "log": lambda api: api.log("there", "main", "ns", 10, 1000),
     "discover": lambda api: api.discover("/api/v1", dict),
 }
 
 
+PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
+
+
 def an_api() -> FakeApi:
     api = FakeApi()
-    api.kinds.append(CONFIGMAPS)
+    api.kinds += [CONFIGMAPS, PODS]
+    api.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "there", "namespace": "ns"}})
     api.create(CONFIGMAPS, config_map("there"))
     api.calls.clear()
     return api

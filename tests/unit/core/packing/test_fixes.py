@@ -85,7 +85,7 @@ def test_the_largest_run_of_whole_groups_and_the_one_with_a_short_last_group() -
     found = found_for([*domain("d1", 8, 8, 8)], Request(32, 8, 16))
     assert [fix.sentence for fix in found[FixKind.SMALLER]] == [
         "ask for 16 GPUs instead of 32: 1 group",
-        "ask for 24 GPUs instead of 32: 1 group and a last one of 8",
+        "ask for 24 GPUs instead of 32: 1 group and a last group of 8",
     ]
 
 

@@ -19,6 +19,6 @@ def test_a_refusal_names_the_nodes_whose_gpus_are_not_counted() -> None:
     found = unfit(refusal, usable, surveyed, "nvidia-h100-80gb-hbm3")
     assert found.level == "flavor"
     assert found.message == (
-        "2 nodes of flavor nvidia-h100-80gb-hbm3, none with GPUs: is the device plugin there? GPUs that only DRA hands "
-        "out are not counted"
+        "2 nodes of flavor nvidia-h100-80gb-hbm3, all without GPUs: is the device plugin there? GPUs that only DRA "
+        "hands out are not counted"
     )

@@ -102,7 +102,7 @@ def test_a_directory_inside_of_a_family_is_refused_with_its_root_named(tmp_path:
         # It is a whole cache itself.
         assert scanned(tmp_path / "root" / inside).format.value == "quack"
         return
-    with pytest.raises(GKMError, match=f"gkm cache build {tmp_path}/root$") as caught:
+    with pytest.raises(GKMError, match=f"gkm cache build {tmp_path}/root --image REF --dry-run$") as caught:
         scanned(tmp_path / "root" / inside)
     assert caught.value.reason is Reason.METADATA_MISSING
 
