@@ -112,7 +112,7 @@ def test_after_a_lost_run_directory_mounts_without_a_record_are_removed() -> Non
         with driver(files, namespace) as first, Client(first.socket) as client:
             client.publish("csi-1", target, {"cacheName": ref.name})
             first.kill()
-        assert namespace.run("mount", "-t", "tmpfs", "gkm:csi-2@sha256:00", foreign).returncode == 0
+        assert namespace.run("mount", "-t", "ramfs", "gkm:csi-2@sha256:00", foreign).returncode == 0
         files.layout.run.rename(files.root / "lost")
 
         with driver(files, namespace):

@@ -104,8 +104,8 @@ def test_any_plan_to_unfold(workspace: PlanWorkspace, change: object, path: str)
 @given(scope=st.text(max_size=20), selector=st.text(max_size=20), name=st.text(max_size=20), gpus=st.integers())
 def test_any_text_in_flags(workspace: PlanWorkspace, scope: str, selector: str, name: str, gpus: int) -> None:
     for flags in (("--scope", scope), ("--selector", selector), ("--name", name), ("--flavor", name)):
-        answered("--nodes", workspace.nodes, f"--gpus={gpus % 100 + 1}", f"{flags[0]}={flags[1]}", "--pod=1")
-    answered("--nodes", workspace.nodes, f"--gpus={gpus}")
+        answered("--nodes", workspace.nodes, f"--total-gpus={gpus % 100 + 1}", f"{flags[0]}={flags[1]}", "--pod=1")
+    answered("--nodes", workspace.nodes, f"--total-gpus={gpus}")
 
 
 @settings(max_examples=examples(60))

@@ -5,7 +5,7 @@ from typing import Any
 
 from gkm.api import json_limits
 from gkm.images import cache, cache_entries, configuration, manifest
-from gkm.images.archives import docker_archive, oci_layout
+from gkm.images.archives import docker_archive, layout_store, oci_layout
 from gkm.images.captured import statement
 from gkm.images.configuration import MAX_CONFIG_BYTES
 from gkm.images.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -35,6 +35,9 @@ IMAGES = (
     _image_decoder("listing of docker's archive", list[docker_archive.ManifestEntry], docker_archive.MAX_LISTING_BYTES),
     _image_decoder("configuration of docker's archive", docker_archive._Config, MAX_CONFIG_BYTES),
     _image_decoder("mark of a layout", oci_layout._LayoutFile, oci_layout.MAX_LAYOUT_FILE_BYTES),
+    _image_decoder("index that is written back", dict[str, Any], MAX_MANIFEST_BYTES),
+    _image_decoder("kind of a manifest", layout_store._Stated, MAX_MANIFEST_BYTES),
+    _image_decoder("tags", registry._Tags, registry.MAX_TAG_BYTES),
     _image_decoder("token", auth._Token, auth.MAX_TOKEN_BYTES),
     Decoder("docker config", credentials.parse, credentials._File, credentials.MAX_CONFIG_BYTES),
     Decoder(".dockercfg", credentials.parse, dict[str, credentials._Entry], credentials.MAX_CONFIG_BYTES),
