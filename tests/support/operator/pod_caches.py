@@ -82,6 +82,14 @@ def a_pod(*containers: Json, labels: Json | None = None, annotations: Json | Non
     return {"metadata": metadata, "spec": {"containers": list(containers) or [container(resources=GPU)], **spec}}
 
 
+def attributes(pod: Json, volume: str = "gkm-cache") -> Json:
+    """Return the attributes of a volume that a pod was given."""
+    (found,) = (each["csi"] for each in pod["spec"]["volumes"] if each["name"] == volume)
+    assert found["driver"] == "csi.gkm.io"
+    made: Json = found["volumeAttributes"]
+    return made
+
+
 def report(found: Answer) -> Json:
     """Return the annotation about what was injected."""
     made: Json = json.loads(found.annotations[INJECTED])
