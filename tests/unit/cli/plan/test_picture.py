@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -16,6 +15,7 @@ from gkm_cli.page import SIGN, Page
 from gkm_cli.plan import pictures as drawings
 from gkm_cli.plan.pictures import STYLES, Parts, drawing
 from plan_picture import PICTURE, drawn
+from support.cli.html_tags import Tags
 from support.cli.plan_files import PlanWorkspace, listed, node, pod, racks, run
 from support.operator.plans import gpu_node
 from support.operator.plans_made import a_survey
@@ -162,17 +162,6 @@ def test_a_bar_is_full_and_shows_every_part_that_is_not_empty() -> None:
     assert widths == {"r": 1, "t": BAR_WIDTH - 1}
 
 
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-
 def test_no_text_becomes_an_element_or_a_request() -> None:
     survey, inventory = a_cluster(3, EVIL)
     page = Page(EVIL)
@@ -182,7 +171,7 @@ def test_no_text_becomes_an_element_or_a_request() -> None:
     page.numbered([EVIL])
     page.picture(picture(drawing(EVIL, survey, inventory, ()), [EVIL]))
     text = "\n".join(page.html())
-    tags = _Tags()
+    tags = Tags()
     tags.feed(text)
     assert not {"script", "img", "a", "link", "iframe", "image", "use", "foreignobject"} & tags.tags
     assert not [name for name in tags.attributes if name.startswith("on") or name in ("src", "href", "xlink:href")]

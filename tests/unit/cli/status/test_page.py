@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -30,6 +29,7 @@ from gkm_cli.status.parts import (
     WaitingVolume,
     WorkloadDomain,
 )
+from support.cli.html_tags import Tags
 from support.cli.plan_files import node, pod
 from support.kube.fake_api import FakeApi
 
@@ -120,20 +120,9 @@ def test_caches_are_bars_with_the_shares_of_their_nodes() -> None:
     assert "cache a (ready): 4 ready, 3 pulling, 2 waiting, 1 failed, 5 does not fit" in titles
 
 
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-
 def test_no_text_becomes_an_element_or_a_request(api: FakeApi) -> None:
     text = "\n".join(page.html(status(EVIL, 3), topology(api)))
-    tags = _Tags()
+    tags = Tags()
     tags.feed(text)
     assert not {"script", "img", "a", "link", "iframe", "image", "use", "foreignobject"} & tags.tags
     assert not [name for name in tags.attributes if name.startswith("on") or name in ("src", "href", "xlink:href")]
