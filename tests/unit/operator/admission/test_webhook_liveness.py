@@ -1,6 +1,5 @@
 """A webhook whose event loop hangs or ended is not alive for kubelet."""
 
-import argparse
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,10 +8,12 @@ from threading import Event
 
 import pytest
 from gkm.api.config import Config
+from gkm.hoststate.command_line import Parser
 from gkm_operator.admission import command
 from gkm_operator.admission.https import server as https_server
 from gkm_operator.admission.https.server import AdmissionServer
 from gkm_operator.health import HealthServer
+from gkm_operator.main import add_admission_flags
 from support.host import pages
 from support.host.waiting import scaled, until
 from support.operator.issued import issue
@@ -40,21 +41,17 @@ def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(command, "HealthServer", RecordedPages)
     issued = issue(directory / "tls", ["127.0.0.1"])
     stop = Event()
-    arguments = argparse.Namespace(
-        budget=3.0,
-        self_signed="",
-        domains=False,
-        task_groups=False,
-        pod_caches=False,
-        tls_cert=str(issued.certificate),
-        tls_key=str(issued.key),
-        listen=("127.0.0.1", 0),
-        health=("127.0.0.1", 0),
-    )
+    parser = Parser(prog="admission")
+    add_admission_flags(parser)
+    addresses = ["--listen", "127.0.0.1:0", "--health", "127.0.0.1:0"]
+    files = ["--tls-cert", str(issued.certificate), "--tls-key", str(issued.key)]
+    arguments = parser.parse_args([*addresses, *files])
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(command.run, arguments, Config(), stop)
         try:
-            until(lambda: pages_of and servers[0].ready.is_set(), "the webhook is served")
+            until(lambda: ended.done() or (pages_of and servers[0].ready.is_set()), "the webhook is served")
+            if ended.done():
+                pytest.fail(f"the command ended with {ended.result()}")  # an error of the thread is raised here
             yield servers[0], f"127.0.0.1:{pages_of[0].port}"
         finally:
             stop.set()
