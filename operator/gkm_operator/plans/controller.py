@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from threading import Event
 
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
@@ -34,6 +35,8 @@ CALM_SECONDS = 1.0
 """The delay after a change, so that one pass handles the changes that come with it."""
 PAUSE_SECONDS = 2.0
 """The minimum pause between two passes."""
+REQUEST_CALM_SECONDS = 0.1
+"""The delay after a change of a Run, for which a person or a gated pod waits. It also ends the pause."""
 IDLE_SECONDS = 30.0
 """The longest interval without a pass: no watch reports that a plan expires."""
 NAME = "plans"
@@ -64,6 +67,7 @@ class PlansController(Controller):
         self._namespace = namespace
         self._calm = calm
         self._pause = pause
+        self._requested = Event()
         self._waiting = 0
         index = PlanIndex()
         self.flavors = FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
@@ -84,6 +88,7 @@ class PlansController(Controller):
             index,
             config.topology,
             self.wake,
+            self.request,
             on_refused=RefusalEvents(recorder),
             informers=shared,
             sources=sources,
@@ -103,6 +108,16 @@ class PlansController(Controller):
         """End the watches."""
         self.watcher.close(seconds)
 
+    def request(self) -> None:
+        """Plan at once: a Run has changed."""
+        self._requested.set()
+        self.wake()
+
+    def stop(self) -> None:
+        """Prevent new passes; return at once."""
+        super().stop()
+        self._requested.set()
+
     def run(self) -> None:
         """Plan after each change; rest as long as a pass took."""
         if not self.watcher.start(self._stop):
@@ -111,13 +126,20 @@ class PlansController(Controller):
         self.wake()
         while not self._stop.is_set():
             self._wake.wait(self._reconciler.seconds_remaining(IDLE_SECONDS))
-            if self._stop.wait(self._calm):
+            self._rest(self._calm, min(self._calm, REQUEST_CALM_SECONDS))
+            if self._stop.is_set():
                 return
             self._wake.clear()
+            self._requested.clear()
             began = time.monotonic()
             if not self._reconcile():
                 return
-            self._stop.wait(max(self._pause, time.monotonic() - began))
+            self._rest(self._pause, time.monotonic() - began)
+
+    def _rest(self, seconds: float, least: float) -> None:
+        """Wait so many seconds, and `least` at least; the change of a Run ends the wait after `least`."""
+        if not self._stop.wait(least):
+            self._requested.wait(max(0.0, seconds - least))
 
     def _reconcile(self) -> bool:
         """Do one pass; return whether the thread continues. It survives every error: no other code would restart it."""

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 import pytest
 from gkm.api.config import Config
@@ -13,39 +12,12 @@ from gkm.kube.resources import Json
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.state.node_loss import GracePeriod
 from support.host.waiting import until
-from support.kube.fake_api import FakeApi
-from support.kube.interposed_api import Call, InterposedApi, Killed
+from support.kube.dying_api import DyingApi
 from support.operator.plans import NAMESPACE, PODS, PlansSite, claims, newest
 
 SOON = timestamp(datetime.now(UTC) + timedelta(hours=3))
 """Another time than a plan of the default planTTL has."""
 RUNS = ("idle", "used")
-
-
-class DyingApi(InterposedApi):
-    """The API as a process sees it that dies at its write of a number, `before` or after the API server has it."""
-
-    def __init__(self, api: FakeApi, number: int, *, before: bool) -> None:
-        super().__init__(api, self._count)
-        self.writes = 0
-        self._number = number
-        self._before = before
-
-    @property
-    def dead(self) -> bool:
-        return self.writes >= self._number
-
-    def _count(self, call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
-        if not call.writes:
-            return send()
-        if self.dead:
-            raise Killed
-        self.writes += 1
-        if self.writes < self._number:
-            return send()
-        if not self._before:
-            send()
-        raise Killed
 
 
 @pytest.fixture(autouse=True)

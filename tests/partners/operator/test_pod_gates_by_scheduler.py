@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from gkm.api.node_names import unfold
-from gkm.api.runs import GATE
 from gkm.kube.resources import Json
 from support.cluster import kwok
 from support.cluster.cluster import Cluster
 from support.operator.deployment import HURRIED, component, deployed
-from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
+from support.operator.gated_jobs import bound_nodes, gated_job, in_order, planned_nodes
+from support.operator.plans_site import FLAVOR, Site, plans_site
 from support.peers import require
 
 DOMAINS, NODES_PER_DOMAIN, GPUS, PER_POD = 6, 6, 8, 4
 RUNS = 8
-GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture
@@ -40,37 +38,6 @@ def fleet() -> Iterator[Json]:
             yield kwok.node(f"gated-{domain}-{number}", gpus=GPUS, labels=labels.items())
 
 
-def job(run: str, pods: int) -> Json:
-    """An indexed Job whose template has the gate itself."""
-    container = {"name": "main", "image": "x", "resources": {"limits": {GPU: str(PER_POD)}}}
-    spec = {"containers": [container], "restartPolicy": "Never", "schedulingGates": [{"name": GATE}]}
-    template = {"metadata": {"labels": {"gkm.io/run": run}}, "spec": spec}
-    numbered = {"completionMode": "Indexed", "completions": pods, "parallelism": pods, "template": template}
-    meta = {"name": run, "namespace": NAMESPACE}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": numbered}
-
-
-def planned(site: Site, run: str) -> list[str]:
-    """The node of each pod by its number."""
-    (plan,) = (one for one in site.plans() if one["spec"]["run"] == run)
-    nodes: list[str] = []
-    for entry in plan["spec"]["groups"]:
-        count = entry.get("count", 1)
-        shares = [(unfold(share["name"]), share["gpus"] // PER_POD) for share in entry["nodes"]]
-        for at in range(count):
-            for names, pods in shares:
-                each = len(names) // count
-                nodes += [name for name in names[at * each : (at + 1) * each] for _ in range(pods)]
-    return nodes
-
-
-def bound(site: Site, run: str) -> list[str]:
-    index = "batch.kubernetes.io/job-completion-index"
-    pods = site.cluster.objects.every("pods", NAMESPACE, labelSelector=f"gkm.io/run={run}")
-    placed = {int(pod["metadata"]["labels"][index]): pod["spec"].get("nodeName", "") for pod in pods}
-    return [placed[number] for number in sorted(placed)]
-
-
 def test_every_pod_is_bound_where_the_plan_said(site: Site, tmp_path: Path) -> None:
     kwok.create_nodes(site.cluster, fleet())
     config = tmp_path / "config.yaml"
@@ -79,8 +46,13 @@ def test_every_pod_is_bound_where_the_plan_said(site: Site, tmp_path: Path) -> N
     rng = random.Random(44)
     sizes = {f"run-{number}": rng.randint(1, 8) for number in range(RUNS)}
     for run, pods in sizes.items():
-        site.cluster.objects.create(job(run, pods))
+        site.cluster.objects.create(gated_job(run, pods, PER_POD))
         site.ask(run, pods * PER_POD, gpusPerPod=PER_POD, groupGPUs=PER_POD * rng.choice([1, pods]))
-    for run, pods in sizes.items():
-        site.cluster.until(lambda run=run, pods=pods: len([*filter(None, bound(site, run))]) == pods, f"{run} to run")  # type: ignore[misc] # bound now
-        assert bound(site, run) == planned(site, run), run
+    wanted = sum(sizes.values())
+    site.cluster.until(lambda: bound(site) == wanted, f"{wanted} pods to be bound")
+    planned = {plan["spec"]["run"]: planned_nodes(plan, PER_POD) for plan in site.plans()}
+    assert {run: in_order(nodes) for run, nodes in bound_nodes(site.cluster).items()} == planned
+
+
+def bound(site: Site) -> int:
+    return sum(bool(node) for nodes in bound_nodes(site.cluster).values() for node in nodes.values())

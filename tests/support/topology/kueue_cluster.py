@@ -1,7 +1,7 @@
 """A cluster with Kueue, the controllers of GKM, the real scheduler and nodes of kwok; Jobs request domains."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
 GPUS_OF_A_NODE = 8
 FLAVOR, QUEUE, TOPOLOGY = "gpus", "team", "gkm"
-_API = "kueue.x-k8s.io/v1beta2"
+API = "kueue.x-k8s.io/v1beta2"
 _REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 _LABEL = ("gkm.io/gpu-flavor", "h100")
 """A flavor with a topology must select its nodes."""
@@ -41,9 +41,9 @@ class KueueCluster:
             made = [kwok.node(name, gpus=GPUS_OF_A_NODE, labels=[_LABEL]) for name in nodes]
             kwok.create_nodes(cluster, made)
             stack.enter_context(controllers(cluster, directory / "gkm", _topology(levels)))
-            cluster.apply(list(_queues(GPUS_OF_A_NODE * len(nodes))))
+            cluster.apply(list(queues(GPUS_OF_A_NODE * len(nodes), dict([_LABEL]))))
             started = cls(cluster, nodes, itertools.count(1))
-            cluster.until(started._is_active, "the queue to be active")
+            until_active(cluster)
             yield started
 
     def label(self, node: str, **labels: str) -> None:
@@ -99,10 +99,6 @@ class KueueCluster:
                 return workload
         return {}
 
-    def _is_active(self) -> bool:
-        found = self.cluster.objects.get("clusterqueue", QUEUE).get("status", {}).get("conditions", ())
-        return any((one["type"], one["status"]) == ("Active", "True") for one in found)
-
 
 def _topology(levels: Sequence[str]) -> Json:
     """Return settings whose guard is off: tests move many of few nodes."""
@@ -114,16 +110,26 @@ def _topology(levels: Sequence[str]) -> Json:
     }
 
 
-def _queues(gpus: int) -> Iterator[Json]:
-    """Yield a flavor of all nodes with the Topology, and a queue with all of their GPUs."""
-    spec: Json = {"nodeLabels": dict([_LABEL]), "topologyName": TOPOLOGY}
-    yield {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}, "spec": spec}
+def until_active(cluster: Cluster) -> None:
+    """Wait until the queue admits workloads."""
+
+    def active() -> bool:
+        found = cluster.objects.get("clusterqueue", QUEUE).get("status", {}).get("conditions", ())
+        return any((one["type"], one["status"]) == ("Active", "True") for one in found)
+
+    cluster.until(active, "the queue to be active")
+
+
+def queues(gpus: int, labels: Mapping[str, str]) -> Iterator[Json]:
+    """Yield a flavor of the nodes with `labels` and the Topology, and a queue with all of their GPUs."""
+    spec: Json = {"nodeLabels": dict(labels), "topologyName": TOPOLOGY}
+    yield {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}, "spec": spec}
     resources = [{"name": GPU, "nominalQuota": gpus}]
     group = {"coveredResources": [GPU], "flavors": [{"name": FLAVOR, "resources": resources}]}
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}
-    yield {"apiVersion": _API, "kind": "ClusterQueue", "metadata": {"name": QUEUE}, "spec": spec}
+    yield {"apiVersion": API, "kind": "ClusterQueue", "metadata": {"name": QUEUE}, "spec": spec}
     metadata = {"name": QUEUE, "namespace": "default"}
-    yield {"apiVersion": _API, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": QUEUE}}
+    yield {"apiVersion": API, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": QUEUE}}
 
 
 def _job(name: str, pods: int, level: str) -> Json:

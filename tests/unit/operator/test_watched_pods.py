@@ -143,7 +143,7 @@ def test_all_controllers_share_one_watch_of_pods_and_each_gets_its_own() -> None
     ):
         api.create(RAW, value)
     nodes = NodeWatcher(api, lambda _key: None, informers=informers)
-    plans = ClusterWatcher(api, PlanIndex(), Topology(), lambda: None, informers=informers)
+    plans = ClusterWatcher(api, PlanIndex(), Topology(), lambda: None, lambda: None, informers=informers)
     domains = DomainPods(informers, GPURequests(Network()))
     watcher = GroupWatcher(api, informers, groups.append)
     every = {"agents": nodes.reflectors[1], "plans": plans._pods, "domains": domains.watch, "groups": watcher.pods}

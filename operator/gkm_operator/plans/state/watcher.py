@@ -37,7 +37,7 @@ class TopologyUnread(RuntimeError):
 
 
 class ClusterWatcher:
-    """Four watches; `changed` is called for each change that may affect a decision.
+    """Four watches. `changed` is called for each change that may affect a decision, `requested` for changes of Runs.
 
     Nodes and pods are watched from the first Run on. `sources` returns the placements of the tree that the schedulers
     see, None before the first tree; without it, labels alone place nodes.
@@ -49,6 +49,7 @@ class ClusterWatcher:
         index: PlanIndex,
         settings: Topology,
         changed: Callable[[], None],
+        requested: Callable[[], None],
         *,
         informers: Informers,
         on_refused: OnRefused = no_report,
@@ -58,6 +59,7 @@ class ClusterWatcher:
         self._sources = sources
         self._settings = settings
         self._changed = changed
+        self._requested = requested
         self._pod_usage = PodUsageIndex()
         self._versions = count(1)
         self._version = 0
@@ -179,7 +181,7 @@ class ClusterWatcher:
     def _run_changed(self, old: WatchedRun | None, new: WatchedRun | None) -> None:
         # The controller itself writes the status.
         if old is None or new is None or _request_of(old) != _request_of(new):
-            self._changed()
+            self._requested()
 
     def _plan_changed(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
         self._index.change(old, new)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
+from gkm.kube.leader_api import LeaderApi
+from gkm_operator.plans.controller import PlansController
 from support.host.waiting import until
 from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, gpu_node, overallocated
 
@@ -188,3 +190,15 @@ def test_the_plan_of_an_undecodable_run_keeps_its_reservation(site: PlansSite) -
     site.ask("other", 16)
     site.until("other", "DoesNotFit")
     assert [plan["metadata"]["name"] for plan in site.plans()] == ["r-1"]
+
+
+def test_the_change_of_a_run_ends_every_pause(site: PlansSite) -> None:
+    site.controller = PlansController(LeaderApi(site.api, lambda: True), site.config, calm=3600.0, pause=3600.0)
+    site.rack("d1")
+    site.controller.work()
+    for name in ("first", "second"):
+        site.ask(name, 8)
+        site.until(name, "Planned", f"{name}-1")
+    site.api.delete(RAW_RUNS, "first", NAMESPACE)
+    site.ask("third", 16)
+    site.until("third", "Planned", "third-1")
