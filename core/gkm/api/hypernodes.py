@@ -75,9 +75,10 @@ class HyperNodeObject(Struct, frozen=True, gc=False):
 
 
 class TopologyLevelLabel(Struct, frozen=True, rename="camel", gc=False):
-    """The node label of a level."""
+    """The node label of a level, and the other name that KAI gives it."""
 
     node_label: _Word = ""
+    alias: _Word = ""
 
 
 class SchedulerTopologySpec(Struct, frozen=True, gc=False):
@@ -96,3 +97,8 @@ class SchedulerTopology(Struct, frozen=True, gc=False):
     def keys(self) -> tuple[str, ...]:
         """Return the node labels of its levels."""
         return tuple(level.node_label for level in self.spec.levels)
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Return the aliases by node label."""
+        return {level.node_label: level.alias for level in self.spec.levels if level.alias}

@@ -48,8 +48,8 @@ LEAST_SECONDS, REST = 2.0, 4.0
 WRITES_BURST, WRITE_SECONDS = 50, 0.02
 """Requests of one sink: 50 at once, then 50 a second. 1,000 HyperNodes take 20 s, the labels of 12,500 nodes 4 min."""
 BACKOFF = Backoff(0.5, 60.0)
-# Both versions have the fields in use.
-_KUEUE = (KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2)
+# Both versions have the fields in use; Kueue 0.15 and later serve the newer one.
+_KUEUE = (KUEUE_TOPOLOGIES_V1BETA2, KUEUE_TOPOLOGIES)
 TREE, REPLIES, REPORT, _PROVIDER = "tree", "replies", "report", "provider/"
 
 
@@ -170,6 +170,9 @@ class TopologyController(Controller):
         if refusals := self.writer.refusals:
             message = f"the API server refuses {count_of(len(refusals), 'HyperNode')}; all others are written"
             raise Blocked(TopologyReason.HYPERNODE_REFUSED, message, detail=listed(refusals, 3))
+        if contested := self.writer.contested:
+            message = f"another writer changes {count_of(len(contested), 'HyperNode')} of GKM again after each repair"
+            raise Blocked(TopologyReason.HYPERNODE_CONFLICT, message, detail=listed(contested, 3))
         if approved.unlisted:
             raise Blocked(
                 TopologyReason.NODE_NAME_TOO_LONG,

@@ -4,7 +4,7 @@ No message has content of a provider. Names of HyperNodes, which can be names of
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gkm.api.grammar import count_of, listed
@@ -92,13 +92,20 @@ def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> Part
     return PartFinding(TREE, TopologyReason.GUARD_TRIPPED, message)
 
 
-def of_conflicts(conflicts: Sequence[Conflict]) -> PartFinding:
-    """Return whether HyperNodes of other sources are compatible with GKM's."""
+def of_conflicts(conflicts: Sequence[Conflict], others: Mapping[str, int]) -> PartFinding:
+    """Return whether HyperNodes of other sources are compatible with GKM's; `others` counts them by source."""
+    beside = f"HyperNodes beside GKM's: {_counted(others)}" if others else ""
     if not conflicts:
-        return PartFinding(CONFLICTS, TopologyReason.NO_CONFLICTS)
+        return PartFinding(CONFLICTS, TopologyReason.NO_CONFLICTS, beside, occasion=",".join(sorted(others)))
     kinds = Counter(str(conflict.kind) for conflict in conflicts)
-    message = "HyperNodes of other sources: " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    counts = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    message = f"{counts}; {beside}" if beside else counts
     more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
     detail = "; ".join([conflict.message for conflict in conflicts[:_SHOWN]]) + more
     occasion = ",".join(f"{conflict.kind}/{conflict.about}" for conflict in conflicts)
     return PartFinding(CONFLICTS, TopologyReason.HYPERNODE_CONFLICT, message, detail, occasion)
+
+
+def _counted(others: Mapping[str, int]) -> str:
+    """Return the number of HyperNodes of each source, as its label volcano.sh/network-topology-source names it."""
+    return listed([f"{count} of {source or 'no source'}" for source, count in sorted(others.items())], _SHOWN)

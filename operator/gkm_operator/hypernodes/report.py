@@ -5,7 +5,7 @@ It is written on change, at most every INTERVAL_SECONDS. No component depends on
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +61,12 @@ class Overview:
             findings.of_providers(reports, state.waits_for),
             findings.of_guard(state.guard, self.settings.guard, built=built),
             *(sink.finding for sink in self.sinks),
-            *([findings.of_conflicts(self.writer.conflicts)] if self.settings.hyper_nodes.enabled else []),
+            *self._conflicts(),
         ]
+
+    def _conflicts(self) -> Iterator[PartFinding]:
+        if self.settings.hyper_nodes.enabled:
+            yield findings.of_conflicts(self.writer.conflicts, self.writer.others)
 
     def status(self) -> TopologyStatus:
         """Return the report without its conditions."""

@@ -13,8 +13,8 @@ from support.topology.rendered import settings
 
 MOST_LEVELS = [f"level-{number}" for number in range(1, 15)]
 KINDS: dict[str, tuple[str, Callable[[Topology], dict[str, Any]]]] = {
-    "kueue v1beta1": ("topologies.v1beta1.kueue.x-k8s.io", kueue),
-    "kueue v1beta2": ("topologies.v1beta2.kueue.x-k8s.io", partial(kueue, version="v1beta2")),
+    "kueue v1beta1": ("topologies.v1beta1.kueue.x-k8s.io", partial(kueue, version="v1beta1")),
+    "kueue v1beta2": ("topologies.v1beta2.kueue.x-k8s.io", kueue),
     "kai v1alpha1": ("topologies.v1alpha1.kai.scheduler", kai),
 }
 

@@ -20,7 +20,7 @@ _DEEPEST = 32
 
 
 class ConflictKind(StrEnum):
-    """A rule of Volcano for a whole set of HyperNodes that its API does not check, or a name that is in use.
+    """A rule of Volcano for a whole set of HyperNodes that its API does not check, or an object of two writers.
 
     Volcano accepts a tier name of several tiers, and uses one of these tiers; it also accepts a node in several
     domains.
@@ -33,6 +33,7 @@ class ConflictKind(StrEnum):
     TIER_DOES_NOT_RISE = "TierDoesNotRise"
     TIER_NAME_WITH_SEVERAL_TIERS = "TierNameWithSeveralTiers"
     NODE_IN_SEVERAL_DOMAINS = "NodeInSeveralDomains"
+    CHANGED_BY_OTHERS = "ChangedByOthers"
 
 
 _TEXTS = {
@@ -43,6 +44,10 @@ _TEXTS = {
     ConflictKind.TIER_DOES_NOT_RISE: "{about} is a member of a HyperNode whose tier is not higher: {names}",
     ConflictKind.TIER_NAME_WITH_SEVERAL_TIERS: "several tiers have the name {about}: {names}",
     ConflictKind.NODE_IN_SEVERAL_DOMAINS: "node {about} is in several domains: {names}",
+    ConflictKind.CHANGED_BY_OTHERS: (
+        "HyperNode {about} is GKM's, and another writer changed it again after a repair; "
+        "`kubectl get hypernode {about} --show-managed-fields -o yaml` names it"
+    ),
 }
 _MAKES_ALL_INVALID = frozenset({ConflictKind.SECOND_PARENT, ConflictKind.CYCLE, ConflictKind.TIER_DOES_NOT_RISE})
 

@@ -47,7 +47,7 @@ def node_labels(tree: Tree, settings: Topology) -> Mapping[str, Mapping[str, str
     return dict(zip(tree.nodes, labels, strict=True))
 
 
-def kueue(settings: Topology, version: Literal["v1beta1", "v1beta2"] = "v1beta1") -> dict[str, Any]:
+def kueue(settings: Topology, version: Literal["v1beta1", "v1beta2"] = "v1beta2") -> dict[str, Any]:
     """Return the Topology of Kueue with the configured name."""
     return _topology(f"kueue.x-k8s.io/{version}", settings.kueue, settings)
 

@@ -6,6 +6,7 @@ version that it was decided from, and the first failure ends the pass.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import HYPERNODES
 from gkm.kube.workqueue import Retry
-from gkm.topology.hypernodes import HyperNode
+from gkm.topology.hypernodes import SOURCE_LABEL, HyperNode
 from gkm.topology.trees import hypernode_objects
-from gkm.topology.trees.conflicts import Conflict, compatible, conflicts
+from gkm.topology.trees.conflicts import Conflict, ConflictKind, compatible, conflicts
 from gkm.topology.trees.hypernode_objects import SELECTED, is_ours, value
 from gkm.topology.trees.volcano import manifest
 from gkm.topology.trees.write_order import Write, writes_around
@@ -29,6 +30,7 @@ from gkm.topology.trees.write_order import Write, writes_around
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
 from gkm_operator.hypernodes.watcher import TopologyWatcher
+from gkm_operator.hypernodes.writes.own_writes import CONTEST_SECONDS, OwnWrites
 
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
@@ -47,11 +49,12 @@ request after 60 s (--request-timeout). Its version protects one object, but not
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """`wanted` is not written again before `until`."""
+    """`wanted` is not written again before `until`: the API server refuses it, or another writer contests it."""
 
     wanted: HyperNode | None
     message: str
     until: float
+    contested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class HyperNodeWriter:
     """For one thread. `pace` waits until the next request may be sent, and returns whether it may be sent at all.
 
     A HyperNode that is refused stays as it is for REFUSED_SECONDS, unless another one of its name is wanted. Meanwhile
-    the others are written around it: gkm.topology.write_order.
+    the others are written around it: gkm.topology.write_order. A HyperNode that another writer changes again after a
+    repair stays as it is for CONTEST_SECONDS.
     """
 
     def __init__(
@@ -84,6 +88,8 @@ class HyperNodeWriter:
         clock: Clock = time.monotonic,
     ) -> None:
         self.conflicts: tuple[Conflict, ...] = ()
+        self.others: Mapping[str, int] = {}
+        """The number of HyperNodes of each other source; the source "" has no label."""
         self.quiet_until = 0.0
         """No request is sent before this time of `clock`: one of an earlier leader could still arrive."""
         self._api = api
@@ -92,6 +98,7 @@ class HyperNodeWriter:
         self._pace = pace
         self._clock = clock
         self._refused: dict[str, _Refusal] = {}
+        self._own = OwnWrites()
         self._names: AbstractSet[str] = frozenset()
         self._sent = self._unanswered = ("", "")
         """The name and the version of the last request, and of a request that may still arrive until `_until`."""
@@ -101,8 +108,13 @@ class HyperNodeWriter:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Return why HyperNodes are not written now."""
-        return tuple(refusal.message for _, refusal in sorted(self._refused.items()))
+        """Return why the API server refuses HyperNodes now."""
+        return tuple(refusal.message for _, refusal in sorted(self._refused.items()) if not refusal.contested)
+
+    @property
+    def contested(self) -> tuple[str, ...]:
+        """Return the HyperNodes that stay as another writer made them."""
+        return tuple(sorted(name for name, refusal in self._refused.items() if refusal.contested))
 
     @property
     def is_quiet(self) -> bool:
@@ -128,6 +140,7 @@ class HyperNodeWriter:
         before = self._changes_of_others
         # The watch may lag, behind this process's own requests too. A list never does.
         server = self._list()
+        self._hold_contested(server, wanted)
         writes = self._decide(server, wanted)
         name, version = self._unanswered
         # A write of the same object, or another version of it, makes the late request conflict.
@@ -158,9 +171,16 @@ class HyperNodeWriter:
                 names = {found.name, *(name for kind, name in value(found).members if kind == "HyperNode")}
                 self._changes_of_others += not names.isdisjoint(self._names)
 
+    def _hold_contested(self, server: Server, wanted: Mapping[str, HyperNode]) -> None:
+        now = self._clock()
+        for name in self._own.contested(server.objects, now):
+            _LOG.warning("another writer changes a HyperNode again and again", extra=fields(seconds=CONTEST_SECONDS))
+            self._refused[name] = _Refusal(wanted.get(name), "", now + CONTEST_SECONDS, contested=True)
+
     def _decide(self, server: Server, wanted: Mapping[str, HyperNode]) -> list[Write]:
         foreign = hypernode_objects.foreign(server.objects.values())
-        self.conflicts = conflicts(wanted, foreign, server.unreadable)
+        self.others = Counter(server.objects[name].labels.get(SOURCE_LABEL, "") for name in foreign)
+        found = conflicts(wanted, foreign, server.unreadable)
         foreign |= {name: HyperNode(name, "", ()) for name in server.unreadable}
         current = hypernode_objects.own(server.objects.values(), self._levels)
         if selecting := sum(SELECTED in hypernode.members for hypernode in current.values()):
@@ -172,6 +192,8 @@ class HyperNodeWriter:
             for name, refusal in self._refused.items()
             if refusal.wanted == wanted.get(name) and now < refusal.until
         }
+        contested = [Conflict(ConflictKind.CHANGED_BY_OTHERS, name) for name in self.contested]
+        self.conflicts = tuple(sorted([*found, *contested]))
         adopted = {name for each in foreign.values() for kind, name in each.members if kind == "HyperNode"}
         missing = {name: HyperNode(name, "", ()) for name in self._refused if name not in current}
         return writes_around(current, compatible(wanted, foreign | missing), self._refused.keys(), adopted)
@@ -201,6 +223,7 @@ class HyperNodeWriter:
                 raise Retry("a HyperNode is gone")
             elif (answer := self._change(write, found)) is not None:
                 objects[name] = answer
+            self._own.answered(name, objects.get(name))
         except ApiError as error:
             if error.conflict or error.not_found or error.expired:
                 raise Retry("a HyperNode has changed meanwhile") from error
@@ -208,6 +231,7 @@ class HyperNodeWriter:
                 return f"HyperNode {name}: {error.message}"
             if error.status == NO_RESPONSE or error.status >= _SERVER_ERROR:
                 self._unanswered, self._until = self._sent, self._clock() + QUIET_SECONDS
+                self._own.answered(name, None)
             raise
         metrics.TOPOLOGY_CHANGES.labels("HyperNode", write.action).inc()
         return ""

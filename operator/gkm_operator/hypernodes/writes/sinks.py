@@ -150,7 +150,13 @@ def write_topology(api: Api, wanted: Mapping[str, Any], resource: Resource[Sched
             TopologyReason.TOPOLOGY_BLOCKED,
             f"Topology {name} has other levels, and is not GKM's; configure another name, or delete it: {delete}",
         )
-    patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
+    # The list is replaced as a whole. Only people write aliases.
+    aliases = found.aliases
+    levels = [
+        level | ({"alias": aliases[level["nodeLabel"]]} if level["nodeLabel"] in aliases else {})
+        for level in spec["levels"]
+    ]
+    patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": {"levels": levels}}
     try:
         api.merge(resource, name, patch)
     except ApiError as error:

@@ -70,7 +70,7 @@ def test_hypernodes_have_existing_members_and_rising_tiers(racks: Path) -> None:
     assert len(objects) == 8
 
 
-@pytest.mark.parametrize(("form", "group"), [("kueue", "kueue.x-k8s.io/v1beta1"), ("kai", "kai.scheduler/v1alpha1")])
+@pytest.mark.parametrize(("form", "group"), [("kueue", "kueue.x-k8s.io/v1beta2"), ("kai", "kai.scheduler/v1alpha1")])
 def test_commands_write_the_labels_that_a_topology_names(racks: Path, form: str, group: str) -> None:
     (found,) = yaml.safe_load_all(topology("build", "--nodes", racks, "-o", form).stdout)
     assert (found["apiVersion"], found["metadata"]["name"]) == (group, "gkm")

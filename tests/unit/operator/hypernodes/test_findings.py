@@ -59,9 +59,9 @@ CASES: dict[TopologyReason, Callable[[], PartFinding]] = {
     TopologyReason.TOO_LARGE: lambda: sink(raising(Blocked(TopologyReason.TOO_LARGE, "x"))),
     TopologyReason.HYPERNODE_REFUSED: lambda: sink(raising(Blocked(TopologyReason.HYPERNODE_REFUSED, "x"))),
     TopologyReason.NODE_NAME_TOO_LONG: lambda: sink(raising(Blocked(TopologyReason.NODE_NAME_TOO_LONG, "x"))),
-    TopologyReason.NO_CONFLICTS: lambda: findings.of_conflicts([]),
+    TopologyReason.NO_CONFLICTS: lambda: findings.of_conflicts([], {}),
     TopologyReason.HYPERNODE_CONFLICT: lambda: findings.of_conflicts(
-        [Conflict(ConflictKind.SECOND_PARENT, "a", ("b",))]
+        [Conflict(ConflictKind.SECOND_PARENT, "a", ("b",))], {"ufm": 1}
     ),
 }
 GOOD = {"ProvidersServing", "TreeApproved", "UpToDate", "NoConflicts"}
@@ -94,3 +94,12 @@ def test_messages_name_providers_and_numbers() -> None:
     tripped = CASES[TopologyReason.GUARD_TRIPPED]().message
     assert tripped.startswith("2 of 10 placed nodes would lose a domain or its other nodes")
     assert "now round 2" in tripped
+
+
+def test_other_writers_are_named_with_and_without_a_conflict() -> None:
+    """Two writers may be there on purpose; who wrote which objects is told in both cases, as an Event once."""
+    alone, beside = findings.of_conflicts([], {}), findings.of_conflicts([], {"label": 12, "": 3})
+    assert (beside.good, beside.message) == (True, "HyperNodes beside GKM's: 3 of no source, 12 of label")
+    assert alone.occasion != beside.occasion == findings.of_conflicts([], {"": 4, "label": 1}).occasion
+    taken = findings.of_conflicts([Conflict(ConflictKind.NAME_TAKEN, "rack-r1")], {"ufm": 1})
+    assert (taken.good, taken.message) == (False, "NameTaken 1; HyperNodes beside GKM's: 1 of ufm")

@@ -1,7 +1,9 @@
 """HyperNodes of other sources, and what others change in ours."""
 
 import pytest
-from support.operator.topology import RAW_HYPERNODES, World, hypernode, racks
+from gkm.topology.trees.conflicts import ConflictKind
+from gkm_operator.hypernodes.writes.own_writes import CONTEST_SECONDS
+from support.operator.topology import RAW_HYPERNODES, Process, World, hypernode, racks
 
 SMALL = racks(1, 2, 2)
 
@@ -61,3 +63,80 @@ def test_ours_that_cannot_be_read_is_named_so() -> None:
     process = world.process()
     process.settle()
     assert "HyperNode rack-r0-0 cannot be read" in process.condition("NoConflicts")["message"]
+
+
+def intrude(world: World, name: str, tier: int) -> None:
+    """Change a HyperNode as another client does that knows nothing of GKM."""
+    world.api.merge(RAW_HYPERNODES, name, {"spec": {"tier": tier, "tierName": "theirs"}})
+
+
+def contested(process: Process) -> list[str]:
+    return [one.about for one in process.controller.writer.conflicts if one.kind is ConflictKind.CHANGED_BY_OTHERS]
+
+
+def test_a_change_of_ours_is_repaired_once_and_then_reported_and_left() -> None:
+    world = World(SMALL)
+    process = world.process()
+    process.settle()
+    ours = world.api.get(RAW_HYPERNODES, "block-b0")["spec"]
+    intrude(world, "block-b0", 5)
+    process.settle()
+    assert world.api.get(RAW_HYPERNODES, "block-b0")["spec"] == ours
+    assert contested(process) == []
+    intrude(world, "block-b0", 6)
+    process.settle()
+    assert world.api.get(RAW_HYPERNODES, "block-b0")["spec"]["tier"] == 6
+    assert contested(process) == ["block-b0"]
+    assert "kubectl get hypernode block-b0 --show-managed-fields" in process.condition("NoConflicts")["message"]
+    written = process.condition("HyperNodesWritten")
+    assert (written["reason"], "block-b0" in written["message"]) == ("HyperNodeConflict", True)
+
+
+def test_around_a_contested_hypernode_all_others_are_written() -> None:
+    world = World(SMALL)
+    process = world.process()
+    process.settle()
+    for tier in (5, 6):
+        intrude(world, "block-b0", tier)
+        process.settle()
+    world.label("node-0-1-0", rack="r0-0")
+    process.settle()
+    assert "node-0-1-0" in {member.name for member in world.api.hypernodes()["rack-r0-0"].members}
+    assert world.api.get(RAW_HYPERNODES, "block-b0")["spec"]["tier"] == 6
+    assert world.api.violations == []
+
+
+def test_a_deletion_is_a_change_too() -> None:
+    world = World(SMALL)
+    process = world.process()
+    process.settle()
+    for _ in range(2):
+        world.api.delete(RAW_HYPERNODES, "block-b0")
+        process.settle()
+    assert "block-b0" not in world.api.hypernodes()
+    assert contested(process) == ["block-b0"]
+
+
+def test_after_five_minutes_a_contested_hypernode_is_repaired_again() -> None:
+    world = World(SMALL)
+    process = world.process()
+    now = [0.0]
+    process.controller.writer._clock = lambda: now[0]
+    process.settle()
+    for tier in (5, 6):
+        intrude(world, "block-b0", tier)
+        process.settle()
+    assert contested(process) == ["block-b0"]
+    now[0] = 2 * CONTEST_SECONDS
+    process.settle()
+    assert world.api.get(RAW_HYPERNODES, "block-b0")["spec"]["tier"] == 2
+    assert contested(process) == []
+
+
+def test_the_sources_beside_ours_are_counted_in_the_condition() -> None:
+    world = World(SMALL)
+    world.api.create(RAW_HYPERNODES, hypernode("ufm-leaf", 1, nodes=["elsewhere"], source="ufm"))
+    process = world.process()
+    process.settle()
+    found = process.condition("NoConflicts")
+    assert (found["status"], found["message"]) == ("True", "HyperNodes beside GKM's: 1 of ufm")

@@ -92,7 +92,7 @@ def test_a_conflict_is_an_event_with_numbers_and_the_report_has_the_names() -> N
     process.report()
     ((kind, reason, note),) = world.events()
     assert (kind, reason) == ("Warning", "HyperNodeConflict")
-    assert note == "HyperNodes of other sources: SecondParent 1"
+    assert note == "SecondParent 1; HyperNodes beside GKM's: 1 of no source"
     found = {one.type: one.message for one in parse_status(world.report()["status"]).conditions}
     assert found["NoConflicts"] == f"{note}: rack-r0-0 has several parents: block-b0, manual"
     world.api.create(RAW_HYPERNODES, hypernode("another", 5, "rack-r0-1"))

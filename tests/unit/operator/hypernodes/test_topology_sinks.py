@@ -5,14 +5,22 @@ from functools import partial
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODES, Json, Resource
+from gkm.kube.resources import (
+    HYPERNODES,
+    KAI_TOPOLOGIES,
+    KUEUE_TOPOLOGIES,
+    KUEUE_TOPOLOGIES_V1BETA2,
+    NODES,
+    Json,
+    Resource,
+)
 from support.kube.interposed_api import Call, InterposedApi
 from support.operator.topology import RAW_HYPERNODES, World, hypernode, racks, settings
 
 SMALL = racks(1, 2, 2)
 LABELED = settings(hyperNodes={"enabled": False}, nodeLabels=True)
 RAW_KUEUE: Resource[Json] = Resource(
-    KUEUE_TOPOLOGIES.api_version, "Topology", "topologies", namespaced=False, type=Json
+    KUEUE_TOPOLOGIES_V1BETA2.api_version, "Topology", "topologies", namespaced=False, type=Json
 )
 RAW_KAI: Resource[Json] = Resource(KAI_TOPOLOGIES.api_version, "Topology", "topologies", namespaced=False, type=Json)
 KEYS = ["level.gkm.io/block", "level.gkm.io/rack", "kubernetes.io/hostname"]
@@ -30,7 +38,8 @@ def test_without_tier_names_in_the_kind_the_steady_state_writes_nothing() -> Non
         assert callable(send)
         answer = send()
         if call.plural == "hypernodes" and call.verb == "create":
-            return world.api.merge(RAW_HYPERNODES, call.name, {"spec": {"tierName": None}})
+            world.api.merge(RAW_HYPERNODES, call.name, {"spec": {"tierName": None}})
+            return world.api.get(HYPERNODES, call.name)
         return answer
 
     old = world.process(InterposedApi(world.api, around))
@@ -128,6 +137,29 @@ def test_a_topology_has_the_levels_from_the_widest_to_the_closest_and_is_written
     version = found["metadata"]["resourceVersion"]
     world.process().settle()
     assert world.api.get(resource, "gpus")["metadata"]["resourceVersion"] == version
+
+
+@pytest.mark.parametrize("served", [[KUEUE_TOPOLOGIES, KUEUE_TOPOLOGIES_V1BETA2], [KUEUE_TOPOLOGIES]], ids=len)
+def test_the_older_version_of_kueue_is_written_only_where_there_is_no_newer(served: list[Resource[Json]]) -> None:
+    world = World(SMALL, settings(hyperNodes={"enabled": False}, nodeLabels=True, kueue="gpus"))
+    base = {("v1", "nodes"), ("v1", "configmaps"), ("events.k8s.io/v1", "events")}
+    world.api.served = base | {(kind.api_version, kind.plural) for kind in served}
+    world.process().settle()
+    (written,) = world.api.stored("topologies")
+    assert written["apiVersion"] == served[-1].api_version
+
+
+def test_the_aliases_that_people_gave_to_levels_stay_when_levels_change() -> None:
+    world = World(SMALL, settings(hyperNodes={"enabled": False}, nodeLabels=True, kai="gpus"))
+    world.process().settle()
+    given = [{"nodeLabel": key, "alias": key.rpartition("/")[2]} for key in KEYS]
+    world.api.merge(RAW_KAI, "gpus", {"spec": {"levels": given}})
+    world.process().settle()
+    assert world.api.get(RAW_KAI, "gpus")["spec"] == {"levels": given}
+    one = [{"name": "rack", "keys": ["rack"]}]
+    world.config = settings(hyperNodes={"enabled": False}, nodeLabels=True, kai="gpus", levels=one)
+    world.process().settle()
+    assert world.api.get(RAW_KAI, "gpus")["spec"] == {"levels": given[1:]}
 
 
 def test_a_topology_of_others_is_not_changed_and_the_report_has_the_remedy() -> None:

@@ -110,12 +110,12 @@ def test_kueue_and_kai_read_the_levels_from_the_widest() -> None:
     levels = {"levels": [{"nodeLabel": key} for key in keys]}
 
     assert kueue(SETTINGS) == {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Topology",
         "metadata": {"name": "gpu"},
         "spec": levels,
     }
-    assert kueue(SETTINGS, "v1beta2")["apiVersion"] == "kueue.x-k8s.io/v1beta2"
+    assert kueue(SETTINGS, "v1beta1")["apiVersion"] == "kueue.x-k8s.io/v1beta1"
     assert kai(SETTINGS) == {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
