@@ -1,7 +1,6 @@
 """From options to the tree, and `gkm topology build`: read, merge, print.
 
-Each source becomes a provider (docs/design/hypernodes.md). The objects of a scheduler are documents that kubectl
-applies.
+Each source becomes a provider (docs/design/hypernodes.md).
 """
 
 import re
@@ -31,9 +30,7 @@ from gkm.topology.lists import NodeList
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Placements, placements
 from gkm.topology.providers import by_trust
-from gkm.topology.trees import topologies, volcano
 from gkm.topology.trees.merge import Named, build_tree
-from gkm.topology.trees.topologies import level_labels, node_labels
 from gkm.topology.trees.tree import Tree
 from msgspec import structs
 
@@ -42,8 +39,8 @@ from gkm_cli.inputs import files
 from gkm_cli.inputs.cluster_lists import read_fabrics, read_nodes
 from gkm_cli.output import Output, UsageError, line, show, supports_unicode
 from gkm_cli.progress import waiting
-from gkm_cli.topology import render
-from gkm_cli.topology.hygiene import Mend, commands
+from gkm_cli.topology import exports, render
+from gkm_cli.topology.exports import label_commands
 from gkm_cli.topology.options import BuildOutput, SourceOptions
 from gkm_cli.topology.render import Outline, outline, tree_result
 
@@ -62,9 +59,6 @@ _PRINTED_BY = {
     "ibnetdiscover": "ibnetdiscover",
     "ufm": "curl -su USER https://UFM/ufmRest/resources/ports",
 }
-Json = dict[str, Any]
-DEFAULT_NAME = "gkm"
-"""The name of a Topology whose name is not configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +90,8 @@ def print_tree(options: SourceOptions, where: ClusterOptions, output: BuildOutpu
     if output is BuildOutput.LABELS:
         for command in label_commands(built.tree, built.settings, built.nodes.values()):
             line(command)
-    for object_ in objects(output, built.tree, built.settings):
-        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not supports_unicode()))
+    for document in exports.documents_of(output, built.tree, built.settings):
+        sys.stdout.write("---\n" + documents.encode(document, ascii_only=not supports_unicode()))
     # Standard output may be piped to kubectl.
     for text in (*render.problems(built.tree), *(f"note: {note}" for note in built.notes)):
         sys.stderr.write(escape(text) + "\n")
@@ -308,32 +302,3 @@ def _parsed(path: Path, option: str, limit: int, parse: Callable[[bytes], T]) ->
     except ValueError as problem:
         hint = f"give what `{_PRINTED_BY[option]}` prints" if option in _PRINTED_BY else "correct the file"
         raise UsageError(f"--{option} {files.name(path)}: {problem}", hint) from problem
-
-
-def objects(output: BuildOutput, tree: Tree, settings: Topology) -> Iterator[Json]:
-    """Yield HyperNodes, children first; or a Topology."""
-    names = {"kueue": settings.kueue or DEFAULT_NAME, "kai": settings.kai or DEFAULT_NAME}
-    named = structs.replace(settings, **names, node_labels=True)
-    if output is BuildOutput.HYPERNODES:
-        yield from map(volcano.manifest, volcano.volcano(tree, settings).hypernodes.values())
-    elif output is BuildOutput.KUEUE:
-        yield topologies.kueue(named)
-    elif output is BuildOutput.KAI:
-        yield topologies.kai(named)
-
-
-def label_commands(tree: Tree, settings: Topology, nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the commands for the labels that the levels of a Topology are, and that remove the labels of other trees.
-
-    Nodes that are not in the tree, such as quarantined ones, keep no labels. These are no Node objects: `kubectl apply`
-    would create a Node that was deleted since the list was made.
-    """
-    return commands(_mends(tree, settings, nodes))
-
-
-def _mends(tree: Tree, settings: Topology, nodes: Iterable[Node]) -> Iterator[Mend]:
-    wanted = node_labels(tree, settings)
-    for node in sorted(nodes, key=lambda node: node.name):
-        of_node = wanted.get(node.name, {})
-        for key in {**level_labels(node.labels), **of_node}:
-            yield Mend(node.name, key, of_node.get(key), sure=True)

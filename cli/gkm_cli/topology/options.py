@@ -24,6 +24,10 @@ class BuildOutput(StrEnum):
     HYPERNODES = "hypernodes"
     KUEUE = "kueue"
     KAI = "kai"
+    GROVE = "grove"
+    NFD = "nfd"
+    SLURM_TREE = "slurm-tree"
+    SLURM_BLOCK = "slurm-block"
     LABELS = "labels"
 
 

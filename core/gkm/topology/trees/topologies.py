@@ -1,10 +1,10 @@
-"""Labels of Nodes that name their domains, and the `Topology` objects of Kueue and KAI, which name these labels. Pure.
+"""Labels of Nodes that name their domains, and the objects of Kueue, KAI and Grove that name these labels. Pure.
 
-The objects have all configured levels, from the widest to the closest, whether or not a level has domains: neither
+The objects have all configured levels, from the widest to the closest, whether or not a level has domains: no
 project lets all levels change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from gkm.api.topology_settings import LEVEL_LABELS, Topology
@@ -14,6 +14,8 @@ from gkm.topology.trees.tree import Tree
 PREFIX = LEVEL_LABELS
 """Labels with this prefix belong to GKM: stale ones are removed from a node."""
 _HOSTNAME = "kubernetes.io/hostname"
+_HOST, _LEVEL = "host", "level-"
+_LONGEST_VALUE = 63
 
 
 def level_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -55,6 +57,49 @@ def kueue(settings: Topology, version: Literal["v1beta1", "v1beta2"] = "v1beta2"
 def kai(settings: Topology) -> dict[str, Any]:
     """Return the Topology of KAI with the configured name."""
     return _topology("kai.scheduler/v1alpha1", settings.kai, settings)
+
+
+def grove(settings: Topology, name: str) -> dict[str, Any]:
+    """Return the ClusterTopologyBinding of Grove: the levels with the names that a PodCliqueSet requests.
+
+    If GKM writes a Topology of KAI, Grove uses that one and reports drift. Otherwise Grove makes its own.
+    """
+    levels = [
+        *({"domain": _grove_domain(level.name), "key": PREFIX + level.name} for level in reversed(settings.levels)),
+        {"domain": _HOST, "key": _HOSTNAME},
+    ]
+    bound = [{"schedulerName": "kai-scheduler", "topologyReference": settings.kai}] if settings.kai else []
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopologyBinding",
+        "metadata": {"name": name},
+        "spec": {"levels": levels} | ({"schedulerTopologyBindings": bound} if bound else {}),
+    }
+
+
+def _grove_domain(level: str) -> str:
+    """Return a name that begins with a letter and is not the one of the host; unique, as the names of levels are."""
+    plain = level[0].isalpha() and level != _HOST and not level.startswith(_LEVEL)
+    return level if plain else _LEVEL + level
+
+
+def node_features(tree: Tree, settings: Topology, namespace: str) -> Iterator[dict[str, Any]]:
+    """Yield a NodeFeature for each node with its labels, which the master of Node Feature Discovery writes on the Node.
+
+    The value of the label that names the node has at most 63 characters. So nodes with longer names have none.
+    """
+    for node, labels in sorted(node_labels(tree, settings).items()):
+        if len(node) <= _LONGEST_VALUE:
+            yield {
+                "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+                "kind": "NodeFeature",
+                "metadata": {
+                    "name": f"gkm-topology-{node}",
+                    "namespace": namespace,
+                    "labels": {"nfd.node.kubernetes.io/node-name": node},
+                },
+                "spec": {"labels": dict(labels)},
+            }
 
 
 def _topology(api_version: str, name: str, settings: Topology) -> dict[str, Any]:

@@ -113,9 +113,19 @@ def test_labels_of_levels_that_vanished_are_removed_also_from_quarantined_nodes(
 
 
 def test_no_form_creates_a_node_that_was_deleted_meanwhile(racks: Path) -> None:
-    for form in ("hypernodes", "kueue", "kai"):
+    for form in ("hypernodes", "kueue", "kai", "grove", "nfd"):
         objects = yaml.safe_load_all(topology("build", "--nodes", racks, "-o", form).stdout)
-        assert {each["kind"] for each in objects} <= {"HyperNode", "Topology"}
+        assert "Node" not in {each["kind"] for each in objects}
+
+
+def test_slurm_gets_the_same_domains_as_volcano_and_the_output_is_deterministic(racks: Path) -> None:
+    texts = {form: topology("build", "--nodes", racks, "-o", form).stdout for form in ("slurm-tree", "slurm-block")}
+    assert texts == {form: topology("build", "--nodes", racks, "-o", form).stdout for form in texts}
+    ((tree,), (block,)) = (yaml.safe_load(text) for text in texts.values())
+    names = {each["switch"] for each in tree["tree"]["switches"]}
+    objects = yaml.safe_load_all(topology("build", "--nodes", racks, "-o", "hypernodes").stdout)
+    assert {each["metadata"]["name"] for each in objects} <= names
+    assert {each["block"] for each in block["block"]["blocks"]} <= names
 
 
 def test_the_name_of_a_topology_is_the_configured_one(racks: Path, tmp_path: Path) -> None:

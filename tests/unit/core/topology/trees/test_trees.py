@@ -10,11 +10,12 @@ from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.placements import Placements
 from gkm.topology.trees.merge import build_tree
 from gkm.topology.trees.names import hypernode_name, label_value
-from gkm.topology.trees.topologies import kai, kueue, node_labels
+from gkm.topology.trees.topologies import grove, kai, kueue, node_features, node_labels
 from gkm.topology.trees.tree import Tree
 from gkm.topology.trees.volcano import manifest, volcano
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.topology.volcano_rules import doubly_placed, nodes_of, violations, with_two_tiers
 
 LEVELS = [TopologyLevel("nvlink"), TopologyLevel("rack", unique="parent"), TopologyLevel("block")]
@@ -122,6 +123,35 @@ def test_kueue_and_kai_read_the_levels_from_the_widest() -> None:
         "metadata": {"name": "fabric"},
         "spec": levels,
     }
+
+
+def test_grove_gets_the_levels_with_names_that_it_accepts_and_the_topology_of_kai() -> None:
+    """Its CRD: a name begins with a letter, a key has at most 63 characters, both are unique."""
+    levels = [TopologyLevel(name) for name in ("nvlink", "4th", "host", "level-4th")]
+    chosen = structs.replace(SETTINGS, levels=levels, kai="")
+    found = grove(chosen, "gkm")["spec"]
+    assert [(each["domain"], each["key"]) for each in found["levels"]] == [
+        ("level-level-4th", "level.gkm.io/level-4th"),
+        ("level-host", "level.gkm.io/host"),
+        ("level-4th", "level.gkm.io/4th"),
+        ("nvlink", "level.gkm.io/nvlink"),
+        ("host", "kubernetes.io/hostname"),
+    ]
+    assert "schedulerTopologyBindings" not in found
+    bound = grove(SETTINGS, "gkm")["spec"]
+    assert bound["schedulerTopologyBindings"] == [{"schedulerName": "kai-scheduler", "topologyReference": "fabric"}]
+    keys = [{"nodeLabel": each["key"]} for each in bound["levels"]]
+    assert keys == kai(SETTINGS)["spec"]["levels"]
+
+
+def test_node_features_carry_the_labels_of_each_node() -> None:
+    tree = tree_of({"n2": ("d1", "", "B.1"), "n1": ("d1", "", "B.1"), "x" * 64: ("d1", "", "B.1")})
+    found = [*node_features(tree, SETTINGS, "nfd")]
+    assert [each["metadata"]["labels"] for each in found] == [
+        {"nfd.node.kubernetes.io/node-name": "n1"},
+        {"nfd.node.kubernetes.io/node-name": "n2"},
+    ]
+    assert [each["spec"]["labels"] for each in found] == [node_labels(tree, SETTINGS)[node] for node in ("n1", "n2")]
 
 
 def test_every_node_has_a_label_for_each_level() -> None:
