@@ -93,3 +93,14 @@ def test_a_quarantined_node_gets_no_job(placed: KueueCluster) -> None:
         assert sorted(placed.nodes_of(first, 1) + placed.nodes_of(second, 1)) == ["node-4", "node-5"]
         with placed.job(1, RACK) as third:
             assert "doesn't allow to fit any of 1 pod(s)" in placed.refusal(third)
+
+
+def test_the_affinity_of_a_plan_decides_where_kueue_assigns(placed: KueueCluster) -> None:
+    """By itself Kueue fills one rack; a plan over two racks of the block is followed all the same."""
+    with placed.job(2, BLOCK, plan=["node-1", "node-2"]) as job:
+        assert placed.nodes_of(job, 2) == ["node-1", "node-2"]
+
+
+def test_a_plan_that_is_wider_than_the_requested_domain_waits(placed: KueueCluster) -> None:
+    with placed.job(2, RACK, plan=["node-1", "node-2"]) as job:
+        assert "allows to fit only 1 out of 2 pod(s)" in placed.refusal(job)

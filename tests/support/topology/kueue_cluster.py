@@ -57,13 +57,17 @@ class KueueCluster:
         return {node: found[node].get(key, "") for node in self.nodes}
 
     @contextmanager
-    def job(self, pods: int, level: str) -> Iterator[str]:
+    def job(self, pods: int, level: str, plan: Sequence[str] = ()) -> Iterator[str]:
         """Create a Job of `pods` that fill a node each and must lie in one domain of the label `level`; yield its name.
 
-        At the end it and its pods are gone, and Kueue counts them no more.
+        With a `plan`, the pods have the affinity to its nodes that `gkm plan -o manifests` writes. At the end it and
+        its pods are gone, and Kueue counts them no more.
         """
         name = f"job-{next(self._numbers)}"
-        self.cluster.apply(_job(name, pods, level))
+        job = _job(name, pods, level)
+        if plan:
+            job["spec"]["template"]["spec"]["affinity"] = _affinity(plan)
+        self.cluster.apply(job)
         try:
             yield name
         finally:
@@ -146,3 +150,8 @@ def _job(name: str, pods: int, level: str) -> Json:
         "metadata": metadata,
         "spec": {"parallelism": pods, "completions": pods, "suspend": True, "template": template},
     }
+
+
+def _affinity(nodes: Sequence[str]) -> Json:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
