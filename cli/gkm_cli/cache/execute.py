@@ -1,19 +1,15 @@
-"""`gkm exec`: run a program with a verified cache on a machine without a cluster.
+"""`gkm exec`: run a program with a verified cache on a machine without a cluster; prepare, list and remove such caches.
 
-Everything that this command prints goes to standard error: standard output belongs to the program. Every step can be
-killed: what it leaves is either complete or removed by the next run. Mounts belong to a namespace that ends with the
-program. Where mounting is not possible, the cache is a directory of hard links to read, which only modes protect, or a
-private copy to write in; a program that modes do not bind, as root in a container, always gets a private copy.
+With a program, everything that this command prints goes to standard error: standard output belongs to the program.
 """
 
 import errno
 import os
-import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -22,26 +18,20 @@ import typer
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus import preflight
 from gkm.gpus.values import printable
-from gkm.hoststate import files, trees
 from gkm.hoststate.escaping import escape
-from gkm.hoststate.files import closing
 from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.image_store import ImageSource
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.pull import PullStage
-from gkm.mounts import overlay, safe_open, syscalls
-from gkm.mounts.relocation import tree_store
-from gkm.mounts.relocation.mount_path import MountPath
-from gkm.mounts.relocation.tree_store import RelocationLayer
-from gkm.mounts.relocation.tree_writer import Unrelocatable
 from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import environment
 
-from gkm_cli.cache.extraction import relocate
+from gkm_cli.cache import stored_caches
 from gkm_cli.cache.machines import GPUOption, GPUsOption, machines
-from gkm_cli.cache.run_store import MAX_BYTES, RunStore, default_directory, retried_while_busy
-from gkm_cli.output import NegativeResult, UsageError
+from gkm_cli.cache.run_store import MAX_BYTES, RunStore, default_directory
+from gkm_cli.cache.run_views import can_mount, can_share, mount, private_copy, view
+from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
 from gkm_cli.progress import progress_bars
 from gkm_cli.registries import RegistryAccess
 from gkm_cli.signers import SignerOptions, verification, verify_image
@@ -50,10 +40,10 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit codes of a shell for a program that cannot be run (POSIX.1-2017, 2.8.2)."""
 _GIB = 1 << 30
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-CommandArgument = Annotated[list[str], typer.Argument(metavar="-- CMD…", help="The program and its arguments.")]
-_SEALED, _SEALED_FILE = 0o555, 0o444
-_OPEN, _OPEN_FILE = 0o755, 0o644
-_EXECUTABLE = 0o100
+CommandArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- CMD…", help="The program and its arguments; none with --prepare, --list and --prune."),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +55,18 @@ class RunOptions:
         typer.Option(
             "--cache", metavar="REF", help="registry/repository:tag or @sha256:…, oci:PATH:TAG, docker-archive:FILE"
         ),
-    ]
+    ] = ""
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Fetch and verify the cache and lay it out, without a program.")
+    ] = False
+    listed: Annotated[bool, typer.Option("--list", help="List the caches in the store: size, last use.")] = False
+    prune: Annotated[bool, typer.Option("--prune", help="Remove the caches that no program uses.")] = False
+    keep_gib: Annotated[
+        float,
+        typer.Option(
+            "--keep", metavar="GIB", min=0, max=1 << 20, help="With --prune: keep the last used caches up to this size."
+        ),
+    ] = 0.0
     gpu: GPUOption = ""
     gpus: GPUsOption = None
     writable: Annotated[
@@ -91,10 +92,60 @@ class RunOptions:
     ] = None
 
 
-def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOptions, access: RegistryAccess) -> None:
+def execute(
+    command: CommandArgument = None,
+    *,
+    options: RunOptions,
+    signers: SignerOptions,
+    access: RegistryAccess,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Run a program with a verified cache on this machine, without a cluster, with the exit code of the program."""
-    _check_program(command[0])
+    program = command or []
+    check(program, options, output)
     store = RunStore(options.store or default_directory(os.environ))
+    if options.listed:
+        stored_caches.show_caches(store, output)
+        return
+    if options.prune:
+        stored_caches.prune(store, int(options.keep_gib * _GIB), output)
+        return
+    if program:
+        _check_program(program[0])
+    image, variables = _laid_out(store, options, signers, access)
+    access.scratch.close()
+    if program:
+        _become(program, variables)
+    result = {"image": options.cache, "digest": image.digest, "store": str(store.layout.state)}
+    show(result, output, lambda: line(f"{image.ref} is in {store.layout.state}"))
+
+
+def check(program: Sequence[str], options: RunOptions, output: Output) -> None:
+    """Refuse options that name no work or several, or that have no effect.
+
+    Raises:
+        UsageError: they do.
+    """
+    asked = {"--prepare": options.prepare, "--list": options.listed, "--prune": options.prune}
+    named = [*(name for name, is_asked in asked.items() if is_asked), *(["a program"] if program else [])]
+    if not named:
+        raise UsageError("there is no program", "write it behind --, or give --prepare, --list or --prune")
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} exclude each other", "give one of them")
+    needs_image = bool(program) or options.prepare
+    if needs_image != bool(options.cache):
+        why = "--cache names no image" if needs_image else f"--cache has no effect with {named[0]}"
+        raise UsageError(why, "give --cache REF" if needs_image else "leave it out")
+    if options.keep_gib and not options.prune:
+        raise UsageError("--keep is for --prune", "leave it out")
+    if program and output is not Output.TABLE:
+        raise UsageError("--output has no effect with a program", "leave it out")
+
+
+def _laid_out(
+    store: RunStore, options: RunOptions, signers: SignerOptions, access: RegistryAccess
+) -> tuple[CacheImage, dict[str, str]]:
+    """Return the image, whose content is verified and laid out in the store, and the environment of the program."""
     wanted = verification(signers, access.config)
     registry, pinned = access.pinned(options.cache)
     verdict = verify_image(registry, pinned, wanted, signers.namespace)
@@ -110,9 +161,9 @@ def execute(command: CommandArgument, *, options: RunOptions, signers: SignerOpt
         store.make()
         store.use(image.digest)
         _pull(store, registry, image, access)
+        store.note(image.digest, options.cache)
         path = _provided(store, image.digest, options)
-    access.scratch.close()
-    _become(command, environment(names, str(path)))
+    return image, environment(names, str(path)) if path else {}
 
 
 def _check_gpus(image: CacheImage, options: RunOptions) -> None:
@@ -153,12 +204,12 @@ def _fetch(store: RunStore, registry: ImageSource, image: CacheImage, max_bytes:
         )
 
 
-def _provided(store: RunStore, digest: str, options: RunOptions) -> Path:
-    """Return the path of the cache for the program."""
+def _provided(store: RunStore, digest: str, options: RunOptions) -> Path | None:
+    """Return the path of the cache for the program; None for a copy that only a program needs."""
     if can_mount():
         return mount(store, digest, int(options.size_gib * _GIB) if options.writable else None)
     if options.writable or not can_share(store, digest):
-        return private_copy(store, digest)
+        return None if options.prepare else private_copy(store, digest)
     return view(store, digest)
 
 
@@ -206,134 +257,3 @@ def _become(command: Sequence[str], variables: dict[str, str]) -> NoReturn:
 def _refuse(message: str) -> NoReturn:
     _print(message)
     raise NegativeResult
-
-
-def can_mount() -> bool:
-    """Return whether this process may mount, in a new namespace."""
-    return os.geteuid() == 0 and not overlay.missing_features()
-
-
-def mount(store: RunStore, digest: str, private_bytes: int | None) -> Path:
-    """Enter a new mount namespace and return the path of the cache in it.
-
-    It is read-only; with `private_bytes` it has a private layer of that size on top, in memory, which ends with it.
-
-    Raises:
-        GKMError: UNSAFE_CONTENT: the content is no cache.
-        CommandFailed: another run takes too long.
-        OSError: the kernel or the disk refused.
-    """
-    layout = store.layout
-    point = store.mounts / layout.entry(digest).name
-    point.mkdir(exist_ok=True)
-    layer = RelocationLayer(MountPath(str(point)), is_writable=private_bytes is not None)
-    # Before anything is opened: a layer must be in the namespace of the overlay (EINVAL otherwise).
-    syscalls.enter_private_mounts()
-    with ExitStack() as stack:
-        relative = layout.entry(digest).relative_to(layout.state) / entry.CONTENT
-        content = stack.enter_context(safe_open.open_directory(layout.state, str(relative)))
-        tree = _relocated(content, layer, store.trees(digest))
-        top = stack.enter_context(safe_open.open_directory(layout.state, str(tree.relative_to(layout.state))))
-        empty = stack.enter_context(safe_open.open_directory(layout.state, layout.empty.name))
-        target = stack.enter_context(closing(os.open(point, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)))
-        if private_bytes is None:
-            overlay.mount_read_only((top, content, empty), target, f"gkm-exec:{digest}")
-        else:
-            # One directory for all runs: what is mounted on it is in the namespace of one.
-            scratch = layout.run / "layer"
-            overlay.mount_private(
-                (top, content, empty), target, f"gkm-exec:{digest}", scratch=scratch, size=private_bytes
-            )
-    return point
-
-
-def _relocated(content: int, layer: RelocationLayer, trees: Path) -> Path:
-    try:
-        return retried_while_busy(lambda: tree_store.relocate(content, layer, trees))
-    except Unrelocatable as error:
-        raise GKMError(Reason.UNSAFE_CONTENT, f"the paths in the cache cannot be rewritten: {error}") from error
-
-
-def can_share(store: RunStore, digest: str) -> bool:
-    """Return whether the modes of sealed directories bind this process: not root, not CAP_DAC_OVERRIDE."""
-    return not os.access(store.layout.entry(digest) / entry.CONTENT, os.W_OK, effective_ids=True)
-
-
-def view(store: RunStore, digest: str) -> Path:
-    """Return a directory with the cache, for reading: made once, and shared by all runs.
-
-    Raises:
-        GKMError: UNSAFE_CONTENT: the content is no cache.
-        CommandFailed: another run takes too long.
-        OSError: the disk refused.
-    """
-    path = store.view(digest)
-    content = path / entry.CONTENT
-    if not content.exists():
-        with store.building():
-            work = _build(store, digest, content, os.link, _SEALED_FILE)
-            _seal(str(work / entry.CONTENT))
-            files.sync_file_system(work)
-            _publish(store, work, path)
-    return content
-
-
-def private_copy(store: RunStore, digest: str) -> Path:
-    """Return a directory with a copy of the cache, which ends with the program.
-
-    Raises:
-        GKMError: UNSAFE_CONTENT: the content is no cache.
-        CommandFailed: another run takes too long.
-        OSError: the disk refused.
-    """
-    path = store.new_copy(digest)
-    with store.building():
-        _build(store, digest, path / entry.CONTENT, _copy, _OPEN_FILE).rename(path)
-    return path / entry.CONTENT
-
-
-def _build(store: RunStore, digest: str, path: Path, transfer: Callable[[str, str], object], mode: int) -> Path:
-    """Return a new directory with the content in CONTENT, which will be `path`, by `transfer` of each file."""
-    work = store.layout.work / f"{store.layout.entry(digest).name[:12]}-{secrets.token_hex(8)}"
-    work.mkdir(_OPEN)
-    _transfer(str(store.layout.entry(digest) / entry.CONTENT), str(work / entry.CONTENT), transfer)
-    relocate(work / entry.CONTENT, work / "relocated", MountPath(str(path)), mode)
-    trees.remove(work / "relocated")
-    return work
-
-
-def _publish(store: RunStore, work: Path, path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    try:
-        work.rename(path)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        store.discard(work)  # another run was faster
-
-
-def _transfer(source: str, destination: str, transfer: Callable[[str, str], object]) -> None:
-    os.mkdir(destination, _OPEN)  # noqa: PTH102 -- one of thousands: no path object for each
-    with os.scandir(source) as found:
-        for one in found:
-            below = f"{destination}/{one.name}"
-            if one.is_dir(follow_symlinks=False):
-                _transfer(one.path, below, transfer)
-            else:
-                transfer(one.path, below)
-
-
-def _copy(source: str, destination: str) -> None:
-    """Copy a file: the program may write in it, and all other runs share the original."""
-    shutil.copy(source, destination, follow_symlinks=False)
-    is_executable = os.lstat(destination).st_mode & _EXECUTABLE
-    os.chmod(destination, _OPEN if is_executable else _OPEN_FILE)  # noqa: PTH101 -- as above
-
-
-def _seal(directory: str) -> None:
-    """Remove the write permission of directories; the files are links to sealed ones, or sealed."""
-    with os.scandir(directory) as found:
-        for one in found:
-            if one.is_dir(follow_symlinks=False):
-                _seal(one.path)
-    os.chmod(directory, _SEALED)  # noqa: PTH101 -- as above

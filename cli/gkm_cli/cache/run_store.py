@@ -2,41 +2,40 @@
 
 The agent's own store is never used: it belongs to the agent's budget and garbage collection. Several runs of one user
 may use one directory at once, also from several machines that share it; a run tries again while another one holds a
-lock, never for ever. Entries are verified when they are fetched and not again, so a directory that another user owns,
-may write or could replace is refused, as sshd refuses a file of keys (StrictModes). One rule differs: others may write
-in a sticky directory above, such as /tmp, because there they can rename only what is theirs.
+lock, never for ever.
 """
 
+import math
 import os
 import secrets
-import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from gkm.hoststate import files, locks, trees
+from gkm.hoststate import files, locks, names, trees
+from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.locks import LockBusy
 from gkm.images.pulling import entry
-from gkm.images.pulling.entry import StoreEntry
+from gkm.images.pulling.blob_files import BlobFiles
 from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 from gkm.mounts.relocation.tree_store import RelocationInProgress
 
+from gkm_cli.cache.store_directories import PASSAGE, PRIVATE, check_own, limit, make
 from gkm_cli.disks import cache_directory
 from gkm_cli.output import CommandFailed, UsageError
 
 MAX_BYTES = 64 << 30
 """Content of all caches without store.maxBytes in the configuration: as much as one image may have."""
 _ANY_DIGEST = f"sha256:{'0' * 64}"
-PRIVATE, PASSAGE = 0o700, 0o711
-"""A program of root may become another user: it passes the directories above its cache, and cannot list them."""
-_HINT = "name your own directory with --store"
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_ROOT = 0
+_REFERENCE = "reference"
+"""In the directory of an entry: the reference by which the last run named its image."""
+_MAX_REFERENCE_BYTES = 4096
 T = TypeVar("T")
 SECONDS = 60.0
 """Another run holds its locks while it renames directories, removes what a killed run left, or rewrites paths."""
@@ -48,6 +47,17 @@ def default_directory(environment: Mapping[str, str]) -> Path:
     if os.geteuid() == 0:
         return Path("/var/cache/gkm/exec")
     return cache_directory(environment) / "exec"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCache:
+    """A cache in the store; `last_use` in seconds since 1970, 0 for never. A damaged one has no known size."""
+
+    digest: str
+    last_use: float
+    size_bytes: int = 0
+    files: int = 0
+    damage: str = ""
 
 
 class RunStore:
@@ -144,13 +154,75 @@ class RunStore:
         retried_while_busy(lambda: locks.shared_beyond_exec(path))
         os.utime(path)
 
+    def note(self, digest: str, reference: str) -> None:
+        """Record the reference by which a run named the image of an entry.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if reference != self.reference(digest):
+            files.replace(self.layout.entry(digest) / _REFERENCE, reference.encode(), durable=False)
+
+    def reference(self, digest: str) -> str:
+        """Return the reference by which the last run named the image of an entry; "" if it is not known."""
+        try:
+            return files.read_bounded(self.layout.entry(digest) / _REFERENCE, _MAX_REFERENCE_BYTES).decode()
+        except (OSError, ValueError):
+            return ""
+
+    def caches(self) -> list[StoredCache]:
+        """Return all caches, the least recently used first.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        try:
+            digests = [f"sha256:{name}" for name in files.names_in(self.layout.store)]
+        except FileNotFoundError:
+            return []
+        found = (self._stored(digest) for digest in digests if names.is_digest(digest))
+        return sorted(filter(None, found), key=lambda each: each.last_use)
+
+    def is_used(self, digest: str) -> bool:
+        """Return whether a program uses a cache."""
+        lock = self.layout.entry_lock(digest)
+        if not lock.exists():
+            return False
+        try:
+            with locks.exclusive(lock):
+                return False
+        except LockBusy:
+            return True
+
+    def prune(self, keep_bytes: int) -> list[StoredCache]:
+        """Remove the damaged caches, and the least recently used until the others have `keep_bytes` at most.
+
+        It waits for no program, and removes no cache that a program uses. Downloads that no pull uses go too.
+
+        Returns:
+            The removed caches.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        found = self.caches()
+        sound = [each for each in found if not each.damage]
+        removed = [each for each in found if each.damage and self._is_removed(each)]
+        # Without a size to keep, empty caches go too.
+        wanted = sum(each.size_bytes for each in sound) - keep_bytes if keep_bytes else math.inf
+        removed += self._freed(sound, wanted)
+        downloads = BlobFiles(self.layout.blobs)
+        downloads.sweep()
+        downloads.evict_unused()
+        return removed
+
     def evict(self, max_bytes: int) -> None:
         """Remove the least recently used caches that no program uses, until all have `max_bytes` together at most.
 
         Raises:
             OSError: the disk refused.
         """
-        self.free(sum(found.size_bytes for found in self._entries()) - max_bytes)
+        self.free(sum(found.size_bytes for found in self.caches()) - max_bytes)
 
     def free(self, wanted_bytes: int) -> int:
         """Remove the least recently used caches that no program uses, `wanted_bytes` together; return their bytes.
@@ -158,14 +230,9 @@ class RunStore:
         Raises:
             OSError: the disk refused.
         """
-        freed = 0
-        for found in sorted(self._entries(), key=lambda found: _last_use(self.layout.entry_lock(found.digest))):
-            if freed >= wanted_bytes:
-                break
-            with suppress(LockBusy), locks.exclusive(self.layout.entry_lock(found.digest)):
-                self._remove(found.digest)
-                freed += found.size_bytes
-        return freed
+        # A pull of the digest of a damaged entry names it.
+        sound = [each for each in self.caches() if not each.damage]
+        return sum(each.size_bytes for each in self._freed(sound, wanted_bytes))
 
     def discard(self, path: Path) -> None:
         """Remove a tree: by one rename first, so that a run that is killed here leaves no part of it in its place.
@@ -186,12 +253,30 @@ class RunStore:
     def _building(self) -> Path:
         return self.layout.state / "locks" / "building"
 
-    def _entries(self) -> Iterator[StoreEntry]:
-        for path in self.layout.store.iterdir():
-            # A damaged entry has no known size; a pull of its digest names it.
-            with suppress(ValueError):
-                if found := entry.find(self.layout, f"sha256:{path.name}"):
-                    yield found
+    def _stored(self, digest: str) -> StoredCache | None:
+        last_use = _last_use(self.layout.entry_lock(digest))
+        try:
+            found = entry.find(self.layout, digest)
+        except UnreadableState as error:
+            return StoredCache(digest, last_use, damage=str(error))
+        return StoredCache(digest, last_use, found.size_bytes, found.files) if found else None
+
+    def _freed(self, oldest_first: Sequence[StoredCache], wanted_bytes: float) -> list[StoredCache]:
+        removed: list[StoredCache] = []
+        for found in oldest_first:
+            if wanted_bytes <= 0:
+                break
+            if self._is_removed(found):
+                removed.append(found)
+                wanted_bytes -= found.size_bytes
+        return removed
+
+    def _is_removed(self, found: StoredCache) -> bool:
+        """Remove a cache, unless a program uses it; return whether it is gone."""
+        with suppress(LockBusy), locks.exclusive(self.layout.entry_lock(found.digest)):
+            self._remove(found.digest)
+            return True
+        return False
 
     def _remove(self, digest: str) -> None:
         name = self.layout.entry(digest).name
@@ -240,71 +325,6 @@ def _last_use(lock: Path) -> float:
         return lock.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def make(directory: Path) -> None:
-    """Make a directory of this user, by its real path, and those above that are missing.
-
-    Raises:
-        UsageError: others could fill or replace it.
-        OSError: it cannot be written, is a link, or no directory.
-    """
-    # From the top: what is made lies in a directory that was checked, and what another made meanwhile is checked too.
-    for above in reversed(directory.parents):
-        _make(above)
-        _check_above(above)
-    _make(directory)
-    check_own([directory])
-
-
-def check_own(directories: Iterable[Path]) -> None:
-    """Refuse directories that another user could have filled.
-
-    Raises:
-        UsageError: one is not this user's, or others may write in it.
-        OSError: one is a link, or no directory.
-    """
-    for directory in directories:
-        with files.closing(_opened(directory)) as descriptor:
-            status = os.fstat(descriptor)
-        if status.st_uid != os.geteuid():
-            why = f"the store {directory} belongs to user {status.st_uid}, who could change caches in it"
-            raise UsageError(why, _HINT)
-        if status.st_mode & _OTHERS_WRITE:
-            why = f"other users may write in the store {directory}"
-            raise UsageError(why, f"chmod go-w {directory}, or {_HINT}")
-
-
-def limit(directories: Iterable[Path], mode: int) -> None:
-    """Take the permissions from directories that are not in `mode`: directories of an earlier version had more.
-
-    Raises:
-        OSError: one is a link, or no directory.
-    """
-    for directory in directories:
-        with files.closing(_opened(directory)) as descriptor:
-            before = stat.S_IMODE(os.fstat(descriptor).st_mode)
-            if before & ~mode:
-                os.fchmod(descriptor, before & mode)
-
-
-def _make(directory: Path) -> None:
-    if not directory.exists():
-        directory.mkdir(PASSAGE if os.geteuid() == _ROOT else PRIVATE, exist_ok=True)
-
-
-def _check_above(directory: Path) -> None:
-    status = directory.stat(follow_symlinks=False)
-    if status.st_uid not in {_ROOT, os.geteuid()}:
-        why = f"{directory} above the store belongs to user {status.st_uid}, who could replace the store"
-        raise UsageError(why, _HINT)
-    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
-        why = f"other users may write in {directory} above the store, and could replace it"
-        raise UsageError(why, f"chmod go-w {directory}, or {_HINT}")
-
-
-def _opened(directory: Path) -> int:
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 def retried_while_busy(attempt: Callable[[], T], seconds: float = SECONDS) -> T:

@@ -39,7 +39,7 @@ install -d -m 700 -o "$SLURM_JOB_UID" -g "$group" "$STORE/$SLURM_JOB_UID" || end
 # The user chose the image and its registry, so nothing of this runs as root or with the environment of slurmd.
 if output=$(timeout "$SECONDS_AT_MOST" setpriv --reuid="$SLURM_JOB_UID" --regid="$group" --init-groups --no-new-privs \
   env -i PATH="$PATH" HOME="$home" \
-  gkm exec --cache "$image" --config "$CONFIG" --store "$STORE/$SLURM_JOB_UID" -- true 2>&1); then
+  gkm exec --prepare --cache "$image" --config "$CONFIG" --store "$STORE/$SLURM_JOB_UID" 2>&1); then
   end "$image is on this node"
 fi
 end "$image is not on this node: $(printf '%s' "$output" | tail -n 1 | cut -c 1-400)"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gkm.images.pulling import entry
 from gkm.images.pulling.entry import FileList, ListedFile
-from gkm_cli.cache import execute
+from gkm_cli.cache import run_views
 from gkm_cli.cache.run_store import RunStore
 from support.csi.steps import Counter, was_killed
 from support.host.waiting import scaled
@@ -47,7 +47,7 @@ def survives(store: RunStore, kind: str, fatal: int) -> bool:
     """Kill a run at a step, check what the next run finds; return whether there was no such step."""
     filled(store)
     if kind == "evict":
-        execute.view(store, DIGEST)
+        run_views.view(store, DIGEST)
     died = killed(store, kind, fatal)
     if kind == "evict":
         store.make()
@@ -88,7 +88,7 @@ def step(store: RunStore, kind: str) -> Path | None:
         store.evict(0)
         return None
     store.use(DIGEST)
-    return execute.view(store, DIGEST) if kind == "view" else execute.private_copy(store, DIGEST)
+    return run_views.view(store, DIGEST) if kind == "view" else run_views.private_copy(store, DIGEST)
 
 
 def killed(store: RunStore, kind: str, fatal: int) -> bool:

@@ -65,7 +65,7 @@ def test_a_wrong_image_is_logged_with_its_reason_and_drains_no_node(node: Node, 
 def test_what_the_user_chose_runs_as_the_user_without_the_environment_of_slurmd(node: Node) -> None:
     node.install("gkm", 'id -u >&2; env | cut -d= -f1 | sort | tr "\\n" " "; echo "$@"; exit 1')
     said = node.prolog(SLURM_JOB_COMMENT="gkm:registry.example/a:1; id", SLURM_JOB_UID=NOBODY)
-    assert "HOME PATH PWD exec --cache registry.example/a:1; id --config" in said
+    assert "HOME PATH PWD exec --prepare --cache registry.example/a:1; id --config" in said
     assert node.store.stat().st_uid == 0
     assert ((node.store / NOBODY).stat().st_uid, (node.store / NOBODY).stat().st_mode & 0o777) == (int(NOBODY), 0o700)
     node.install("gkm", "id -u; exit 1")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm_cli.cache import run_store
+from gkm_cli.cache import store_directories
 
 USER = 65534
 
@@ -29,7 +29,7 @@ def home(as_root: None) -> Iterator[Path]:  # noqa: ARG001 -- it changes owners
 def test_a_user_needs_no_right_to_list_the_directories_above(home: Path) -> None:
     with pytest.raises(PermissionError):
         list(home.parent.iterdir())
-    run_store.make(home / ".cache" / "gkm" / "exec")
+    store_directories.make(home / ".cache" / "gkm" / "exec")
     made = [home / ".cache", home / ".cache" / "gkm", home / ".cache" / "gkm" / "exec"]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3
 
@@ -39,5 +39,5 @@ def test_what_an_earlier_version_opened_is_closed_and_no_right_is_added(tmp_path
         directory = tmp_path / f"{before:o}"
         directory.mkdir()
         directory.chmod(before)
-        run_store.limit([directory], run_store.PRIVATE)
+        store_directories.limit([directory], store_directories.PRIVATE)
         assert directory.stat().st_mode & 0o7777 == after
