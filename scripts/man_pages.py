@@ -17,10 +17,11 @@ SECTIONS = (
             ("1", "failed; one line on standard error says what, where, why, and what next"),
             ("2", "wrong usage"),
             ("3", "the answer is no: it does not fit, is not verified, not compatible, or not healthy"),
+            ("124", "the time of --timeout is over"),
         ),
     ),
 )
-OWN_EXIT_STATUS = {"gkm exec": "That of the program; 1, 2 or 3 if it did not run; 126 or 127 if it cannot be run."}
+OWN_EXIT_STATUS = {"gkm exec": "That of the program; 1, 2, 3 or 124 if it did not run; 126 or 127 if it cannot be run."}
 
 
 def pages() -> dict[str, str]:

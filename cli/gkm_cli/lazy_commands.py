@@ -4,7 +4,8 @@ A table states name, place and help of each command, so that `gkm --help` does n
 dataclasses: a command takes one value for each group, and its user sees the single options.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
@@ -14,6 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gkm_cli.calls import CallOptions
 from gkm_cli.output import PROGRAM
 
 
@@ -65,19 +67,34 @@ def load_all(table: Mapping[str, LazyCommand]) -> dict[str, Any]:
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer that has, in the place of each parameter of a dataclass, the fields as options."""
+    """Return a command for typer that has, in the place of each parameter of a dataclass, the fields as options.
+
+    Groups may have fields in common: the user gives these options once, and they come last.
+    """
     declared = signature(command)
     kinds = {name: parameter.annotation for name, parameter in declared.parameters.items()}
     groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
 
     @wraps(command)
     def expanded(**values: object) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        command(**values)
+        made = {
+            name: group(**{field.name: values[field.name] for field in fields(group)}) for name, group in groups.items()
+        }
+        others = {name: value for name, value in values.items() if name in declared.parameters}
+        with ExitStack() as stack:
+            for group in made.values():
+                if isinstance(group, CallOptions):
+                    stack.enter_context(group.applied())
+                    break
+            command(**others, **made)
 
-    options: list[Parameter] = []
+    options: dict[str, Parameter] = {}
     for name, parameter in declared.parameters.items():
-        options += signature(groups[name]).parameters.values() if name in groups else [parameter]
-    expanded.__signature__ = declared.replace(parameters=options)  # type: ignore[attr-defined]
+        options |= signature(groups[name]).parameters if name in groups else {name: parameter}
+    expanded.__signature__ = declared.replace(parameters=_calls_last(options.values()))  # type: ignore[attr-defined]
     return expanded
+
+
+def _calls_last(options: Iterable[Parameter]) -> list[Parameter]:
+    of_calls = {field.name for field in fields(CallOptions)}
+    return sorted(options, key=lambda option: option.name in of_calls)

@@ -13,6 +13,7 @@ from gkm.hoststate.escaping import escape
 from typer.exceptions import TyperException
 
 from gkm_cli import disks
+from gkm_cli.calls import EXIT_TIMED_OUT, TimedOut
 from gkm_cli.lazy_commands import LazyCommand, lazy_group
 from gkm_cli.output import EXIT_NEGATIVE, PLUGIN, PROGRAM, CommandFailed, NegativeResult, Undecided, UsageError, line
 
@@ -162,6 +163,8 @@ def main() -> None:
         sys.exit(FAILURE)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
+    except TimedOut as error:
+        _exit(error, EXIT_TIMED_OUT)
     except Exception as error:
         cause = error.__cause__ if isinstance(error, Undecided) else error
         if (expected := _line_and_code(cause)) is None:

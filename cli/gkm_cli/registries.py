@@ -31,6 +31,7 @@ from gkm.images.registries.credentials import split_server
 from gkm.images.registries.registry import Registry
 
 from gkm_cli import disks
+from gkm_cli.calls import CallOptions
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.output import UsageError
 
@@ -48,7 +49,7 @@ _SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegistryAccess:
+class RegistryAccess(CallOptions):
     """How a command connects to registries; `plain_http` and `ca_file` apply to the registry that it names."""
 
     plain_http: PlainHTTPOption = False

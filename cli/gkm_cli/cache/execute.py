@@ -27,6 +27,7 @@ from gkm.images.pulling.pull import PullStage
 from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import environment
 
+from gkm_cli import calls
 from gkm_cli.cache import stored_caches
 from gkm_cli.cache.machines import GPUOption, GPUsOption, machines
 from gkm_cli.cache.run_store import MAX_BYTES, RunStore, default_directory
@@ -244,6 +245,7 @@ def _print(text: str) -> None:
 
 def _become(command: Sequence[str], variables: dict[str, str]) -> NoReturn:
     """Replace this program by the command."""
+    calls.disarm()
     sys.stdout.flush()
     sys.stderr.flush()
     for number in _IGNORED_BY_PYTHON:

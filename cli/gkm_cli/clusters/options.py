@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from gkm_cli.calls import CallOptions
+
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterOptions:
+class ClusterOptions(CallOptions):
     """Which cluster to read."""
 
     kubeconfig: Annotated[

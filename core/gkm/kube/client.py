@@ -4,6 +4,7 @@ msgspec decodes the responses into small types, which takes a fraction of the ti
 models (docs/decisions/0012-own-reflector.md).
 """
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from kubernetes.config import ConfigException
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
+from gkm.hoststate.logs import fields
 from gkm.kube import decoding
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
 from gkm.kube.credentials import UNAUTHORIZED, ApiCredentials, authorization, load_client
@@ -25,6 +27,7 @@ from gkm.kube.errors import NO_RESPONSE, ApiError, from_body
 from gkm.kube.resources import Resource
 from gkm.kube.watches import HttpWatch
 
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
@@ -248,6 +251,7 @@ class HttpApi(Api):
     def _send_with(self, client: ApiClient, request: _Request) -> BaseHTTPResponse:
         pool: PoolManager = client.rest_client.pool_manager
         host = str(client.configuration.host).rstrip("/")
+        began = time.monotonic()
         try:
             response = pool.request(
                 request.method,
@@ -263,6 +267,7 @@ class HttpApi(Api):
                 preload_content=False,
             )
             self._observe(request.verb, response.status)
+            _log(request, response.status, time.monotonic() - began)
             self.date = response.headers.get("Date", "")
             if response.status < _FIRST_ERROR_STATUS:
                 return response
@@ -271,6 +276,11 @@ class HttpApi(Api):
         except (HTTPError, ConfigException, OSError) as error:
             self._observe(request.verb, NO_RESPONSE)
             raise ApiError(NO_RESPONSE, "Unreachable", f"the API server does not answer: {error}") from error
+
+
+def _log(request: _Request, status: int, seconds: float) -> None:
+    about = fields(method=request.method, path=request.path, status=status, ms=round(seconds * 1000))
+    _LOG.debug("request to the API server", extra=about)
 
 
 def _accept(resource: Resource[Any], collection: str = "") -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kustomizations.rendering import merged
 from support.chart.helm import CHART, HelmFailed, Object, Values, render
 from support.chart.rendered import ALL, DAEMONS, DEPLOYMENTS, container, kinds, pod
 from support.peers import require
@@ -152,6 +153,17 @@ def test_replicas_run_apart_and_on_the_control_plane_if_it_is_wanted() -> None:
         assert [each["matchExpressions"][0]["key"] for each in _terms(moved)] == [role]
         assert moved["tolerations"] == [{"key": role, "operator": "Exists", "effect": "NoSchedule"}]
         assert ("PodDisruptionBudget", name) in kinds()
+
+
+@pytest.mark.parametrize("name", [*DAEMONS, *DEPLOYMENTS])
+@pytest.mark.parametrize("values", [{}, ALL], ids=["default", "all features"])
+def test_the_level_of_logs_is_that_of_every_process(name: str, values: Values) -> None:
+    def levels(more: Values) -> list[str]:
+        variables = container(name, merged((values, more))).get("env") or []
+        return [each["value"] for each in variables if each["name"] == "GKM_LOG_LEVEL"]
+
+    assert levels({}) == []
+    assert levels({"logLevel": "debug"}) == ["debug"]
 
 
 def test_a_namespace_that_helm_makes_is_not_the_charts() -> None:

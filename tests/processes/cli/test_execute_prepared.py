@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -41,6 +42,12 @@ def test_a_prepared_cache_is_fetched_before_its_program(machine: Machine, regist
     registry_server.requests.clear()
     assert machine.shell(HASHES).stdout == expected_hashes()
     assert len([path for path in map(str, registry_server.requests) if "/blobs/" in path]) <= 2
+
+
+def test_a_program_has_no_alarm_of_the_time_of_its_start(machine: Machine) -> None:
+    code = "import signal; print(signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM).name)"
+    done = machine.run("--timeout", "10m", "--", sys.executable, "-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(0.0, 0.0) SIG_DFL\n", "")
 
 
 def test_what_is_prepared_is_verified_first(root: Machine) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError, InvalidHeader
@@ -240,7 +241,8 @@ class Transport:
             headers["Authorization"] = request.secret
         # A registry reads an uploaded blob again before it answers.
         silence = self.limits.request if request.body is not None else self.limits.stall
-        return self._pools_for(url).request(
+        began = time.monotonic()
+        response = self._pools_for(url).request(
             request.method,
             url,
             headers=headers,
@@ -253,6 +255,16 @@ class Transport:
                 read=exchange.timeout(min(silence, remaining)),
             ),
         )
+        if _LOG.isEnabledFor(logging.DEBUG):
+            self._log(request.method, url, response.status, time.monotonic() - began)
+        return response
+
+    def _log(self, method: str, url: str, status: int, seconds: float) -> None:
+        """Log a request: without its query, and without the path on another host, which may be signed for one user."""
+        address = addresses.parse_address(url)
+        path = urlsplit(url).path if address.origin in self._secret_origins else None
+        about = fields(method=method, host=address.host, path=path, status=status, ms=round(seconds * 1000))
+        _LOG.debug("request to a registry", extra=about)
 
     def _pools_for(self, url: str) -> PoolManager:
         """Return the connections for an address; a redirect may need another proxy, or no proxy."""

@@ -11,6 +11,14 @@ gkm-{{ index . 1 }}{{ if $digest }}@{{ $digest }}{{ else }}:{{ $image.tag | defa
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 
+{{/* The variable of --log-level, where it is not the default. */}}
+{{- define "gkm.logLevel" -}}
+{{- if ne .Values.logLevel "info" -}}
+- name: GKM_LOG_LEVEL
+  value: {{ .Values.logLevel }}
+{{- end }}
+{{- end }}
+
 {{- define "gkm.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
