@@ -1,8 +1,8 @@
 """Write what is generated, except from the chart (scripts/manifests.py); `--check` only compares, for CI.
 
 From gkm.api: crds, rights, the schema of the chart's values, the page of the API. From the commands: man pages, a page.
-From gkm.runtimes: a page. From pyproject.toml: every other place that says the version. Besides, the dashboard and the
-messages of CSI.
+From gkm.runtimes and from the pins of partners: a page each. From pyproject.toml: every other place that says the
+version. Besides, the dashboard and the messages of CSI.
 """
 
 import json
@@ -19,6 +19,7 @@ import command_reference
 import dashboard
 import man_pages
 import msgspec
+import partners_reference
 import runtime_reference
 import yaml
 from gkm.api import task_group_rights
@@ -49,7 +50,7 @@ def generated() -> dict[Path, str]:
     manual = {ROOT / "docs" / "man" / name: text for name, text in man_pages.pages().items()}
     reference = ROOT / "docs" / "reference"
     pages = {reference / "api.md": api_reference.page(), reference / "commands.md": command_reference.page()}
-    pages[reference / "runtimes.md"] = runtime_reference.page()
+    pages |= {reference / "runtimes.md": runtime_reference.page(), reference / "partners.md": partners_reference.page()}
     return crds | chart | manual | pages | _versions() | _messages()
 
 
