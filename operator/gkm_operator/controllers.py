@@ -23,6 +23,7 @@ from gkm_operator.health import HealthServer
 from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
 from gkm_operator.installation import InstallationReport
+from gkm_operator.kserve.controller import KServeController
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.gates.controller import GatesController
 from gkm_operator.taskgroups.controller import TaskGroupsController
@@ -98,9 +99,10 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     groups = TaskGroupsController(
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
     )
+    kernel_caches = KServeController(leader, config.kserve, informers=informers)
     captures.refresh = caches.refresh
     # First the topology: from its start on it knows that requests of an earlier leader may arrive.
-    leading: tuple[Controller, ...] = (topology, caches, captures, plans, gates, domains, groups, report)
+    leading: tuple[Controller, ...] = (topology, caches, captures, plans, gates, domains, groups, kernel_caches, report)
     metrics.record_depths(leading)
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)

@@ -71,6 +71,13 @@ client gets a warning, and the audit log an annotation. In a kustomization of yo
         {"features": {"topologyHygiene": True}},
     ),
     Component(
+        "kserve",
+        """\
+GKMCaches of KServe's KernelCaches (docs/how-to/kserve.md). Set kserve.enabled in the ConfigMap gkm-config too. What was
+made stays when the switch is off again, until its KernelCache is deleted. In a kustomization of your own:""",
+        {"features": {"kserve": True}},
+    ),
+    Component(
         "pod-monitors",
         """\
 PodMonitors of the Prometheus operator, whose kinds must be there. In a kustomization of your own:""",

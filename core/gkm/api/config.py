@@ -13,6 +13,7 @@ from gkm.api.capture_settings import Capture, CapturedCaches, CaptureSigning
 from gkm.api.config_environment import InvalidVariable
 from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
+from gkm.api.kernel_caches import KServe
 from gkm.api.network_settings import Network
 from gkm.api.policies import Identity, Policy, Verification
 from gkm.api.task_group_settings import TaskGroups
@@ -26,6 +27,7 @@ __all__ = (
     "ConfigInvalid",
     "Fabric",
     "Identity",
+    "KServe",
     "Network",
     "Packing",
     "Policy",
@@ -115,6 +117,7 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     packing: Packing = field(default_factory=Packing)
     network: Network = field(default_factory=Network)
     task_groups: TaskGroups = field(default_factory=TaskGroups)
+    kserve: KServe = field(default_factory=KServe)
 
 
 def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Config:

@@ -17,6 +17,7 @@ class Feature(StrEnum):
     TOPOLOGY_HYGIENE = "topologyHygiene"
     POD_CACHES = "podCaches"
     POD_GATES = "podGates"
+    KSERVE = "kserve"
 
     @property
     def component(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from gkm.api import computedomains, grove, hypernodes, imex, resource_claims
+from gkm.api import computedomains, grove, hypernodes, imex, kernel_caches, resource_claims
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.cluster_roles import ClusterRole
 from gkm.api.hypernodes import HyperNodeObject, SchedulerTopology
@@ -115,6 +115,29 @@ RESOURCE_SLICES = Resource(
 )
 CLUSTERROLES = Resource(
     "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
+)
+KERNEL_CACHES = Resource(
+    kernel_caches.API_VERSION,
+    kernel_caches.KERNEL_CACHE,
+    "kernelcaches",
+    namespaced=True,
+    type=kernel_caches.KernelCache,
+)
+WATCHED_KERNEL_CACHES = Resource(
+    kernel_caches.API_VERSION,
+    kernel_caches.KERNEL_CACHE,
+    "kernelcaches",
+    namespaced=True,
+    type=kernel_caches.WatchedKernelCache,
+    metadata_only=True,
+)
+KERNEL_CACHE_NODE_GROUPS = Resource(
+    kernel_caches.API_VERSION,
+    "KernelCacheNodeGroup",
+    "kernelcachenodegroups",
+    namespaced=False,
+    type=kernel_caches.KernelCacheNodeGroup,
+    unbounded=BY_ADMINISTRATORS,
 )
 HYPERNODES = Resource(
     hypernodes.API_VERSION,

@@ -25,7 +25,16 @@ ADMISSION, CONTROLLERS = "gkm-admission", "gkm-controllers"
 ACCOUNTS = ("gkm-agent", "gkm-csi", ADMISSION, CONTROLLERS, "gkm-provider-infiniband")
 BASE = "base"
 RBAC_GROUP = "rbac.authorization.k8s.io"
-FEATURES = ("domains", "topology", "topology-infiniband", "topology-labels", "task-groups", "pod-caches", "pod-gates")
+FEATURES = (
+    "domains",
+    "topology",
+    "topology-infiniband",
+    "topology-labels",
+    "task-groups",
+    "pod-caches",
+    "pod-gates",
+    "kserve",
+)
 RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Namespace"})
 PAGE = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
 RESOURCES = {each.kind: each for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}

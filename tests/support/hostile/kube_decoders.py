@@ -92,6 +92,8 @@ KUBE = (
             PODS,
             resources.HYPERNODES,
             resources.KUEUE_TOPOLOGIES,
+            resources.KERNEL_CACHES,
+            resources.KERNEL_CACHE_NODE_GROUPS,
             topology.FABRICS,
             topology.SURVEY_TEXTS,
         )

@@ -83,6 +83,7 @@ def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
         (bool(topology.kueue), "topology.kueue", Feature.TOPOLOGY),
         (bool(topology.kai), "topology.kai", Feature.TOPOLOGY),
         (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
+        (config.kserve.enabled, "kserve.enabled", Feature.KSERVE),
     )
     return [(switch, feature) for on, switch, feature in switches if on]
 

@@ -179,6 +179,7 @@ labels:
   (list "topology" "topology.kai" $topology.kai)
   (list "topologyLabels" "topology.nodeLabels" $topology.nodeLabels)
   (list "podGates" "packing.podGates" ($config.packing | default dict).podGates)
+  (list "kserve" "kserve.enabled" ($config.kserve | default dict).enabled)
 }}
 {{- if and (index . 2) (not (index $features (index . 0))) }}
 {{- fail (printf "config.%s is set and features.%s is not: set features.%s=true, which grants the rights for it" (index . 1) (index . 0) (index . 0)) }}
