@@ -5,15 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from gkm.api.caches import ImageVolume
 from gkm.api.config import Config
 from gkm.api.signers import Signer
+from gkm.gpus.targets import normalize_target
 from gkm.images import cache
+from gkm.images.cache import MOUNT_PATH_LABEL, CacheImage
 from gkm.images.reference import Reference
 from gkm.images.registries.credentials import PullSecrets
 from gkm.images.registries.registry import Registry
 from gkm.images.registries.transport import TransportLimits
 from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import VERIFY_SECONDS, Verdict, Verifier
+from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class ImageClaims:
     created: datetime | None = None
     readable: bool = True
     runtime: str = ""
+    volume: ImageVolume | None = None
+    """The image as a volume of pods; None unless it was built for a mount path."""
 
 
 NO_CLAIMS = ImageClaims()
@@ -71,4 +77,15 @@ class CheckedImages(RegistryImages):
     def claims(self, image: str, digest: str) -> ImageClaims:
         """See ImageChecker."""
         described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
-        return ImageClaims(described.size_bytes or 0, described.created, runtime=described.runtime)
+        volume = image_volume(described)
+        return ImageClaims(described.size_bytes or 0, described.created, runtime=described.runtime, volume=volume)
+
+
+def image_volume(described: CacheImage) -> ImageVolume | None:
+    """Return an image as a volume of pods; None if its label names no path at which a container can mount it."""
+    try:
+        path = MountPath(described.labels.get(MOUNT_PATH_LABEL, ""))
+    except InvalidMountPath:
+        return None
+    gpus = dict.fromkeys(normalize_target(target).arch_name for target in described.targets)
+    return ImageVolume(str(described.ref), path.text, list(gpus))

@@ -30,6 +30,7 @@ from gkm.runtimes.layout import FileKind
 from gkm.runtimes.placement import joined
 
 from gkm_cli import disks
+from gkm_cli.cache.for_path import mount_path_of, rewritten
 from gkm_cli.cache.machines import GPUOption, GPUsOption, gpu_from_options
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.progress import progress_bars
@@ -75,6 +76,14 @@ ProvenanceOption = Annotated[
         help="Write a SLSA provenance of the image there, for gkm cache attest; the file must not exist.",
     ),
 ]
+ForPathOption = Annotated[
+    str,
+    typer.Option(
+        "--for-path",
+        metavar="PATH",
+        help="Write PATH into the files that name paths: where containers see the cache as an image volume.",
+    ),
+]
 BuilderOption = Annotated[
     str, typer.Option("--builder", metavar="URI", help="Who builds, as the provenance names it: the id of your CI.")
 ]
@@ -96,13 +105,14 @@ def build(
     all_files: AllFilesOption = False,
     strict: StrictOption = False,
     dry_run: DryRunOption = False,
+    for_path: ForPathOption = "",
     provenance: ProvenanceOption = None,
     builder: BuilderOption = "",
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make one image of the kernel caches in each DIR, for Triton and vLLM in MCV's format."""
-    targets = gpu_from_options(gpu, gpus)
+    targets, mount_path = gpu_from_options(gpu, gpus), mount_path_of("--for-path", for_path)
     versions, started = DependencyVersions.parse(dependency_version or []), datetime.now(UTC)
     if dry_run:
         scanned = scan_caches(directories, targets, versions, all_files=all_files, strict=strict)
@@ -117,11 +127,14 @@ def build(
     packing = disks.filling(Path(tempfile.gettempdir()), lambda: sum(map(disks.size_of, directories)))
     with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, progress_bars(*_STAGES) as report:
         scanned = scan_caches(directories, targets, versions, all_files=all_files, strict=strict)
+        if mount_path:
+            scanned = rewritten(scanned, mount_path, Path(work))
         built = images.pack(
             scanned.caches,
             ref.repository.rpartition("/")[2],
             Path(work),
             versions=versions,
+            mount_path=for_path,
             report=lambda done, of: report("Packing", done, of),
         )
         if target:

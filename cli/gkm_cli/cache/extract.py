@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from gkm.api.grammar import count_of
 from gkm.images import cache
-from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
+from gkm.mounts.relocation.mount_path import MountPath
 
 from gkm_cli.cache import extraction
+from gkm_cli.cache.for_path import mount_path_of
 from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import RefArgument, RegistryAccess
 from gkm_cli.signers import SignerOptions, verification, verify_image
@@ -39,7 +40,7 @@ def extract(
     """Write the verified content of an image into DIR: all files, or no file."""
     if os.path.lexists(to):
         raise UsageError(f"--to {to}: it exists already", "remove it, or name another directory")
-    path = _mount_path(mount_path)
+    path = mount_path_of("--mount-path", mount_path)
     wanted = verification(signers, access.config)
     registry, pinned = access.pinned(reference)
     verdict = verify_image(registry, pinned, wanted, signers.namespace)
@@ -60,13 +61,6 @@ def extract(
         "incomplete": counts.incomplete,
     }
     show(result, output, lambda: _print_result(result, to, str(pinned), path))
-
-
-def _mount_path(text: str) -> MountPath | None:
-    try:
-        return MountPath(text) if text else None
-    except InvalidMountPath as error:
-        raise UsageError(f"--mount-path: {error}", "name the path where containers see the cache") from error
 
 
 def _print_result(result: Mapping[str, Any], to: Path, image: str, path: MountPath | None) -> None:

@@ -22,6 +22,7 @@ LONGEST_INTERVAL_SECONDS = 30 * 86_400.0
 """Bounds of updatePolicy.interval: each tracked cache causes requests to its registry; a month is almost never."""
 
 Digest = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="Digest of an image manifest.")]
+Delivery = Literal["csi", "image"]
 DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
@@ -103,6 +104,17 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether nodes prefer this member of the family to all others."""
 
 
+class ImageVolume(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The verified image of a cache as kubelet mounts it (docs/decisions/0050-image-volumes.md)."""
+
+    reference: Annotated[str, Meta(max_length=600)]
+    """Repository and verified digest: the reference in the volumes of pods."""
+    path: Annotated[str, Meta(max_length=1024)]
+    """Where containers must see it: the files of the cache name this path."""
+    gpus: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=256)] = field(default_factory=list)
+    """Architectures of the GPUs that the labels of the image state: sm_90, gfx942."""
+
+
 class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state of a cache; only the controller writes it."""
 
@@ -122,6 +134,11 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     runtime: Annotated[str, Meta(max_length=128)] = ""
     """Program that wrote the cache, by the labels of the image: triton, vllm or inductor, or several of them, such as
     vllm-triton; empty while unknown."""
+    delivery: Delivery = "csi"
+    """How pods get the files: csi, by volumes of csi.gkm.io, or image, by image volumes that kubelet pulls. With image,
+    the totals are of pods with the reference in imageVolume, and no node reports."""
+    image_volume: ImageVolume | None = None
+    """The image for image volumes; absent unless resolvedDigest is verified and was built for a mount path."""
     total_nodes: Count = 0
     """Nodes that report the cache."""
     ready_nodes: Count = 0

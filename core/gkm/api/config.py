@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -106,7 +106,11 @@ class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The whole configuration."""
+    """The whole configuration.
+
+    `delivery` is how pods that name a cache by a label get it: by volumes of the CSI driver, by image volumes, or with
+    `auto` by image volumes while the cluster has no CSIDriver csi.gkm.io.
+    """
 
     verification: Verification = field(default_factory=Verification)
     registries: Registries = field(default_factory=Registries)
@@ -118,6 +122,7 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     network: Network = field(default_factory=Network)
     task_groups: TaskGroups = field(default_factory=TaskGroups)
     kserve: KServe = field(default_factory=KServe)
+    delivery: Literal["csi", "image", "auto"] = "csi"
 
 
 def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Config:

@@ -24,6 +24,8 @@ from gkm.runtimes.placement import joined, names_in
 
 CACHES_LABEL = "gkm.io/caches"
 """The runtimes of an image with several caches (gkm.runtimes.placement)."""
+MOUNT_PATH_LABEL = "gkm.io/mount-path"
+"""Where a container must see the caches: their files name this path (gkm cache build --for-path)."""
 MAX_TARGETS = 256
 MAX_VERSION = 32
 """The characters of a version; a later check ignores an unreadable one."""

@@ -31,15 +31,18 @@ def directory_of(name: str, names: Sequence[str]) -> str:
     return name if len(names) > 1 else ""
 
 
+def beneath(path: str, directory: str) -> str:
+    """Return a directory below a path, the path itself for ""."""
+    return "/".join(filter(None, (path, directory)))
+
+
 def environment(names: Sequence[str], path: str) -> dict[str, str]:
     """Return the variables that the runtimes need, for caches that a program sees at `path`.
 
     With the path "" the values are the directories relative to it.
     """
     return {
-        variable: "/".join(filter(None, (path, directory_of(name, names))))
-        for name in names
-        for variable in BY_NAME[name].variables
+        variable: beneath(path, directory_of(name, names)) for name in names for variable in BY_NAME[name].variables
     }
 
 

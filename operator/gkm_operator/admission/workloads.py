@@ -21,6 +21,7 @@ from gkm_operator.admission.groups.cluster_view import ApiChecks, ObservedTempla
 from gkm_operator.admission.groups.view import Partners
 from gkm_operator.admission.pods import reviewer as pods
 from gkm_operator.admission.pods.reviewer import ObservedCaches
+from gkm_operator.delivery import ObservedDelivery
 
 if TYPE_CHECKING:
     from gkm_operator.admission.domains.reviewer import WorkloadReviewer
@@ -37,7 +38,7 @@ class WorkloadReviews:
         )
         view, budget = ClusterView(api, reads, own_namespace()), ByteBudget()
         self.reviewers: dict[str, WorkloadReviewer[Any]] = {}
-        self._watches: list[ClusterView | ObservedTemplates | ObservedCaches] = []
+        self._watches: list[ClusterView | ObservedTemplates | ObservedCaches | ObservedDelivery] = []
         self._renderer: RenderingProcess | None = None
         if arguments.domains:
             self.reviewers |= domains.reviewers(view, config.network, budget)
@@ -48,9 +49,9 @@ class WorkloadReviews:
             self.reviewers |= groups.reviewers(view, partners, config.network, budget)
             self._watches.append(templates)
         if arguments.pod_caches:
-            caches = ObservedCaches(api)
-            self.reviewers |= pods.reviewers(view, caches, config, budget)
-            self._watches.append(caches)
+            caches, delivery = ObservedCaches(api), ObservedDelivery(api, config.delivery)
+            self.reviewers |= pods.reviewers(view, caches, delivery, config, budget)
+            self._watches += [caches, delivery]
         if arguments.pod_gates:
             self.reviewers |= pods.gate_reviewers(view, config, budget)
 

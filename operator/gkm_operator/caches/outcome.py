@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from gkm.api.caches import Cache, CacheStatus
+from gkm.api.caches import Cache, CacheStatus, ImageVolume
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import FALSE, TRUE, UNKNOWN, timestamp
 from gkm.api.signers import Signer
@@ -100,6 +100,8 @@ class Outcome:
     age: Age = NO_AGE
     runtime: str = ""
     """The program that wrote the cache; "" while unknown."""
+    volume: ImageVolume | None = None
+    """The image as a volume of pods; None while unknown, and for an image without a mount path."""
     retry_after: float = 0.0
     """The pause in seconds that the registry requested of a result that is not settled, at most
     MAX_RETRY_AFTER_SECONDS of gkm.images.registries.transport."""
@@ -198,13 +200,14 @@ def verdict_outcome(
     if verdict.verified is True:
         age = Age(claims.created, verdict.signed, readable=claims.readable)
         good = Outcome(image, digest, TRUE, verdict.reason, verdict.message, claims.size_bytes, settled=sized)
-        return replace(good, signers=verdict.signers, age=age, runtime=claims.runtime)
+        return replace(good, signers=verdict.signers, age=age, runtime=claims.runtime, volume=claims.volume)
     sure = verdict.verified is not None or verdict.reason is Reason.NOT_REQUIRED
     if verdict.allowed:
         required, settled = Reason.NOT_REQUIRED, sized and sure
         passed = Outcome(image, digest, TRUE, required, verdict.message, claims.size_bytes, settled=settled, sure=sure)
         age = Age(claims.created, readable=claims.readable)
-        return replace(passed, age=age, runtime=claims.runtime, retry_after=verdict.retry_after)
+        known = replace(passed, age=age, runtime=claims.runtime, volume=claims.volume)
+        return replace(known, retry_after=verdict.retry_after)
     status = FALSE if sure else UNKNOWN
     refused = Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
     return replace(refused, retry_after=verdict.retry_after)

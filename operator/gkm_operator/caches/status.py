@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
-from gkm.api.caches import HELD_BACK, Cache, CacheStatus, kind_of
+from gkm.api.caches import HELD_BACK, Cache, CacheStatus, Delivery, kind_of
 from gkm.api.errors import Reason
 from gkm.api.grammar import agree, count_of
 from gkm.api.meta import API_VERSION, FALSE, TRUE, UNKNOWN, Condition, with_condition
@@ -59,6 +59,16 @@ def ready_condition(
     if summary.failed:
         return FALSE, "NodesFailed", message
     return FALSE, "NodesPending", message
+
+
+def _by_image(status: CacheStatus, summary: CacheSummary, *, verified: bool) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Ready where kubelet pulls the image."""
+    if not verified:
+        return ready_condition(summary, verified=False)
+    if status.image_volume is None:
+        return FALSE, "NoMountPath", "pods get no image volume of it: build it with gkm cache build --for-path"
+    nodes = f"{summary.ready} of {count_of(summary.total, 'node')} with such pods"
+    return TRUE, "ImageVolume", f"new pods get the verified image as a volume; it is mounted on {nodes}"
 
 
 def error_condition(summary: CacheSummary) -> tuple[str, str, str]:
@@ -154,12 +164,13 @@ def desired_status(
     *,
     rollout: RolloutStatus | None = None,
     further: Sequence[ConditionValue] = (),
+    delivery: Delivery = "csi",
 ) -> CacheStatus | None:
     """Return the status that the cache should have; None while its present image is unknown.
 
     `summary` and `rollout` belong to `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
     Without an outcome (the process has just started) the verdict in the status remains. `further` are the conditions of
-    another controller.
+    another controller. `summary` is of pods where the `delivery` is image.
     """
     if outcome is not None and outcome.image != cache.spec.image:
         outcome = None
@@ -170,7 +181,9 @@ def desired_status(
     conditions = status.conditions
     counts, selector = verified is not None and verified.status == TRUE, cache.spec.node_selector
     for kind, (value, reason, message) in {
-        "Ready": ready_condition(summary, verified=counts, selector=selector),
+        "Ready": _by_image(status, summary, verified=counts)
+        if delivery == "image"
+        else ready_condition(summary, verified=counts, selector=selector),
         "Error": error_condition(summary),
         NO_CACHE: no_cache_condition(summary),
         **{each.kind: (each.status, each.reason, each.message) for each in further},
@@ -182,6 +195,8 @@ def desired_status(
         conditions = with_condition(conditions, new)
     new_status = structs.replace(
         status,
+        delivery=delivery,
+        image_volume=status.image_volume if counts else None,
         total_nodes=summary.total,
         ready_nodes=summary.ready,
         failed_nodes=summary.failed,
@@ -257,6 +272,7 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         resolved_digest=outcome.digest,
         size_bytes=outcome.size_bytes or known.size_bytes,
         runtime=outcome.runtime or known.runtime,
+        image_volume=outcome.volume or known.image_volume,
         signers=list(outcome.signers),
         image_created=written_time(outcome.age.created),
         image_signed=written_time(outcome.age.signed),

@@ -11,6 +11,7 @@ from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
 from gkm_operator.admission.pods.reviewer import PATH, ObservedCaches, reviewers
+from gkm_operator.delivery import ObservedDelivery
 from support.grove.objects import NAMESPACE, Json
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache
@@ -29,21 +30,32 @@ class PodCaches:
     config: Config = LABELED
     api: FakeApi = field(default_factory=FakeApi)
     observed: ObservedCaches = field(init=False)
+    delivery: ObservedDelivery = field(init=False)
     reviewer: WorkloadReviewer[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.observed = ObservedCaches(self.api)
         view = ClusterView(self.api, self.api, "gkm-system")
-        self.reviewer = reviewers(view, self.observed, self.config, ByteBudget())[PATH]
+        self.delivery = ObservedDelivery(self.api, self.config.delivery)
+        self.reviewer = reviewers(view, self.observed, self.delivery, self.config, ByteBudget())[PATH]
 
-    def declare(self, name: str, runtime: str = "triton", namespace: str | None = NAMESPACE, **spec: object) -> None:
+    def declare(
+        self,
+        name: str,
+        runtime: str = "triton",
+        namespace: str | None = NAMESPACE,
+        *,
+        status: Json | None = None,
+        **spec: Any,  # noqa: ANN401 -- JSON
+    ) -> None:
         """Create a cache whose image the controllers have read; `spec` has its place in a family."""
         resource = as_json(GKMCACHES if namespace else CLUSTERGKMCACHES)
         made = cache(name, "registry.test/team/x:1", namespace)
         made["spec"] |= spec
         self.api.create(resource, made)
-        status = {each: made[each] for each in ("apiVersion", "kind", "metadata")} | {"status": {"runtime": runtime}}
-        self.api.apply(resource, status, field_manager="gkm-controllers", subresource="status")
+        written = {each: made[each] for each in ("apiVersion", "kind", "metadata")}
+        written["status"] = {"runtime": runtime} | (status or {})
+        self.api.apply(resource, written, field_manager="gkm-controllers", subresource="status")
 
     def default(self, name: str, namespace: str = NAMESPACE) -> None:
         """Create a namespace with a default cache."""
@@ -52,7 +64,7 @@ class PodCaches:
 
     def observe(self) -> None:
         """Let the watches list everything once; they watch nothing."""
-        for reflector in self.observed._reflectors():
+        for reflector in (*self.observed._reflectors(), *self.delivery.watches()):
             reflector._list()
 
     def review(self, pod: Json, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON

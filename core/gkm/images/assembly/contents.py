@@ -58,6 +58,8 @@ class CacheContents:
     left_out: LeftOut = field(default_factory=LeftOut)
     damaged: dict[str, str] = field(default_factory=dict)
     """The directories of kernels that stay out because they are incomplete or damaged, each with the reason."""
+    rewritten: Path | None = None
+    """A directory with files that the image gets instead of the files at the same paths."""
 
     @property
     def targets(self) -> tuple[GpuTarget, ...]:

@@ -16,12 +16,12 @@ from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.compression import deflated
 from gkm.images.assembly.base_layers import BaseLayers
 from gkm.images.assembly.contents import CacheContents, scan_directory
-from gkm.images.assembly.factors_file import redact
+from gkm.images.assembly.replacements import replacement
 from gkm.images.assembly.selection import EVERYTHING, Selection
 from gkm.images.assembly.several import image_labels
 from gkm.images.assembly.tree import walk
 from gkm.images.assembly.versions import DependencyVersions
-from gkm.images.cache import host_platform
+from gkm.images.cache import MOUNT_PATH_LABEL, host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
 from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob
 from gkm.runtimes import Runtime
@@ -65,6 +65,7 @@ def pack(
     versions: DependencyVersions,
     report: ProgressCallback = lambda _done, _of: None,
     base: BaseLayers | None = None,
+    mount_path: str = "",
 ) -> LocalImage:
     """Return the image of scanned caches, one of each runtime; the same files give the same digest.
 
@@ -75,11 +76,12 @@ def pack(
         caches: the contents of the directories that the variables of the runtimes named. No program may write to
             them meanwhile.
         title: the title of the image: the base name of its repository.
-        work: an empty directory of the caller for the layer; it must exist until the image is stored.
+        work: a directory of the caller, without a layer as yet; it must exist until the image is stored.
         versions: versions from the user of the programs that wrote the cache.
         report: called with the packed bytes and the total for every piece; an exception from it ends the build.
         base: layers that the image has before its own, which then holds the other files, and the manifests of all.
             The image has the bytes of its own layer only.
+        mount_path: the path that the files name; "" for the path where they were compiled.
 
     Raises:
         GKMError: METADATA_INVALID when the user states another version than the kernels, CONTENT_MISMATCH when a
@@ -91,7 +93,8 @@ def pack(
     layer = write_blob(deflated(unpacked.through(_tar(caches, base.files, report))), work / _LAYER_FILE, OCI_LAYER)
     for cache in caches:
         versions = versions.with_triton(cache.triton)
-    labels = {**image_labels(caches), **versions.labels, TITLE: title}
+    stated = {MOUNT_PATH_LABEL: mount_path} if mount_path else {}
+    labels = {**image_labels(caches), **versions.labels, **stated, TITLE: title}
     config = encode_config(host_platform(), labels, [*base.diff_ids, unpacked.digest])
     return assemble_image(config, [layer], labels, base.layers)
 
@@ -123,10 +126,10 @@ def _members(contents: CacheContents, present: Collection[str], count: ByteCount
             yield _header(name, tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
             continue
         mode = _EXECUTABLE_MODE if entry.executable else _FILE_MODE
-        without_secrets = redact(entry)
-        size = len(without_secrets.data) if without_secrets else entry.size
+        replaced = replacement(contents, entry)
+        size = entry.size if replaced is None else len(replaced)
         yield _header(name, tarfile.REGTYPE, size, mode)
-        yield from count.through([without_secrets.data] if without_secrets else entry.pieces())
+        yield from count.through(entry.pieces() if replaced is None else [replaced])
         yield bytes(-size % BLOCK)
     for path in missing_directories(contents.selection.runtime, directories):
         yield _header(f"{root}/{path}", tarfile.DIRTYPE, 0, _DIRECTORY_MODE)

@@ -1,17 +1,16 @@
 """Decides what a pod gets for the caches that it names. Pure: a pod, and what watches have shown, become a patch.
 
-The patch (RFC 6902) must never remove or replace anything. A required term of the user's node affinity gets a further
-expression, because terms are alternatives: another term would allow nodes that the user excludes. An empty term selects
-no node, and an expression would make it select some, so it stays.
+The patch (RFC 6902) must never remove or replace anything.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
 from gkm.api import pod_caches
+from gkm.api.caches import Delivery, ImageVolume
 from gkm.api.installation import DRIVER
 from gkm.api.network_settings import Network
 from gkm.api.node_labels import cache_label
@@ -19,13 +18,16 @@ from gkm.api.pod_caches import INJECTED
 from gkm.hoststate.names import CacheRef, quoted
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 from gkm.runtimes import BY_NAME, RUNTIMES, VLLM
-from gkm.runtimes.placement import beside, environment, names_in
+from gkm.runtimes.placement import beneath, beside, directory_of, environment, names_in
 from msgspec import Struct
 
-from gkm_operator.admission.domains.patches import PREFERRED, REQUIRED, add_entries
+from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.pods import wishes
-from gkm_operator.admission.pods.objects import Affinity, CacheContainer, CachePod, NodeAffinity, NodeTerm, Volume, size
+from gkm_operator.admission.pods.image_volumes import Needs, NoImageVolume, choose, expressions
+from gkm_operator.admission.pods.members import ThinCache
+from gkm_operator.admission.pods.node_affinity import EXISTS, affinity_operations
+from gkm_operator.admission.pods.objects import CacheContainer, CachePod, Volume, size
 from gkm_operator.admission.pods.wishes import Skipped, Wishes
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
 from gkm_operator.mnnvl.gpu_requests import ContainerLocation, GPURequests
@@ -46,12 +48,6 @@ KSERVE = "kserve-container"
 """The container of the model in the pods of an InferenceService, beside the containers of meshes and queues."""
 MAX_CONTAINERS = 16
 
-WEIGHT = 10
-"""The weight, of 100: preferences of the user with larger weights take precedence."""
-_AT = "/spec/affinity"
-_Change = tuple[str, Any]
-"""A path below nodeAffinity, and the value to add there."""
-
 
 class Injected(Struct, frozen=True, omit_defaults=True):
     """The changes of a pod for one cache."""
@@ -64,6 +60,12 @@ class Injected(Struct, frozen=True, omit_defaults=True):
     """The variables that were added; each is the path, or a directory in it."""
     nodes: str = ""
     """preferred or required, if an affinity was added."""
+    delivery: str = ""
+    """image, for an image volume."""
+    member: str = ""
+    """The member of the family whose image it is; an image volume only."""
+    image: str = ""
+    """The reference of an image volume."""
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
@@ -81,8 +83,9 @@ class Additions:
     mounts: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
     """By the index of the container."""
     environment: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
-    node_labels: list[str] = field(default_factory=list)
-    """Labels that nodes should have, or must have."""
+    nodes: list[Mapping[str, Any]] = field(default_factory=list)
+    """Expressions on the labels that nodes should have, or must have."""
+    pull_secrets: list[Mapping[str, Any]] = field(default_factory=list)
 
     def operations(self, pod: CachePod, *, required: bool) -> Iterator[Operation]:
         """Yield the operations on a pod; `required` is about nodes."""
@@ -93,7 +96,8 @@ class Additions:
             mounts, variables = self.mounts.get(index, []), self.environment.get(index, [])
             yield from _appended(f"{at}/volumeMounts", mounts, exists=container.volume_mounts is not None)
             yield from _appended(f"{at}/env", variables, exists=container.env is not None)
-        yield from affinity_operations(spec.affinity, self.node_labels, required=required)
+        yield from _appended("/spec/imagePullSecrets", self.pull_secrets, exists=spec.image_pull_secrets is not None)
+        yield from affinity_operations(spec.affinity, self.nodes, required=required)
 
 
 def encoded(report: Report) -> str:
@@ -136,17 +140,24 @@ class Caches(Protocol):
     def runtime(self, ref: CacheRef) -> str | None:
         """Return the runtime of a cache, "" while it is unknown; None if the cache was not observed."""
 
+    def members(self, ref: CacheRef) -> Sequence[ThinCache]:
+        """Return the members of a family in their order, a bounded number."""
+
     def default(self, namespace: str) -> str:
         """Return the name of the cache that is the default of a namespace; "" without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCacheReview:
-    """Adds the caches that the labels name. `node_labels`: whether agents label Nodes with ready caches."""
+    """Adds the caches that the labels name. `node_labels`: whether agents label Nodes with ready caches.
+
+    `delivery` returns how pods get their caches, None while that is not known.
+    """
 
     caches: Caches
     settings: Network
     node_labels: bool
+    delivery: Callable[[], Delivery | None] = lambda: "csi"
 
     def decide(self, request: DomainRequest[CachePod]) -> ReviewResponse:
         """Return the response."""
@@ -168,8 +179,12 @@ class PodCacheReview:
 
 def _is_done(pod: CachePod) -> bool:
     """Return whether an earlier call has added a volume: the API server may call again after other webhooks."""
-    names = {volume.name for volume in pod.spec.volumes or () if volume.csi is not None and volume.csi.driver == DRIVER}
+    names = {volume.name for volume in pod.spec.volumes or () if _may_be_ours(volume)}
     return pod.metadata.annotation(pod_caches.INJECTED) is not None and not names.isdisjoint(VOLUMES)
+
+
+def _may_be_ours(volume: Volume) -> bool:
+    return volume.image is not None or (volume.csi is not None and volume.csi.driver == DRIVER)
 
 
 class _Decision:
@@ -194,12 +209,15 @@ class _Decision:
 
     def _inject(self, ref: CacheRef) -> Injected | None:
         name = VOLUMES[ref.namespace is None]
-        if why := self._taken(ref, name):
+        delivery = self._review.delivery()
+        if why := self._taken(ref, name) or ("" if delivery else "it is not known yet whether nodes have the driver"):
             self._skip(str(ref), why)
             return None
+        if delivery == "image":
+            return self._inject_image(ref, name)
         names = self._runtimes(ref)
-        path = self._path(ref, environment(names, ""))
-        mounted = [index for index in self._containers if self._mount(index, name, path)]
+        path = self._stated_path(ref, environment(names, "")) or f"{DIRECTORY}/{ref.name}"
+        mounted = [index for index in self._containers if self._mount(index, path, [mount(name, path)])]
         if not mounted:
             return None
         self._report_unknown(ref, names)
@@ -215,6 +233,65 @@ class _Decision:
             tuple(dict.fromkeys(added)),
             self._prefer(ref),
         )
+
+    def _inject_image(self, ref: CacheRef, name: str) -> Injected | None:
+        """Add an image volume: read-only, at the path for which its image was built, at the verified digest."""
+        try:
+            member, volume, further = self._image_of(ref)
+        except NoImageVolume as error:
+            self._skip(str(ref), f"{error}; the pod starts without it")
+            return None
+        runtimes = names_in(member.status.runtime)
+        mounts = [
+            mount(name, beneath(volume.path, directory_of(each, runtimes)), subPath=f"io.{each}.cache")
+            for each in runtimes
+        ]
+        mounted = [index for index in self._containers if self._mount(index, volume.path, mounts)]
+        if not mounted:
+            return None
+        variables = environment(runtimes, volume.path)
+        added = [each for index in mounted for each in self._set_variables(index, variables, {})]
+        source = {"reference": volume.reference, "pullPolicy": "IfNotPresent"}
+        self.additions.volumes.append({"name": name, "image": source})
+        self.additions.nodes += expressions(further)
+        self._add_pull_secrets(ref, member)
+        return Injected(
+            str(ref),
+            name,
+            volume.path,
+            tuple(self._pod.containers[index].name[:63] for index in mounted),
+            tuple(dict.fromkeys(added)),
+            "required" if further else "",
+            delivery="image",
+            member=member.metadata.name,
+            image=volume.reference,
+        )
+
+    def _image_of(self, ref: CacheRef) -> tuple[ThinCache, ImageVolume, Needs]:
+        """Return the member whose image the pod gets, and what nodes must have beyond what the pod requires.
+
+        Raises:
+            NoImageVolume: the pod gets none; the message says why.
+        """
+        if self._wish.private:
+            raise NoImageVolume(f"an image volume has no private layer: write {pod_caches.MODE}: read-only")
+        choice = choose(self._review.caches.members(ref), self._pod.spec, required=self._wish.required)
+        volume, runtimes = choice.member.image_volume, names_in(choice.member.status.runtime)
+        stated = self._stated_path(ref, environment(runtimes, ""))
+        if volume is None or (stated and stated != volume.path):
+            built = volume.path if volume else ""
+            raise NoImageVolume(f"the pod wants it at {quoted(stated)}, and its image was built for {quoted(built)}")
+        return choice.member, volume, choice.further
+
+    def _add_pull_secrets(self, ref: CacheRef, member: ThinCache) -> None:
+        """Add the Secrets of the cache; kubelet reads the Secrets of the pod's own namespace only."""
+        names = [each.name for each in member.spec.image_pull_secrets]
+        if names and ref.namespace is None:
+            self._skip("imagePullSecrets", f"kubelet cannot read those of {ref}: the pod needs its own")
+            return
+        present = {each.name for each in self._pod.spec.image_pull_secrets or ()}
+        present |= {each["name"] for each in self.additions.pull_secrets}
+        self.additions.pull_secrets += [{"name": each} for each in names if each not in present]
 
     def _is_private(self, ref: CacheRef, names: Sequence[str]) -> bool:
         """Return whether the pod gets a private layer: it wants one, or a runtime needs one."""
@@ -249,22 +326,22 @@ class _Decision:
                 return f"the pod has another volume {name}"
         return ""
 
-    def _path(self, ref: CacheRef, directories: Mapping[str, str]) -> str:
-        """Return where containers see the cache: as the pod says, also by a variable, or the default."""
+    def _stated_path(self, ref: CacheRef, directories: Mapping[str, str]) -> str:
+        """Return where the pod says that containers see the cache, also by a variable; "" if it does not."""
         if self._wish.path and ref == self._wish.caches[0]:
             return self._wish.path
         stated = (_literal(self._pod.containers[index], directories) for index in self._containers)
-        return next(filter(None, stated), f"{DIRECTORY}/{ref.name}")
+        return next(filter(None, stated), "")
 
-    def _mount(self, index: int, volume: str, path: str) -> bool:
-        """Add the mount to a container; False if it has another one at the path, above it or below it."""
+    def _mount(self, index: int, path: str, mounts: Sequence[Mapping[str, str]]) -> bool:
+        """Add mounts at or below a path; False if the container has another one at the path, above it or below it."""
         container = self._pod.containers[index]
         ours = [each["mountPath"] for each in self.additions.mounts.get(index, ())]
         if (other := next((each for each in (*ours, *container.paths) if _overlap(each, path)), None)) is not None:
             why = f"its mount or device at {quoted(other)} overlaps {quoted(path)}"
             self._skip(f"container {quoted(container.name)}", why)
             return False
-        self.additions.mounts.setdefault(index, []).append({"name": volume, "mountPath": path})
+        self.additions.mounts.setdefault(index, []).extend(mounts)
         return True
 
     def _set_variables(self, index: int, needed: Mapping[str, str], further: Mapping[str, str]) -> list[str]:
@@ -303,13 +380,18 @@ class _Decision:
         """Collect the label of the nodes where the cache is ready; return how nodes are chosen, "" if they are not."""
         label = cache_label(ref.namespace, ref.name)
         if label is not None and self._review.node_labels:
-            self.additions.node_labels.append(label)
+            self.additions.nodes.append({"key": label, "operator": EXISTS})
             return "required" if self._wish.required else "preferred"
         if self._wish.required:
             long = f"{ref}: its namespace and name have too many characters for a label of nodes"
             off = "nodes have no labels of ready caches: set fabric.cacheLabels in gkm-config"
             self._skip(pod_caches.NODES, long if label is None else off)
         return ""
+
+
+def mount(volume: str, path: str, **further: str) -> Mapping[str, str]:
+    """Return an entry of volumeMounts."""
+    return {"name": volume, "mountPath": path, **further}
 
 
 def names_cache(volume: Volume, ref: CacheRef) -> bool:
@@ -365,62 +447,3 @@ def chosen(pod: CachePod, name: str, gpus: GPURequests, skipped: list[Skipped]) 
 
 def _indices(locations: list[ContainerLocation]) -> list[int]:
     return [each.index for each in locations if each.field == "containers"]
-
-
-def affinity_operations(affinity: Affinity | None, labels: Sequence[str], *, required: bool) -> Iterator[Operation]:
-    """Yield the operations that prefer, or require, nodes with these labels; expressions that are there stay."""
-    nodes = affinity.node_affinity if affinity is not None else None
-    if nodes is not None:
-        changes = (_required if required else _preferred)(nodes, labels)
-        yield from ({"op": "add", "path": f"{_AT}/nodeAffinity{path}", "value": value} for path, value in changes)
-    elif labels:
-        made = {REQUIRED: _selector(labels)} if required else {PREFERRED: _entries(labels)}
-        if affinity is None:
-            yield {"op": "add", "path": _AT, "value": {"nodeAffinity": made}}
-        else:
-            yield {"op": "add", "path": f"{_AT}/nodeAffinity", "value": made}
-
-
-def _preferred(nodes: NodeAffinity, labels: Sequence[str]) -> Iterator[_Change]:
-    present = {key for each in nodes.preferred or () for key in _keys(each.preference)}
-    entries = _entries([label for label in labels if label not in present])
-    if entries and nodes.preferred is None:
-        yield f"/{PREFERRED}", entries
-    else:
-        yield from ((f"/{PREFERRED}/-", entry) for entry in entries)
-
-
-def _required(nodes: NodeAffinity, labels: Sequence[str]) -> Iterator[_Change]:
-    if nodes.required is None:
-        if labels:
-            yield f"/{REQUIRED}", _selector(labels)
-        return
-    for index, term in enumerate(nodes.required.node_selector_terms or ()):
-        if term.empty:
-            continue
-        present = set(_keys(term))
-        missing = [_expression(label) for label in labels if label not in present]
-        at = f"/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
-        if missing and term.match_expressions is None:
-            yield at, missing
-        else:
-            yield from ((f"{at}/-", each) for each in missing)
-
-
-def _selector(labels: Sequence[str]) -> dict[str, Any]:
-    return {"nodeSelectorTerms": [{"matchExpressions": [_expression(label) for label in labels]}]}
-
-
-def _entries(labels: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"weight": WEIGHT, "preference": {"matchExpressions": [_expression(label)]}} for label in labels]
-
-
-def _keys(term: NodeTerm) -> Iterator[str]:
-    return (each.key for each in term.match_expressions or () if each.operator == _EXISTS)
-
-
-def _expression(label: str) -> dict[str, str]:
-    return {"key": label, "operator": _EXISTS}
-
-
-_EXISTS = "Exists"

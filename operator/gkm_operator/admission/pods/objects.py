@@ -36,11 +36,18 @@ class CSISource(Struct, frozen=True, rename="camel"):
     volume_attributes: dict[str, str] | None = None
 
 
+class ImageSource(Struct, frozen=True):
+    """The image source of a volume."""
+
+    reference: str = ""
+
+
 class Volume(Struct, frozen=True):
-    """A volume; `csi` is None for volumes of other kinds."""
+    """A volume; `csi` and `image` are None for volumes of other kinds."""
 
     name: str = ""
     csi: CSISource | None = None
+    image: ImageSource | None = None
 
 
 class CacheContainer(Container, frozen=True, rename="camel"):
@@ -62,6 +69,7 @@ class Expression(Struct, frozen=True):
 
     key: str = ""
     operator: str = ""
+    values: Annotated[tuple[str, ...], Meta(max_length=MAX_ENTRIES)] | None = None
 
 
 class NodeTerm(Struct, frozen=True, rename="camel"):
@@ -103,6 +111,12 @@ class Affinity(Struct, frozen=True, rename="camel"):
     node_affinity: NodeAffinity | None = None
 
 
+class PullSecret(Struct, frozen=True):
+    """An entry of imagePullSecrets."""
+
+    name: str = ""
+
+
 class CachePodSpec(PodSpec, frozen=True, rename="camel"):
     """A pod specification with its volumes and its affinity; `host_users` is False for a pod in a user namespace."""
 
@@ -110,6 +124,8 @@ class CachePodSpec(PodSpec, frozen=True, rename="camel"):
     volumes: Annotated[tuple[Volume, ...], Meta(max_length=MAX_VOLUMES)] | None = None
     affinity: Affinity | None = None
     host_users: bool | None = None
+    node_selector: dict[str, str] | None = None
+    image_pull_secrets: Annotated[tuple[PullSecret, ...], Meta(max_length=MAX_ENTRIES)] | None = None
 
 
 class CachePodMetadata(Struct, frozen=True):

@@ -4,7 +4,7 @@ A review never waits for the watches: a cache that is not listed yet has an unkn
 write to the API.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,17 +21,19 @@ from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
 from gkm_operator.admission.pods.decisions import Caches, PodCacheReview
 from gkm_operator.admission.pods.gates import GatedPod, GateReview
+from gkm_operator.admission.pods.members import ThinCache, in_order
 from gkm_operator.admission.pods.objects import CachePod
+from gkm_operator.delivery import ObservedDelivery
 
 PATH = "/pods/caches"
 GATES_PATH = "/pods/gates"
 
 
 def reviewers(
-    view: ClusterView, caches: Caches, config: Config, budget: ByteBudget
+    view: ClusterView, caches: Caches, delivery: ObservedDelivery, config: Config, budget: ByteBudget
 ) -> Mapping[str, WorkloadReviewer[Any]]:
     """Return the reviewer by path (deploy/components/pod-caches/webhooks.yaml)."""
-    decision = PodCacheReview(caches, config.network, config.fabric.cache_labels)
+    decision = PodCacheReview(caches, config.network, config.fabric.cache_labels, lambda: delivery.kind)
     return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}
 
 
@@ -47,40 +49,6 @@ class NamespaceMetadata(Struct, frozen=True, gc=False):
     labels: dict[str, str] | None = None
 
 
-class ThinStatus(Struct, frozen=True, gc=False):
-    """The runtime in the status of a cache."""
-
-    runtime: str = ""
-
-
-class ThinSpec(Struct, frozen=True, gc=False):
-    """The place of a cache in its family."""
-
-    family: str = ""
-    generation: int | None = None
-    pinned: bool | None = None
-
-
-class ThinMetadata(Struct, frozen=True, gc=False):
-    """The name of a cache."""
-
-    name: str
-    namespace: str | None = None
-
-
-class ThinCache(Struct, frozen=True, gc=False):
-    """A cache."""
-
-    metadata: ThinMetadata
-    spec: ThinSpec = ThinSpec()
-    status: ThinStatus = ThinStatus()
-
-    @property
-    def rank(self) -> tuple[bool, int, str]:
-        """Return the order in which nodes prefer members of a family, as far as it holds on every node."""
-        return not self.spec.pinned, -(self.spec.generation or 0), self.metadata.name
-
-
 class ThinNamespace(Struct, frozen=True):
     """A namespace with the name of its default cache."""
 
@@ -93,7 +61,6 @@ class ThinNamespace(Struct, frozen=True):
 
 
 CACHES, CLUSTER_CACHES = GKMCACHES.of(ThinCache), CLUSTERGKMCACHES.of(ThinCache)
-
 NAMESPACES: Resource[ThinNamespace] = Resource(
     "v1", "Namespace", "namespaces", namespaced=False, type=ThinNamespace, metadata_only=True
 )
@@ -124,9 +91,12 @@ class ObservedCaches:
 
     def runtime(self, ref: CacheRef) -> str | None:
         """See Caches."""
-        members = sorted(self._members.get(ref, _MAX_MEMBERS), key=lambda member: member.rank)
-        runtimes = [member.status.runtime for member in members]
+        runtimes = [member.status.runtime for member in self.members(ref)]
         return next(filter(None, runtimes), "") if runtimes else None
+
+    def members(self, ref: CacheRef) -> Sequence[ThinCache]:
+        """See Caches."""
+        return in_order(self._members.get(ref, _MAX_MEMBERS))
 
     def default(self, namespace: str) -> str:
         """See Caches."""

@@ -1,0 +1,84 @@
+"""The members of a family as admission watches them, and their order (docs/decisions/0046-families.md). Pure."""
+
+from collections.abc import Iterable
+
+from gkm.api.caches import HELD_BACK, ImageVolume
+from gkm.api.meta import TRUE
+from msgspec import Struct, structs
+
+
+class ThinCondition(Struct, frozen=True, gc=False):
+    """A condition of a cache."""
+
+    type: str
+    status: str = ""
+
+
+class ThinStatus(Struct, frozen=True, rename="camel", gc=False):
+    """The runtime in the status of a cache, and its verified image; `image` is the spec.image that it came from."""
+
+    runtime: str = ""
+    image: str = ""
+    image_volume: ImageVolume | None = None
+    conditions: tuple[ThinCondition, ...] = ()
+    held_back: bool = False
+
+    def __post_init__(self) -> None:
+        held = any((each.type, each.status) == (HELD_BACK, TRUE) for each in self.conditions)
+        for name, value in (("held_back", held), ("conditions", ())):
+            structs.force_setattr(self, name, value)
+
+
+class Secret(Struct, frozen=True, gc=False):
+    """The name of a Secret."""
+
+    name: str = ""
+
+
+class ThinSpec(Struct, frozen=True, rename="camel", gc=False):
+    """The place of a cache in its family, its image, and for which nodes it is."""
+
+    family: str = ""
+    generation: int | None = None
+    pinned: bool | None = None
+    image: str = ""
+    image_pull_secrets: tuple[Secret, ...] = ()
+    node_selector: dict[str, str] | None = None
+
+
+class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
+    """The name of a cache, and when it was created."""
+
+    name: str
+    namespace: str | None = None
+    creation_timestamp: str = ""
+
+
+class ThinCache(Struct, frozen=True, gc=False):
+    """A cache."""
+
+    metadata: ThinMetadata
+    spec: ThinSpec = ThinSpec()
+    status: ThinStatus = ThinStatus()
+
+    @property
+    def image_volume(self) -> ImageVolume | None:
+        """Return the verified image for volumes, None unless it is of the image in the spec."""
+        return self.status.image_volume if self.status.image == self.spec.image else None
+
+    def outline(self, why: str) -> "ThinCache":  # noqa: ARG002 -- see gkm.kube.memory.HasOutline
+        """Return it as a cache without an image volume: the Secrets and labels of its spec are not held."""
+        spec = structs.replace(self.spec, image="", image_pull_secrets=(), node_selector=None)
+        return structs.replace(self, spec=spec)
+
+
+def in_order(members: Iterable[ThinCache]) -> list[ThinCache]:
+    """Return members in the order in which nodes prefer them, as far as it holds on every node."""
+    by_name = sorted(members, key=lambda member: member.metadata.name)
+    newest = sorted(by_name, key=lambda member: member.metadata.creation_timestamp, reverse=True)
+    return sorted(newest, key=_rank)
+
+
+def _rank(member: ThinCache) -> tuple[bool, bool, int]:
+    pinned = bool(member.spec.pinned)
+    return not pinned, member.status.held_back and not pinned, -(member.spec.generation or 0)

@@ -1,0 +1,74 @@
+"""Adds expressions on the labels of nodes to the affinity of a pod. Pure.
+
+A required term of the user's node affinity gets a further expression, because terms are alternatives: another term
+would allow nodes that the user excludes. An empty term selects no node, and an expression would make it select some, so
+it stays.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gkm_operator.admission.domains.patches import PREFERRED, REQUIRED
+from gkm_operator.admission.pods.objects import Affinity, NodeAffinity, NodeTerm
+from gkm_operator.mnnvl.injection import Operation
+
+EXISTS = "Exists"
+WEIGHT = 10
+"""The weight, of 100: preferences of the user with larger weights take precedence."""
+_AT = "/spec/affinity"
+_Change = tuple[str, Any]
+"""A path below nodeAffinity, and the value to add there."""
+
+
+def affinity_operations(
+    affinity: Affinity | None, expressions: Sequence[Mapping[str, Any]], *, required: bool
+) -> Iterator[Operation]:
+    """Yield the operations that prefer, or require, nodes with these labels; expressions that are there stay."""
+    nodes = affinity.node_affinity if affinity is not None else None
+    if nodes is not None:
+        changes = (_required if required else _preferred)(nodes, expressions)
+        yield from ({"op": "add", "path": f"{_AT}/nodeAffinity{path}", "value": value} for path, value in changes)
+    elif expressions:
+        made = {REQUIRED: _selector(expressions)} if required else {PREFERRED: _entries(expressions)}
+        if affinity is None:
+            yield {"op": "add", "path": _AT, "value": {"nodeAffinity": made}}
+        else:
+            yield {"op": "add", "path": f"{_AT}/nodeAffinity", "value": made}
+
+
+def _preferred(nodes: NodeAffinity, expressions: Sequence[Mapping[str, Any]]) -> Iterator[_Change]:
+    present = {key for each in nodes.preferred or () for key in _keys(each.preference)}
+    entries = _entries([each for each in expressions if each["key"] not in present])
+    if entries and nodes.preferred is None:
+        yield f"/{PREFERRED}", entries
+    else:
+        yield from ((f"/{PREFERRED}/-", entry) for entry in entries)
+
+
+def _required(nodes: NodeAffinity, expressions: Sequence[Mapping[str, Any]]) -> Iterator[_Change]:
+    if nodes.required is None:
+        if expressions:
+            yield f"/{REQUIRED}", _selector(expressions)
+        return
+    for index, term in enumerate(nodes.required.node_selector_terms or ()):
+        if term.empty:
+            continue
+        present = set(_keys(term))
+        missing = [each for each in expressions if each["operator"] != EXISTS or each["key"] not in present]
+        at = f"/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
+        if missing and term.match_expressions is None:
+            yield at, missing
+        else:
+            yield from ((f"{at}/-", each) for each in missing)
+
+
+def _selector(expressions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+
+
+def _entries(expressions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"weight": WEIGHT, "preference": {"matchExpressions": [each]}} for each in expressions]
+
+
+def _keys(term: NodeTerm) -> Iterator[str]:
+    return (each.key for each in term.match_expressions or () if each.operator == EXISTS)

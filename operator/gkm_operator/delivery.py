@@ -1,0 +1,64 @@
+"""How pods get their caches: by the CSI driver, or by image volumes (docs/decisions/0050-image-volumes.md).
+
+With `auto` the CSIDriver object decides: kubelet mounts no inline volume of a driver without one.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from gkm.api.caches import Delivery
+from gkm.api.installation import DRIVER
+from gkm.kube.api import Api, ListSelector
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import Resource
+from msgspec import Struct
+
+
+class _Metadata(Struct, frozen=True, gc=False):
+    name: str
+
+
+class _Driver(Struct, frozen=True, gc=False):
+    metadata: _Metadata
+
+
+_DRIVERS: Resource[_Driver] = Resource("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False, type=_Driver)
+
+
+class ObservedDelivery:
+    """The configured word and, for `auto`, a watch of our CSIDriver. `changed` is called after a change of `kind`."""
+
+    def __init__(
+        self, api: Api, configured: Literal["csi", "image", "auto"], changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._configured = configured
+        self._changed = changed
+        self._drivers = Reflector(api, _DRIVERS, self._seen, selector=ListSelector(fields=f"metadata.name={DRIVER}"))
+
+    @property
+    def kind(self) -> Delivery | None:
+        """Return how pods get their caches now; None before the first list of `auto`."""
+        if self._configured != "auto":
+            return self._configured
+        if not self._drivers.synced.is_set():
+            return None
+        return "csi" if self._drivers.get(DRIVER) is not None else "image"
+
+    def watches(self) -> Iterator[Reflector[_Driver]]:
+        """Yield the watch, if the word needs one."""
+        if self._configured == "auto":
+            yield self._drivers
+
+    def start(self) -> None:
+        """Start the watch, if the word needs one."""
+        for watch in self.watches():
+            watch.start()
+
+    def close(self) -> None:
+        """End the watch."""
+        for watch in self.watches():
+            watch.close()
+
+    def _seen(self, old: _Driver | None, new: _Driver | None) -> None:
+        if (old is None) != (new is None):
+            self._changed()
