@@ -91,11 +91,14 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         schedule=RecheckSchedule.of(config.verification),
         informers=informers,
         further=captures.conditions,
+        delivery=config.delivery,
     )
     domains = DomainsController(
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
     )
-    report = InstallationReport(leader, instance=arguments.identity, namespace=own_namespace())
+    report = InstallationReport(
+        leader, instance=arguments.identity, namespace=own_namespace(), delivery=config.delivery
+    )
     groups = TaskGroupsController(
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
     )

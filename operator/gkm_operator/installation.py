@@ -189,8 +189,13 @@ def foreign(plural: str, found: Mapping[str, Any]) -> str:
     return f"{name} is not ours, it {difference}: {what_next}"
 
 
-def faults(driver: Json | None, agent: Json | None, csi: Json | None) -> Faults:
-    """Return the faults of the parts of an installation; None is an object that does not exist. Pure."""
+def faults(driver: Json | None, agent: Json | None, csi: Json | None, delivery: str = "csi") -> Faults:
+    """Return the faults of the parts of an installation; None is an object that does not exist. Pure.
+
+    Without any of them, `delivery` image or auto needs none.
+    """
+    if delivery != "csi" and driver is agent is csi is None:
+        return dict.fromkeys(("csidriver", "agent", "csi"), "")
     found = {"csidriver": f"there is no CSIDriver {DRIVER}"}
     if driver is not None:
         differences = driver_differences(driver)
@@ -217,9 +222,10 @@ def event_of(before: Faults | None, now: Faults) -> EventBody | None:
 class InstallationReport(Controller):
     """Looks at the parts while this replica leads, in its own thread."""
 
-    def __init__(self, api: Api, *, instance: str, namespace: str) -> None:
+    def __init__(self, api: Api, *, instance: str, namespace: str, delivery: str = "csi") -> None:
         super().__init__(TASK)
         self._api = api
+        self._delivery = delivery
         self._recorder = Recorder(api, "gkm.io/installation", instance)
         self._namespace = namespace
         self._seen: Faults | None = None
@@ -238,6 +244,7 @@ class InstallationReport(Controller):
             self._api.find(CSI_DRIVERS, DRIVER),
             self._api.find(DAEMON_SETS, AGENT, self._namespace),
             self._api.find(DAEMON_SETS, CSI, self._namespace),
+            self._delivery,
         )
         for part, fault in now.items():
             metrics.INSTALLED.labels(part).set(0 if fault else 1)

@@ -15,6 +15,7 @@ from typing import Annotated, Self, TypeVar
 import msgspec
 from gkm.api.installation import AGENT
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, OBJECT_NAME, PART_OF, REPLICA_INDEX, Owner
+from gkm.api.pod_caches import VOLUMES
 from gkm.api.pod_specs import PodClaim, Quantities
 from gkm.api.runs import GATE, RUN_LABEL
 from gkm.api.task_groups import GROUP_LABEL
@@ -165,6 +166,15 @@ class _Gate(Struct, frozen=True, gc=False):
     name: str = ""
 
 
+class _ImageSource(Struct, frozen=True, gc=False):
+    reference: str = ""
+
+
+class _Volume(Struct, frozen=True, gc=False):
+    name: str = ""
+    image: _ImageSource | None = None
+
+
 class ReadSpec(Struct, frozen=True, rename="camel", gc=False):
     """The fields of a pod's spec that are read."""
 
@@ -174,6 +184,7 @@ class ReadSpec(Struct, frozen=True, rename="camel", gc=False):
     overhead: Quantities | None = None
     resource_claims: Annotated[tuple[PodClaim, ...], Meta(max_length=4096)] | None = None
     scheduling_gates: Annotated[tuple[_Gate, ...], Meta(max_length=4096)] | None = None
+    volumes: Annotated[tuple[_Volume, ...], Meta(max_length=4096)] | None = None
     node_selector: dict[str, str] | None = None
 
 
@@ -224,6 +235,8 @@ class WatchedPod(Struct, frozen=True, gc=False):
     load: pods.NodeLoad = pods.NodeLoad()
     fault: str = ""
     refused: str = ""
+    image_volumes: tuple[str, ...] = ()
+    """The references of the image volumes that the webhook of caches adds."""
     of_run: RunPod | None = None
     """Set for a pod of a Run that has not ended."""
 
@@ -252,7 +265,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
         if held_bytes(outlined) > MAX_HELD_BYTES:
             read = {key: self.metadata.label(key) for key in (GROUP_LABEL, RUN_LABEL) if self.metadata.label(key)}
             metadata = _with(self.metadata, owner_references=None, labels=read or None)
-            _set(outlined, metadata=metadata, claims=(), resources=(), refused=why)
+            _set(outlined, metadata=metadata, claims=(), resources=(), image_volumes=(), refused=why)
         return outlined
 
     @property
@@ -297,7 +310,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
             _set(self, of_run=_run_pod(self.metadata, spec))
         if not spec.node_name or self.ended:
             return
-        _set(self, node=intern(spec.node_name))
+        _set(self, node=intern(spec.node_name), image_volumes=_shared(_image_volumes(spec.volumes or ())))
         try:
             pod = pods.Pod(spec=_requests(spec))
             _set(self, gpus=pods.requested_gpus(pod), load=_first(pods.requested_load(pod)))
@@ -346,6 +359,11 @@ def _resources(containers: tuple[_Container, ...]) -> set[str]:
     named = (each.resources for each in containers if each.resources is not None)
     listed = (found.items() for each in named for found in (each.limits, each.requests) if found)
     return {name for name, quantity in chain.from_iterable(listed) if name not in _ORDINARY and is_positive(quantity)}
+
+
+def _image_volumes(volumes: Iterable[_Volume]) -> tuple[str, ...]:
+    ours = (volume.image for volume in volumes if volume.name in VOLUMES)
+    return tuple(sorted({image.reference for image in ours if image is not None and image.reference}))
 
 
 def _requests(spec: ReadSpec) -> pods.KubePodSpec:

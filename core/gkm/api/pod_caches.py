@@ -20,5 +20,8 @@ INJECTED: Final = "gkm.io/injected"
 LABELS: Final = frozenset({CACHE, CLUSTER_CACHE})
 ANNOTATIONS: Final = frozenset({CONTAINER, MODE, PATH, NODES, IF_UNAVAILABLE, INJECTED})
 
+VOLUMES: Final = ("gkm-cache", "gkm-cluster-cache")
+"""Names of the volumes that the webhook adds, for a GKMCache and a ClusterGKMCache."""
+
 WEBHOOK: Final = "gkm-pod-caches"
 """The MutatingWebhookConfiguration."""

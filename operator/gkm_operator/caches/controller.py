@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from threading import Event
-from typing import Any
+from typing import Any, Literal
 
 from gkm.api.caches import Cache
 from gkm.api.meta import timestamp
@@ -28,10 +28,12 @@ from gkm.kube.workqueue import Retry, WorkQueue
 from gkm_operator import metrics
 from gkm_operator.caches import rollout, status
 from gkm_operator.caches.fleet import NodeWatcher
+from gkm_operator.caches.image_pods import ImagePods
 from gkm_operator.caches.status import ConditionValue
 from gkm_operator.caches.throttling import EventBudget, StatusInterval
 from gkm_operator.caches.totals import CacheKey, key_of
 from gkm_operator.caches.verification import BACKOFF, RecheckSchedule, VerificationQueue
+from gkm_operator.delivery import ObservedDelivery
 from gkm_operator.images import Images
 
 _LOG = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class CachesController(Controller):
         now: Callable[[], str] = timestamp,
         informers: Informers | None = None,
         further: Callable[[Cache], Sequence[ConditionValue]] = lambda _cache: (),
+        delivery: Literal["csi", "image", "auto"] = "csi",
     ) -> None:
         super().__init__("caches")
         self._api = api
@@ -88,14 +91,20 @@ class CachesController(Controller):
             namespace,
             informers=shared,
         )
+        self._delivery = ObservedDelivery(api, delivery, self._refresh_all)
+        self._image_pods = ImagePods(shared, self._changed)
+        self._by_image: tuple[StartedWatch, ...] = ()
+        if delivery != "csi":
+            self._by_image = (self._image_pods.watch, *self._delivery.watches())
         self.queues = [*self.verification.queues, self.status]
         self._caches, self._cluster_caches = shared.of(WATCHED_CACHES), shared.of(WATCHED_CLUSTER_CACHES)
         for each in (self._caches, self._cluster_caches):
+            each.subscribe(self._image_pods.cache_changed)
             each.subscribe(self._cache_changed)
 
     def reflectors(self) -> tuple[StartedWatch, ...]:
         """Return the watches that every replica starts."""
-        return self._caches, self._cluster_caches, *self.node_watcher.reflectors
+        return self._caches, self._cluster_caches, *self.node_watcher.reflectors, *self._by_image
 
     @property
     def synced(self) -> bool:
@@ -152,10 +161,14 @@ class CachesController(Controller):
         self._emit_missed(key, cache)
         outcome = self.verification.outcome(cache)
         digest = status.resolved_digest(cache, outcome)
-        summary = self.node_watcher.fleet.summary(key, digest)
+        delivery = self._delivery.kind or "csi"  # known: no write comes before the first list
+        by_image = delivery == "image"
+        summary = self._image_pods.summary(cache) if by_image else self.node_watcher.fleet.summary(key, digest)
         opened, pause = self._rollout(key, cache, digest, summary.total)
         now = self._now()
-        new = status.desired_status(cache, outcome, summary, now, rollout=opened, further=self._further(cache))
+        new = status.desired_status(
+            cache, outcome, summary, now, rollout=opened, further=self._further(cache), delivery=delivery
+        )
         if new is None or new == cache.status:
             self._unreported.pop(key, None)
             return pause
@@ -229,6 +242,12 @@ class CachesController(Controller):
         if self._leads:
             self.verification.changed(key, old, new)
         self._changed(key)
+
+    def _refresh_all(self) -> None:
+        """Compute every status again: pods get their caches in another way now."""
+        for watch in (self._caches, self._cluster_caches):
+            for cache in watch.values():
+                self._changed(key_of(cache))
 
     def _changed(self, key: CacheKey) -> None:
         if self._leads:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.chart import helm
 from support.chart.deploy_files import rendered
 from support.cluster import gkm_objects
 from support.cluster.cluster import Cluster
@@ -40,6 +41,8 @@ class Installation:
     machine: Mapping[str, str]
     """Environment of a process that sees the GPUs of this node."""
     capture_mode: str = "request"
+    values: Mapping[str, Any] | None = None
+    """Values of the chart; None for the manifests of a release."""
     webhook_port: int = field(default_factory=ports.free)
     processes: dict[str, Process] = field(default_factory=dict)
 
@@ -93,18 +96,18 @@ class Installation:
     def install(self) -> None:
         """Apply CRDs and manifests; the webhook is called on this machine."""
         self.cluster.apply(ROOT / "crds")
-        found = [
-            document
-            for directory in MANIFESTS
-            for path in sorted((rendered() / directory).glob("*.yaml"))
-            for document in _documents(path)
-            if document["kind"] not in IN_PODS
-        ]
+        found = [document for document in self._manifests() if document["kind"] not in IN_PODS]
         for document in found:
             for webhook in document.get("webhooks", ()):
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self.webhook_port}{path}"}
         self.cluster.apply(sorted(found, key=lambda document: document["kind"] != "Namespace"))
+
+    def _manifests(self) -> list[dict[str, Any]]:
+        if self.values is not None:
+            return [document.value for document in helm.render(self.values)]
+        files = (path for directory in MANIFESTS for path in sorted((rendered() / directory).glob("*.yaml")))
+        return [document for path in files for document in _documents(path)]
 
     def run(self, name: str) -> Process:
         """Start (again) one of COMMANDS and wait until it works."""

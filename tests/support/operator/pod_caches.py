@@ -39,22 +39,17 @@ class PodCaches:
         self.delivery = ObservedDelivery(self.api, self.config.delivery)
         self.reviewer = reviewers(view, self.observed, self.delivery, self.config, ByteBudget())[PATH]
 
-    def declare(
-        self,
-        name: str,
-        runtime: str = "triton",
-        namespace: str | None = NAMESPACE,
-        *,
-        status: Json | None = None,
-        **spec: Any,  # noqa: ANN401 -- JSON
-    ) -> None:
+    def declare(self, name: str, runtime: str = "triton", namespace: str | None = NAMESPACE, **spec: object) -> None:
         """Create a cache whose image the controllers have read; `spec` has its place in a family."""
+        self.verified(name, {"runtime": runtime}, spec, namespace)
+
+    def verified(self, name: str, status: Json, spec: Json, namespace: str | None = NAMESPACE) -> None:
+        """Create a cache with a status by the controllers."""
         resource = as_json(GKMCACHES if namespace else CLUSTERGKMCACHES)
         made = cache(name, "registry.test/team/x:1", namespace)
         made["spec"] |= spec
         self.api.create(resource, made)
-        written = {each: made[each] for each in ("apiVersion", "kind", "metadata")}
-        written["status"] = {"runtime": runtime} | (status or {})
+        written = {each: made[each] for each in ("apiVersion", "kind", "metadata")} | {"status": status}
         self.api.apply(resource, written, field_manager="gkm-controllers", subresource="status")
 
     def default(self, name: str, namespace: str = NAMESPACE) -> None:

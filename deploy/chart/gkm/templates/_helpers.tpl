@@ -35,6 +35,11 @@ gkm.io/config: {{ toJson (list .Values.config .Values.configFiles) | sha256sum }
 {{- end }}
 {{- end }}
 
+{{/* Whether nodes run the agent and the CSI driver; config.delivery: image needs neither. */}}
+{{- define "gkm.usesNodes" -}}
+{{- if ne (.Values.config.delivery | default "csi") "image" }}true{{ end }}
+{{- end }}
+
 {{- define "gkm.scraped" -}}
 prometheus.io/scrape: "true"
 prometheus.io/port: "8081"
@@ -180,6 +185,7 @@ labels:
   (list "topologyLabels" "topology.nodeLabels" $topology.nodeLabels)
   (list "podGates" "packing.podGates" ($config.packing | default dict).podGates)
   (list "kserve" "kserve.enabled" ($config.kserve | default dict).enabled)
+  (list "podCaches" "delivery" (ne ($config.delivery | default "csi") "csi"))
 }}
 {{- if and (index . 2) (not (index $features (index . 0))) }}
 {{- fail (printf "config.%s is set and features.%s is not: set features.%s=true, which grants the rights for it" (index . 1) (index . 0) (index . 0)) }}

@@ -14,7 +14,7 @@ from gkm.api.caches import Delivery, ImageVolume
 from gkm.api.installation import DRIVER
 from gkm.api.network_settings import Network
 from gkm.api.node_labels import cache_label
-from gkm.api.pod_caches import INJECTED
+from gkm.api.pod_caches import INJECTED, VOLUMES
 from gkm.hoststate.names import CacheRef, quoted
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 from gkm.runtimes import BY_NAME, RUNTIMES, VLLM
@@ -41,8 +41,6 @@ _MAX_TEXT = 256
 
 DIRECTORY: Final = "/var/cache/gkm"
 """Holds the default mount paths, by the name of the cache: images and users rarely have something there."""
-VOLUMES: Final = ("gkm-cache", "gkm-cluster-cache")
-"""The names of our volumes, for a GKMCache and a ClusterGKMCache."""
 
 KSERVE = "kserve-container"
 """The container of the model in the pods of an InferenceService, beside the containers of meshes and queues."""

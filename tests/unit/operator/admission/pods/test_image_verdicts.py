@@ -93,7 +93,7 @@ class Case:
     def by_image(self, status: CacheStatus | None) -> str:
         """Return the reference that a pod gets, "" for none."""
         found = PodCaches(self.config)
-        found.declare("llama", status=msgspec.to_builtins(status), image=self.ground.image)
+        found.verified("llama", msgspec.to_builtins(status) or {}, {"image": self.ground.image})
         found.observe()
         made = found.review(a_pod(annotations={"gkm.io/cache-mode": "read-only"}, nodeSelector=H100)).object
         volumes = [each for each in made["spec"].get("volumes", ()) if each["name"] == "gkm-cache"]

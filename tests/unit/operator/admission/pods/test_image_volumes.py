@@ -39,8 +39,8 @@ class Family:
     def __post_init__(self) -> None:
         self.found = PodCaches(Config(delivery=self.word))  # type: ignore[arg-type] # a word of the configuration
 
-    def member(self, name: str, status: Json, runtime: str = "triton", **spec: Any) -> "Family":  # noqa: ANN401 -- JSON
-        self.found.declare(name, runtime, status=status, **{"family": "llama", **spec})
+    def member(self, name: str, status: Json, runtime: str = "triton", **spec: object) -> "Family":
+        self.found.verified(name, {"runtime": runtime, **status}, {"family": "llama", **spec})
         return self
 
     def review(self, annotations: Json = READ_ONLY, *containers: Json, **spec: Any) -> Answer:  # noqa: ANN401 -- JSON
@@ -228,7 +228,8 @@ def test_kubelet_gets_the_pull_secrets_of_the_namespace_of_the_pod() -> None:
 
 def test_the_secrets_of_a_cluster_cache_are_out_of_reach_of_kubelet() -> None:
     found = PodCaches(Config(delivery="image"))
-    found.declare("llama", namespace=None, status=verified("a"), imagePullSecrets=[{"name": "registry"}])
+    status = {"runtime": "triton", **verified("a")}
+    found.verified("llama", status, {"imagePullSecrets": [{"name": "registry"}]}, None)
     found.observe()
     pod = a_pod(annotations=READ_ONLY, nodeSelector=H100, labels={"gkm.io/cluster-cache": "llama"})
     answer = found.review(pod)
@@ -239,7 +240,7 @@ def test_the_secrets_of_a_cluster_cache_are_out_of_reach_of_kubelet() -> None:
 
 def test_a_cache_of_another_namespace_reaches_no_pod() -> None:
     found = PodCaches(Config(delivery="image"))
-    found.declare("llama", namespace="other", status=verified("a"))
+    found.verified("llama", {"runtime": "triton", **verified("a")}, {}, "other")
     found.observe()
     assert "no cache of this name was observed" in why(found.review(a_pod(annotations=READ_ONLY, nodeSelector=H100)))
 
