@@ -39,6 +39,13 @@ class WithinLevel(StrEnum):
     REGION = "region"
 
 
+class ApartLevel(StrEnum):
+    """The levels of which each group can lie in another area, as in `spec.apart` of a Run."""
+
+    RACK = "rack"
+    BLOCK = "block"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """Their values; `previous_plan` and `pods_pending` are --standing and --standing-waits."""
@@ -164,6 +171,18 @@ class RunFlags:
     balanced: Annotated[bool, _flag("--balanced", help="Equally many groups in every domain that the run uses.")] = (
         False
     )
+    apart: Annotated[
+        ApartLevel | None, _flag("--apart", help="Each group in another rack or block, as replicas of a service.")
+    ] = None
+    per_area: Annotated[
+        list[str] | None,
+        _flag(
+            "--per-area",
+            metavar="LEVEL,KEY=NUMBER,…",
+            help="A rule for each domain, rack, block, cluster or region, with the keys maxGroups, maxNodes and "
+            "groupsTogether.",
+        ),
+    ] = None
     step_gpus: Annotated[
         int | None, _flag("--step-gpus", help="If the run does not fit, reduce it by multiples of this.")
     ] = None

@@ -33,6 +33,7 @@ MAX_FLAVORS = 8
 _FIELDS = {"gpus": "gpus", "pod": "gpusPerPod", "group": "groupGPUs", "spares": "spares"}
 _MALLEABILITY = {"step_gpus": "stepGPUs", "min_gpus": "minGPUs"}
 _REQUESTS = ("cpu", "memory")
+_LEVELS = ("within", "apart")
 _PLACES = ("region", "cluster")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -149,10 +150,11 @@ def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
         spec["scopes"] = [_scope(text) for text in flags.scopes]
     if flags.one_domain:
         spec["allowCrossGroupSpread"] = False
-    if flags.within is not None:
-        spec["within"] = flags.within.value
+    spec |= {name: value.value for name in _LEVELS if (value := getattr(flags, name)) is not None}
     if flags.balanced:
         spec["balanced"] = True
+    if flags.per_area:
+        spec["perArea"] = [_area_rule(text) for text in flags.per_area]
     name = NAME if flags.name is None else flags.name
     return ParsedObject(
         "the options", {"apiVersion": API_VERSION, "kind": "Run", "metadata": {"name": name}, "spec": spec}
@@ -190,6 +192,16 @@ def _scope(text: str) -> Json:
         raise UsageError(f"--scope {text[:80]!a} has no number of GPUs", "give it as NAME=GPUS, or NAME=GPUS,region=eu")
     scope: Json = {"name": name, "maxGPUs": int(gpus)}
     return scope | ({"selector": _selector("--scope", rest)} if rest else {})
+
+
+def _area_rule(text: str) -> Json:
+    level, _, rest = text.partition(",")
+    numbers = list(_pairs("--per-area", rest)) if rest else []
+    if not numbers or any(_NUMBER.fullmatch(number) is None for _, number in numbers):
+        raise UsageError(f"--per-area {text[:80]!a} has no numbers", "give it as LEVEL,KEY=NUMBER: rack,maxNodes=16")
+    if len(dict(numbers)) < len(numbers):
+        raise UsageError(f"--per-area {text[:80]!a} has a key twice", "give each key once")
+    return {"level": level, **{key: int(number) for key, number in numbers}}
 
 
 def _selector(option: str, text: str) -> Json:

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
 from gkm.api.meta import API_VERSION, Conditions, Count, ObjectMeta, ObservedGeneration
-from gkm.api.runs import GPUs, GPUsOrZero, Labels, PolicyName, RunMalleability, WithinName
+from gkm.api.runs import AreaRules, GPUs, GPUsOrZero, Labels, PolicyName, RunMalleability, WithinName
 
 Number = Annotated[int, Meta(ge=1, extra_json_schema={"format": "int32"})]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -93,6 +93,8 @@ class PlanRequest(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Level of the one area that the whole run stays in, spares included."""
     balanced: bool = False
     """Whether every domain that is used has equally many groups."""
+    per_area: AreaRules = field(default_factory=list)
+    """Rules for each area of a level, spec.apart of the run included."""
     spares: Count = 0
     """Spare pods for each group."""
     malleability: RunMalleability | None = None

@@ -16,6 +16,8 @@ MAX_FIXES = 8
 
 PolicyName = Literal["fewest-domains", "fewest-blocks", "least-waste"]
 WithinName = Literal["domain", "block", "cluster", "region"]
+AreaName = Literal["domain", "rack", "block", "cluster", "region"]
+ApartName = Literal["rack", "block"]
 GPUs = Annotated[int, Meta(ge=1, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
 GPUsOrZero = Annotated[int, Meta(ge=0, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
 Flavor = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
@@ -94,6 +96,28 @@ class RunMalleability(Struct, frozen=True):
     """Minimum of GPUs of the run."""
 
 
+class RunAreaRule(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A rule for each area of a level, such as each rack; at least one of its numbers is set."""
+
+    level: AreaName
+    """Level of the areas; a domain in no single known rack is not used where racks have a rule."""
+    max_groups: GPUs | None = None
+    """Maximum of groups in one area."""
+    max_nodes: GPUs | None = None
+    """Maximum of nodes that the run uses in one area, spares included."""
+    groups_together: GPUs | None = None
+    """So many groups, in the order of their numbers, lie in one area: a block, a cluster or a region."""
+
+
+AreaRules = Annotated[
+    list[RunAreaRule],
+    Meta(
+        max_length=5,
+        extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["level"]},
+    ),
+]
+
+
 class RunRequests(Struct, frozen=True, omit_defaults=True):
     """Requests of one pod of the run, as its containers and its overhead have them together."""
 
@@ -123,6 +147,10 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Level of the one area that the whole run stays in, spares included; domain: as allowCrossGroupSpread false."""
     balanced: bool = False
     """Whether every domain that is used has equally many groups."""
+    apart: ApartName | None = None
+    """Level of which each group lies in another area, as replicas of a service: as perArea with maxGroups 1."""
+    per_area: AreaRules = field(default_factory=list)
+    """Rules for each area of a level."""
     spares: Annotated[int, Meta(ge=0, le=MAX_SPARES, extra_json_schema={"format": "int32"})] = 0
     """Spare pods for each group."""
     malleability: RunMalleability | None = None
@@ -207,6 +235,7 @@ class Run(Struct, frozen=True, rename="camel", tag_field="kind", tag="Run"):
 
 
 _POD = "(has(self.spec.gpusPerPod) ? self.spec.gpusPerPod : 8)"
+_GROUP = f"(has(self.spec.groupGPUs) ? self.spec.groupGPUs : {_POD})"
 RUN_RULES = (
     {"rule": f"size(self.metadata.name) <= {MAX_NAME}", "message": f"the name is longer than {MAX_NAME} characters"},
     {"rule": f"self.spec.gpus % {_POD} == 0", "message": "gpus do not divide into pods of gpusPerPod (default 8)"},
@@ -217,5 +246,22 @@ RUN_RULES = (
     {
         "rule": "!has(self.spec.malleability) || self.spec.malleability.minGPUs <= self.spec.gpus",
         "message": "malleability.minGPUs is more than gpus",
+    },
+    {
+        "rule": "!has(self.spec.perArea) || self.spec.perArea.all(one, has(one.maxGroups) || has(one.maxNodes) || "
+        "has(one.groupsTogether))",
+        "message": "a rule of perArea has none of maxGroups, maxNodes and groupsTogether",
+    },
+    {
+        "rule": f"!has(self.spec.perArea) || self.spec.perArea.all(one, !has(one.groupsTogether) || "
+        f"(one.level in ['block', 'cluster', 'region'] && self.spec.gpus % (one.groupsTogether * {_GROUP}) == 0))",
+        "message": "groupsTogether is for a block, a cluster or a region, and gpus divide into so many groups",
+    },
+    {
+        # The order of the alphabet is the order of these levels.
+        "rule": "!has(self.spec.perArea) || self.spec.perArea.all(one, !has(one.groupsTogether) || "
+        "self.spec.perArea.all(outer, !has(outer.groupsTogether) || outer.level <= one.level || "
+        "outer.groupsTogether % one.groupsTogether == 0))",
+        "message": "groupsTogether of a level do not divide into groupsTogether of a smaller level",
     },
 )

@@ -5,17 +5,20 @@ Names of nodes are folded in a PlacementPlan. A plan that another build wrote is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from gkm.api import plans
 from gkm.api.node_names import fold, unfold
-from gkm.api.runs import MAX_GPUS, RunMalleability, RunSelector, RunSpec
+from gkm.api.runs import MAX_GPUS, RunAreaRule, RunMalleability, RunSelector, RunSpec
 from gkm.packing.values import (
+    AREAS,
+    AreaRule,
     Ceiling,
     Distance,
     Group,
+    Level,
     Location,
     Malleability,
     Plan,
@@ -28,7 +31,10 @@ from gkm.packing.values import (
 from gkm.topology.eligibility import NodeDemand, PodDemand, Scope, Selector
 from gkm.topology.nodes import DEFAULT_TOLERATIONS, Toleration, thousandths
 
-if TYPE_CHECKING:  # it imports numpy
+if TYPE_CHECKING:
+    from gkm.api.runs import AreaName
+
+    # it imports numpy
     from gkm.packing.fragmentation import Fragmentation, Row
 
 
@@ -52,6 +58,7 @@ def request(run: RunSpec | plans.PlanRequest, policy: str) -> Request:
         ValueError: its sizes do not divide, in one sentence.
     """
     malleable, within = run.malleability, run.within
+    rules = _area_rules(run.per_area, run.apart if isinstance(run, RunSpec) else None)
     return Request(
         gpus=run.gpus,
         pod_gpus=run.gpus_per_pod,
@@ -63,7 +70,26 @@ def request(run: RunSpec | plans.PlanRequest, policy: str) -> Request:
         malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
         within=Within(within) if within and within != "domain" else None,
         balanced=run.balanced,
+        per_area=rules,
     )
+
+
+def _area_rules(rules: Iterable[RunAreaRule], apart: str | None) -> tuple[AreaRule, ...]:
+    """Return the rules for areas, the smallest areas first; groups that lie apart are a rule.
+
+    Raises:
+        ValueError: a rule has no number, or a level is there twice.
+    """
+    found: list[AreaRule] = []
+    for rule in rules:
+        numbers = rule.max_groups, rule.max_nodes, rule.groups_together
+        if numbers == (None, None, None):
+            raise ValueError(f"the rule for each {rule.level} has none of maxGroups, maxNodes and groupsTogether")
+        found.append(AreaRule(Level(rule.level), rule.max_groups, rule.max_nodes, rule.groups_together or 1))
+    if apart is not None:
+        same = [rule for rule in found if rule.level == apart] or [AreaRule(Level(apart))]
+        found = [rule for rule in found if rule.level != apart] + [replace(rule, max_groups=1) for rule in same]
+    return tuple(sorted(found, key=lambda rule: AREAS.index(rule.level)))
 
 
 def pod_of(spec: RunSpec) -> PodDemand:
@@ -109,6 +135,10 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | 
             allow_cross_group_spread=run.may_spread,
             within=run.within.value if run.within else None,
             balanced=run.balanced,
+            per_area=[
+                RunAreaRule(cast("AreaName", rule.level.value), rule.max_groups, rule.max_nodes, _together(rule))
+                for rule in run.per_area
+            ],
             spares=run.spares,
             malleability=RunMalleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
             scopes=[plans.PlanScope(ceiling.scope, ceiling.gpus) for ceiling in run.ceilings],
@@ -116,6 +146,10 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | 
         groups=list(_planned_groups(plan.groups)),
         metrics=plans.PlanMetrics(**asdict(plan.metrics), fragmentation=fragmentation),
     )
+
+
+def _together(rule: AreaRule) -> int | None:
+    return rule.multiple if rule.multiple > 1 else None
 
 
 def plan_fragmentation(found: "Fragmentation") -> plans.PlanFragmentation:

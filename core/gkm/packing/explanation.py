@@ -147,7 +147,7 @@ def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> st
     most = _most_groups(fewer, _capacities(offer, answer, sized, blocks=blocks))
     # Spares that leave, and ceilings, can ask for more domains than the groups alone: then these figures are no proof.
     if metrics.gap or most >= sized.groups:
-        return f"{held}; fewer cannot, once scopes and spares are taken into account"
+        return f"{held}; fewer cannot, once scopes, spares and rules for areas are taken into account"
     largest = f"the {fewer} largest hold" if fewer > 1 else "the largest holds"
     without = ", their spares left aside" if metrics.spares_elsewhere else ""
     cannot = f"no {fewer} can" if fewer > 1 else "one alone cannot"

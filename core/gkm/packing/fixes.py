@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
+from gkm.packing.area_rules import rule_text
 from gkm.packing.domains.capacity import capacity
 from gkm.packing.inventory import Inventory
-from gkm.packing.model import Gains, Pools, Sizes
-from gkm.packing.plan import first_that, plan
+from gkm.packing.plan import first_that, largest_groups, plan
+from gkm.packing.pools import Gains, Pools, Sizes
 from gkm.packing.program import SearchLimits, Solution, Terms, total
 from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request, TooLargeError, Within
 
@@ -93,6 +94,13 @@ class RefusalSearch:
                 yield self._proposal(wider, FixKind.LEAVE_AREA, sentence, changes)
                 return
 
+    def unruled(self) -> Iterator[_Proposal]:
+        """Yield the run without the rule for the areas of each level."""
+        for rule in self.request.per_area:
+            rest = tuple(other for other in self.request.per_area if other is not rule)
+            sentence = f"do not ask for {rule_text(rule)}"
+            yield self._proposal(replace(self.request, per_area=rest), FixKind.UNRULED, sentence, {rule.level.value: 0})
+
     def unbalanced(self) -> Iterator[_Proposal]:
         """Yield the run with any number of groups in each domain."""
         if self.request.balanced and self.fits(self.smallest):
@@ -132,6 +140,9 @@ class RefusalSearch:
 
     def smaller(self) -> Iterator[_Proposal]:
         """Yield the largest run of whole groups that fits, and the one with the largest short last group besides."""
+        if self.request.per_area:
+            yield from self._smaller_in_layers()
+            return
         found = self._least(
             self.smallest, Sizes.below(self.smallest), lambda model: [total(model.whole) * -1, total(model.pods) * -1]
         )
@@ -150,6 +161,15 @@ class RefusalSearch:
             sentence = f"ask for {count_of(gpus, 'GPU')}{only} instead of {wanted}{least}: {what}"
             smaller = replace(self.request, gpus=gpus, malleability=None)
             yield self._proposal(smaller, FixKind.SMALLER, sentence, {"gpus": gpus}, least=found.proven)
+
+    def _smaller_in_layers(self) -> Iterator[_Proposal]:
+        """Yield the largest run of whole groups, in whole layers, that keeps the rules for areas."""
+        groups = largest_groups(self.offer, self.smallest)
+        gpus = groups * self.request.group_gpus
+        if 0 < gpus < self.smallest.gpus:
+            smaller = replace(self.request, gpus=gpus, malleability=None)
+            sentence = f"ask for {count_of(gpus, 'GPU')} instead of {self.smallest.gpus}: {count_of(groups, 'group')}"
+            yield self._proposal(smaller, FixKind.SMALLER, sentence, {"gpus": gpus})
 
     def raised_ceilings(self) -> Iterator[_Proposal]:
         """Yield the run with the least ceiling of each scope that alone is enough."""
@@ -280,6 +300,7 @@ def _chosen(model: Pools, solved: Solution, gains: Gains) -> tuple[int, ...]:
 _FINDERS: Mapping[str, Callable[[RefusalSearch], Iterator[_Proposal]]] = {
     "spreading": RefusalSearch.spread,
     "leaving the area": RefusalSearch.wider_area,
+    "no rule for areas": RefusalSearch.unruled,
     "unequal shares": RefusalSearch.unbalanced,
     "smaller pods": RefusalSearch.smaller_pods,
     "fewer spares": RefusalSearch.fewer_spares,
@@ -340,11 +361,19 @@ def _planned(
             else:
                 if isinstance(answer, Plan):
                     yield proposal.fix
-                # The found change is enough for any run except a balanced run, which may need more.
-                if isinstance(answer, Plan) or not proposal.request.balanced:
+                # The found change is enough for any run except a balanced one, or one with rules for areas: these may
+                # need more.
+                if isinstance(answer, Plan) or proposal.fix.kind is FixKind.UNRULED or not _counted_out(proposal):
                     continue
-                reason = "the smallest such change does not give each domain equally many groups"
+                reason = f"the smallest such change does not {_counted_out(proposal)}"
         missing.setdefault(reason, []).append(what)
+
+
+def _counted_out(proposal: _Proposal) -> str:
+    """Return what counts do not tell of a run; "" where they tell all."""
+    if proposal.request.per_area:
+        return "keep the rules for areas"
+    return "give each domain equally many groups" if proposal.request.balanced else ""
 
 
 def _work(search: RefusalSearch, request: Request) -> int:

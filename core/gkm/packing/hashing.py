@@ -20,11 +20,11 @@ def plan_hash(request: Request, groups: Sequence[Group], inventory_version: str)
 def document(request: Request, groups: Sequence[Group], inventory_version: str) -> dict[str, object]:
     """Return the hashed document: lists, objects with ASCII keys, strings and integers; booleans; null for "none".
 
-    `request` holds the fields of Request by their names; `within` and `balanced` only where they are set, so that other
-    requests have the hash of earlier versions. A group is its index, GPUs, place (region, cluster, block, domain),
-    scope, nodes as [name, GPUs] and spares as [name, GPUs, place, distance], sorted.
+    `request` holds the fields of Request by their names; `within`, `balanced` and `per_area` only where they are set,
+    so that other requests have the hash of earlier versions. A group is its index, GPUs, place (region, cluster, block,
+    domain), scope, nodes as [name, GPUs] and spares as [name, GPUs, place, distance], sorted.
     """
-    optional = {name for name in ("within", "balanced") if not getattr(request, name)}
+    optional = {name for name in ("within", "balanced", "per_area") if not getattr(request, name)}
     return {
         "request": {name: value for name, value in asdict(request).items() if name not in optional},
         "groups": [

@@ -89,8 +89,20 @@ class Inventory:
         return replace(self, nodes=tuple(nodes), free=free)
 
     def areas(self, level: str) -> Integers:
-        """Return the number of each domain's block, cluster or region."""
+        """Return the number of each domain's block, cluster or region, of the domain or of its rack: -1 without one."""
+        if level == "domain":
+            return np.arange(len(self.places))
+        if level == "rack":
+            return self._common_racks()
         return {"block": self.blocks, "cluster": self.clusters, "region": self.regions}[level]
+
+    def _common_racks(self) -> Integers:
+        numbers: dict[tuple[str, ...], int] = {}
+        found = [
+            numbers.setdefault((*place[:2], rack), len(numbers)) if rack else -1
+            for place, rack in zip(self.places, self.racks, strict=True)
+        ]
+        return np.array(found, dtype=np.int64)
 
     def in_domain(self, domain: int) -> range:
         """Return the indices of a domain's nodes."""

@@ -5,7 +5,8 @@ in each area alone. A balanced run is placed with each share of groups that divi
 with a share of all groups. The best of these is the placement.
 
 After the costs of the policy the program prefers earlier keys. Domains that are alike (same block, same slots for each
-kind of nodes, same free GPUs) are then renumbered, so that the first of them are used, with the most groups.
+kind of nodes, same free GPUs) are then renumbered, so that the first of them are used, with the most groups; where
+areas have rules, domains that are alike may be in different racks, and stay as they are.
 """
 
 from collections import defaultdict
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gkm.packing.area_rules import by_slots, reserved, used_slots
 from gkm.packing.domains.capacity import Capacity, Offer, scope_of_domains
 from gkm.packing.domains.selection import WHOLE, Chosen, choose, objective_of
 from gkm.packing.inventory import Integers
@@ -55,11 +57,13 @@ def best_placement(capacity: Capacity, request: Request, deadline: float | None 
         TooLargeError: the tables and the model find no placement within their limits.
     """
     # 1. Where each domain lies in one scope, tables place the run; what is too large for them the model places.
-    # 2. Where scopes overlap, only the model does; without scopes more fits, and what does not fit so needs no model.
+    # 2. Where scopes overlap, or areas have rules, only the model does; without these more fits, and what does not fit
+    #    so needs no model.
     # 3. Each way is tried: spares with their groups, then elsewhere; each area; each share of a balanced run.
-    scope = scope_of_domains(capacity)
+    capacity, request = reserved(capacity, request)
+    scope = None if request.per_area else scope_of_domains(capacity)
     if scope is None:
-        return _by_model(capacity, request, deadline) if _fits_without_scopes(capacity, request) else None
+        return _by_model(capacity, request, deadline) if _fits_unruled(capacity, request) else None
     try:
         return _by_tables(capacity, request, scope)
     except TooLargeError:
@@ -70,11 +74,13 @@ def fits(capacity: Capacity, request: Request, deadline: float | None = None) ->
     """Return whether a run fits in the size that it asks for. Its programs end before a deadline, all together.
 
     Raises:
-        TooLargeError: scopes overlap or cut through domains, and the model finds no answer within its limits.
+        TooLargeError: scopes overlap or cut through domains, or areas have rules, and the model finds no answer within
+            its limits.
     """
-    scope = scope_of_domains(capacity)
+    capacity, request = reserved(capacity, request)
+    scope = None if request.per_area else scope_of_domains(capacity)
     if scope is None:
-        if not _fits_without_scopes(capacity, request):
+        if not _fits_unruled(capacity, request):
             return False
         until = monotonic() + SECONDS if deadline is None else deadline
         return any(
@@ -91,9 +97,9 @@ def figure(capacity: Capacity, policy: Policy, domains: Sequence[int]) -> int:
     return int(capacity.free[list(domains)].sum()) if policy is Policy.LEAST_WASTE else len(domains)
 
 
-def _fits_without_scopes(capacity: Capacity, request: Request) -> bool:
-    """Return whether a run fits on the nodes of all its scopes, without ceilings."""
-    return fits(capacity.without_scopes(), replace(request, ceilings=()))
+def _fits_unruled(capacity: Capacity, request: Request) -> bool:
+    """Return whether a run fits on the nodes of all its scopes, without ceilings and rules for areas."""
+    return fits(capacity.without_scopes(), replace(request, ceilings=(), per_area=()))
 
 
 def _ways(capacity: Capacity, request: Request) -> Iterator[tuple[bool, Capacity, int]]:
@@ -180,7 +186,8 @@ def _modeled(
     Raises:
         TooLargeError: the limits end the search before the first placement.
     """
-    model = PlacementModel(capacity, request, leave=overflow)
+    offer = by_slots(capacity) if request.limits_nodes else capacity
+    model = PlacementModel(offer, request, leave=overflow)
     used = model.used[CostPart.DOMAINS]
     if share and request.may_spread:
         for domain, column in used.items():
@@ -190,7 +197,12 @@ def _modeled(
     solution = model.program.solve(costs if feasible else [*costs, keys], limits)
     if solution is None:
         return None
-    chosen = _renumbered(capacity, _chosen(model, solution, len(request.scope_names)))
+    chosen = _chosen(model, solution, len(request.scope_names))
+    if not request.per_area:
+        chosen = _renumbered(capacity, chosen)
+    if request.limits_nodes:
+        used_nodes = {key: solution.of(column) for key, column in model.nodes.items()}
+        capacity = capacity.with_node_slots(used_slots(offer, used_nodes))
     return Placement(capacity, chosen, solution.bounds[1] if costs else 0, solution.reached[: len(costs)])
 
 

@@ -10,6 +10,7 @@ from time import monotonic
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
+from gkm.packing.area_rules import rule_text, without_racks
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Integers, Inventory
@@ -17,7 +18,19 @@ from gkm.packing.nodes.assembly import assemble
 from gkm.packing.placement import best_placement, figure, fits
 from gkm.packing.program import SECONDS
 from gkm.packing.self_check import verify
-from gkm.packing.values import Distance, Group, Level, Metrics, Node, Plan, Policy, Refusal, Request, TooLargeError
+from gkm.packing.values import (
+    AreaRule,
+    Distance,
+    Group,
+    Level,
+    Metrics,
+    Node,
+    Plan,
+    Policy,
+    Refusal,
+    Request,
+    TooLargeError,
+)
 
 
 @contextmanager
@@ -59,7 +72,7 @@ def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version:
         planned = None if sized is None else _planned(offer, request, sized, inventory_version, start + SECONDS)
         if planned is not None:
             return planned
-        largest = _largest_groups(offer, request)
+        largest = largest_groups(offer, request)
         return Refusal(*binding(offer, request, largest), largest)
 
 
@@ -109,9 +122,10 @@ def _largest_size(offer: Capacity, request: Request, deadline: float) -> Request
     return largest_fitting(request, request.smaller_sizes, lambda sized: fits(offer, sized, deadline))
 
 
-def _largest_groups(offer: Capacity, request: Request) -> int:
-    deadline, unit = monotonic() + SECONDS, request.group_gpus
-    most = min(request.groups, int(offer.domain_slots.sum()) // request.group_pods)
+def largest_groups(offer: Capacity, request: Request) -> int:
+    """Return how many whole groups of a run fit, in whole layers."""
+    deadline, unit = monotonic() + SECONDS, request.unit_gpus
+    most = min(request.groups * request.group_gpus, int(offer.domain_slots.sum()) * request.pod_gpus) // unit
     found = largest_fitting(request, range(most * unit, 0, -unit), lambda sized: fits(offer, sized, deadline))
     return 0 if found is None else found.groups
 
@@ -135,13 +149,13 @@ def first_that(numbers: range, holds: Callable[[int], bool]) -> int | None:
     return numbers[bisect_left(numbers, 1, hi=len(numbers) - 1, key=holds)]
 
 
-def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Level, str]:
+def binding(offer: Capacity, request: Request, largest: int) -> tuple[Level, str]:
     """Return the first level that keeps a run from fitting, and why. The run must not fit.
 
-    Levels are looked at from the inventory down: are there nodes, do scopes withhold them, is a node large
-    enough for a pod, a domain for a group (for the whole run if it may not spread), an area for the run within it, and
-    do equal shares withhold capacity; else there is too little in all. The caller chose the nodes and knows the levels
-    of selectors: here all nodes may be used.
+    Levels are looked at from the inventory down: are there nodes, do scopes withhold them, or rules for areas, is a
+    node large enough for a pod, a domain for a group (for the whole run if it may not spread), an area for the run
+    within it, and do equal shares withhold capacity; else there is too little in all. The caller chose the nodes and
+    knows the levels of selectors: here all nodes may be used.
     """
     slots = offer.domain_slots
     if not offer.inventory.nodes:
@@ -151,15 +165,38 @@ def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Lev
         given = ", ".join(f"{ceiling.scope} gives {count_of(ceiling.gpus, 'GPU')}" for ceiling in request.ceilings)
         return Level.SCOPE, (
             f"{_wanted(request)} would fit on the nodes there are, but not within the scopes ({given}): "
-            f"{_largest(largest_groups)}"
+            f"{_largest(largest)}"
         )
+    if (ruled := _of_rules(offer, request, largest)) is not None:
+        return ruled
     if not slots.any():
         return Level.NODE, _no_node(offer.inventory, request)
-    found = _of_domain(int(slots.max()), request, largest_groups) or _of_area(offer, request, largest_groups)
+    found = _of_domain(int(slots.max()), request, largest) or _of_area(offer, request, largest)
     if found is None and request.balanced and _fits_smallest(offer, replace(request, balanced=False)):
         unequal = f"{_wanted(request)} would fit, but not equally many in each domain that is used"
-        found = Level.BALANCE, f"{unequal}: {_largest(largest_groups)}"
-    return found or (Level.CAPACITY, _too_little(slots, request, largest_groups))
+        found = Level.BALANCE, f"{unequal}: {_largest(largest)}"
+    return found or (Level.CAPACITY, _too_little(slots, request, largest))
+
+
+def _of_rules(offer: Capacity, request: Request, largest_groups: int) -> tuple[Level, str] | None:
+    """Return the level of the first rule for areas that alone keeps a run from fitting, or of all rules together."""
+    if not request.per_area or not _fits_without(offer, request, request.per_area):
+        return None
+    alone = (rule for rule in request.per_area if _fits_without(offer, request, (rule,)))
+    rule = next(alone, None)
+    named = request.per_area if rule is None else (rule,)
+    unknown = without_racks(offer, request)
+    lie = f"{count_of(unknown, 'domain')} {agree(unknown, 'lies', 'lie')} in no single known rack"
+    aside = f"; {lie}, so that the run does not use {agree(unknown, 'it', 'them')}" if unknown else ""
+    return named[0].level, (
+        f"{_wanted(request)} would fit, but not with {' and '.join(map(rule_text, named))}: "
+        f"{_largest(largest_groups)}{aside}"
+    )
+
+
+def _fits_without(offer: Capacity, request: Request, rules: Sequence[AreaRule]) -> bool:
+    free = replace(request, per_area=tuple(rule for rule in request.per_area if rule not in rules))
+    return _fits_smallest(capacity(offer.inventory, free), free)
 
 
 def _too_little(slots: Integers, request: Request, largest_groups: int) -> str:

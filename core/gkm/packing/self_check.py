@@ -53,6 +53,7 @@ def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -
     yield from _exceeded(inventory, request, taken, scopes)
     yield from _elsewhere(inventory, request, groups)
     yield from _areas(request, groups)
+    yield from _rules(inventory, request, groups)
 
 
 def _sizes(request: Request, groups: Sequence[Group]) -> Iterator[str]:
@@ -119,3 +120,23 @@ def _areas(request: Request, groups: Sequence[Group]) -> Iterator[str]:
         yield f"it lies in {count_of(len(areas), level)}, and the run must stay in one"
     if request.balanced and len(set(used.values())) > 1:
         yield f"its domains have {min(used.values())} to {max(used.values())} groups, and all must have as many"
+
+
+def _rules(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Iterator[str]:
+    """Yield which area breaks the rule of its level. All nodes exist."""
+    for rule in request.per_area:
+        areas = inventory.areas(rule.level).tolist()
+        area_of = {group.index: areas[inventory.domains[group.place]] for group in groups}
+        if -1 in area_of.values():
+            yield f"a group lies in no single known {rule.level}, and the run has a rule for each"
+        most = max(Counter(area_of.values()).values(), default=0)
+        if rule.max_groups is not None and most > rule.max_groups:
+            yield f"a {rule.level} has {count_of(most, 'group')}, and at most {rule.max_groups} may lie in one"
+        used = {share.node for group in groups for share in group.shares}
+        nodes = Counter(areas[inventory.domain_of[inventory.numbers[name]]] for name in used)
+        most = max(nodes.values(), default=0)
+        if rule.max_nodes is not None and most > rule.max_nodes:
+            yield f"it takes {count_of(most, 'node')} of a {rule.level}, and may take {rule.max_nodes}"
+        layers = {(index // rule.multiple, area) for index, area in area_of.items()}
+        if rule.multiple > 1 and len(layers) > len({layer for layer, _ in layers}):
+            yield f"not all {rule.multiple} groups of a layer lie in one {rule.level}"

@@ -98,13 +98,63 @@ class Malleability:
             raise ValueError(f"a malleable run has steps and a smallest size of 1 to {MAX_GPUS} GPUs")
 
 
+class Level(StrEnum):
+    """The first level that keeps a run from fitting.
+
+    REGION, CLUSTER, BLOCK and RACK: all nodes of the flavor are quarantined, since their labels contradict each other
+    there; or the run fits, but not within one such area, or not with its rule for each such area, as for DOMAIN.
+    BALANCE: it fits, but not with equal shares of all domains.
+    """
+
+    FLAVOR = "flavor"
+    REGION = "region"
+    CLUSTER = "cluster"
+    BLOCK = "block"
+    RACK = "rack"
+    SELECTOR = "selector"
+    SCOPE = "scope"
+    NODE = "node"
+    DOMAIN = "domain"
+    BALANCE = "balance"
+    CAPACITY = "capacity"
+
+
+AREAS = (Level.DOMAIN, Level.RACK, Level.BLOCK, Level.CLUSTER, Level.REGION)
+"""The levels that have areas, the smallest first."""
+LAYERS = AREAS[2:]
+"""The levels whose areas can take groups in multiples: domains come in the order of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class AreaRule:
+    """A rule for each area of a level: at most so many groups, on at most so many nodes, spares included.
+
+    With `multiple` above 1 every so many groups, by number, lie in one such area: groups of groups.
+    """
+
+    level: Level
+    max_groups: int | None = None
+    max_nodes: int | None = None
+    multiple: int = 1
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where a rule is impossible."""
+        if self.level not in AREAS:
+            raise ValueError(f"{self.level} is no level of areas: {', '.join(AREAS)}")
+        numbers = [self.multiple, *(most for most in (self.max_groups, self.max_nodes) if most is not None)]
+        if not all(1 <= number <= MAX_GPUS for number in numbers):
+            raise ValueError(f"a rule for each {self.level} has numbers of 1 to {MAX_GPUS}")
+        if self.multiple > 1 and self.level not in LAYERS:
+            raise ValueError(f"groups come in multiples in each {', '.join(LAYERS[:-1])} or {LAYERS[-1]} only")
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A run: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`, whole pods throughout.
 
     `spares` are pods a group. `may_spread` allows groups in several domains, all of them `within` one area if it is
     set; if `balanced`, each domain that is used has equally many groups. `ceilings` name the scopes of the run; with
-    any, every group lies within one of them.
+    any, every group lies within one of them. `per_area` has one rule for a level at most.
     """
 
     gpus: int
@@ -117,6 +167,7 @@ class Request:
     malleability: Malleability | None = None
     within: Within | None = None
     balanced: bool = False
+    per_area: tuple[AreaRule, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError where sizes do not divide, in one sentence."""
@@ -130,6 +181,33 @@ class Request:
             raise ValueError(f"{self.gpus} GPUs do not divide into pods of {self.pod_gpus}")
         if len({ceiling.scope for ceiling in self.ceilings}) < len(self.ceilings):
             raise ValueError("a run names each of its scopes once")
+        if len({rule.level for rule in self.per_area}) < len(self.per_area):
+            raise ValueError("a run has one rule for the areas of a level")
+        inner = 1
+        for rule in self.layers:
+            if rule.multiple % inner:
+                raise ValueError(
+                    f"{rule.multiple} groups in a {rule.level} do not divide into layers of {inner} groups"
+                )
+            inner = rule.multiple
+        if inner > 1 and self.gpus % self.unit_gpus:
+            raise ValueError(f"{self.gpus} GPUs do not divide into {inner} groups of {self.group_gpus}")
+
+    @property
+    def layers(self) -> tuple[AreaRule, ...]:
+        """Return the rules that keep groups of groups together, the innermost first."""
+        found = [rule for rule in self.per_area if rule.multiple > 1]
+        return tuple(sorted(found, key=lambda rule: AREAS.index(rule.level)))
+
+    @property
+    def limits_nodes(self) -> bool:
+        """Return whether a rule limits the nodes of an area."""
+        return any(rule.max_nodes is not None for rule in self.per_area)
+
+    @property
+    def unit_gpus(self) -> int:
+        """Return the GPUs that a run of whole groups grows by: the groups of its outermost layer."""
+        return self.group_gpus * max((rule.multiple for rule in self.per_area), default=1)
 
     @property
     def groups(self) -> int:
@@ -183,7 +261,7 @@ class Request:
         """Return the smaller sizes that the run may have, in GPUs of whole pods, the largest first."""
         if self.malleability is None:
             return range(0)
-        step = lcm(self.malleability.step_gpus, self.pod_gpus)
+        step = lcm(self.malleability.step_gpus, self.unit_gpus if self.layers else self.pod_gpus)
         return range(self.gpus - step, self.malleability.min_gpus - 1, -step)
 
     @property
@@ -274,37 +352,18 @@ class Plan:
     hash: str
 
 
-class Level(StrEnum):
-    """The first level that keeps a run from fitting.
-
-    REGION, CLUSTER, BLOCK and RACK: all nodes of the flavor are quarantined, since their labels contradict each other
-    there; or the run fits, but not within one such area. BALANCE: it fits, but not with equal shares of all domains.
-    """
-
-    FLAVOR = "flavor"
-    REGION = "region"
-    CLUSTER = "cluster"
-    BLOCK = "block"
-    RACK = "rack"
-    SELECTOR = "selector"
-    SCOPE = "scope"
-    NODE = "node"
-    DOMAIN = "domain"
-    BALANCE = "balance"
-    CAPACITY = "capacity"
-
-
 class FixKind(StrEnum):
     """The subject of a fix, and the meaning of its `changes`.
 
-    SPREAD {"spread": 1}; LEAVE_AREA {level: 1}, the wider one that the run stays within, or {"anywhere": 1}; UNBALANCED
-    {"balanced": 0}; SMALLER_PODS {"pod": n}, where every node is smaller than a pod; FEWER_SPARES {"spares": n}, pods a
-    group; SPREAD_AND_FEWER_SPARES both; SMALLER {"gpus": n}, the size of the run; RAISE_CEILING {scope: GPUs}, the new
-    ceiling; FREE_NODES {node: GPUs}, those in use there.
+    SPREAD {"spread": 1}; LEAVE_AREA {level: 1}, the wider one that the run stays within, or {"anywhere": 1}; UNRULED
+    {level: 0}, whose areas have no rule then; UNBALANCED {"balanced": 0}; SMALLER_PODS {"pod": n}, where every node is
+    smaller than a pod; FEWER_SPARES {"spares": n}, pods a group; SPREAD_AND_FEWER_SPARES both; SMALLER {"gpus": n}, the
+    size of the run; RAISE_CEILING {scope: GPUs}, the new ceiling; FREE_NODES {node: GPUs}, those in use there.
     """
 
     SPREAD = "spread"
     LEAVE_AREA = "leave-area"
+    UNRULED = "unruled"
     UNBALANCED = "unbalanced"
     SMALLER_PODS = "smaller-pods"
     FEWER_SPARES = "fewer-spares"

@@ -49,34 +49,15 @@ def least_cost(nodes: Sequence[Node], request: Request) -> Cost | None:
     return None if found is None else Cost(**dict(zip(order, found, strict=True)))
 
 
-class IntegerProgram:
-    """A run on some nodes. `spares` a group are placed; the groups of `load` lie where they lie."""
+class Program:
+    """A program for HiGHS whose parts are minimized one after another."""
 
-    def __init__(
-        self, nodes: Sequence[Node], request: Request, *, spares: int | None = None, load: Sequence[Group] = ()
-    ) -> None:
-        self.nodes, self.request, self.load = usable(nodes, request), request, tuple(load)
-        self.spares = request.spares if spares is None else spares
+    def __init__(self) -> None:
         self.model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         self.model.silent()
         for option, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("threads", 1)):
             self.model.setOptionValue(option, value)
         self.nothing = self.model.addIntegral(lb=0, ub=0)
-        self.ceilings = request.ceilings or (ANY,)
-        self.places = sorted({node.place for node in self.nodes})
-        self.homes: list[Home] = list(product(self.places, (ceiling.scope for ceiling in self.ceilings)))
-        self.slots = self._slots()
-        short = request.last_pods if request.last_pods < request.group_pods else 0
-        loaded_short = any(group.index == request.groups - 1 for group in load) and bool(short)
-        self.short = 0 if loaded_short else short
-        self.whole_count = request.groups - len(load) - bool(self.short)
-        self.loaded = {home: sum((group.place, group.scope) == home for group in load) for home in self.homes}
-        self._variables()
-        self._place_all()
-        self._give_slots()
-        for ceiling in self.ceilings:
-            self._bind(ceiling)
-        self.costs = self._costs()
 
     def least(self, parts: Sequence[Expression]) -> list[int] | None:
         """Return the least of the parts, one after another; None where the run does not fit.
@@ -125,6 +106,32 @@ class IntegerProgram:
         feasible = self.model.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         return "F" if feasible else "-"
 
+
+class IntegerProgram(Program):
+    """A run on some nodes. `spares` a group are placed; the groups of `load` lie where they lie."""
+
+    def __init__(
+        self, nodes: Sequence[Node], request: Request, *, spares: int | None = None, load: Sequence[Group] = ()
+    ) -> None:
+        super().__init__()
+        self.nodes, self.request, self.load = usable(nodes, request), request, tuple(load)
+        self.spares = request.spares if spares is None else spares
+        self.ceilings = request.ceilings or (ANY,)
+        self.places = sorted({node.place for node in self.nodes})
+        self.homes: list[Home] = list(product(self.places, (ceiling.scope for ceiling in self.ceilings)))
+        self.slots = self._slots()
+        short = request.last_pods if request.last_pods < request.group_pods else 0
+        loaded_short = any(group.index == request.groups - 1 for group in load) and bool(short)
+        self.short = 0 if loaded_short else short
+        self.whole_count = request.groups - len(load) - bool(self.short)
+        self.loaded = {home: sum((group.place, group.scope) == home for group in load) for home in self.homes}
+        self._variables()
+        self._place_all()
+        self._give_slots()
+        for ceiling in self.ceilings:
+            self._bind(ceiling)
+        self.costs = self._costs()
+
     def _slots(self) -> dict[tuple[Location, frozenset[str]], int]:
         """Return the slots that the load leaves, by domain and by the scopes that take them."""
         pod = self.request.pod_gpus
@@ -169,6 +176,7 @@ class IntegerProgram:
 
     def _give_slots(self) -> None:
         """Bind pods and the spares beside them to slots of their domain, and other spares to slots of their scope."""
+        self.taken: dict[tuple[Location, frozenset[str]], Expression] = {}
         near: dict[Home, list[Any]] = {home: [] for home in self.homes}
         far: dict[str, list[Any]] = {ceiling.scope: [] for ceiling in self.ceilings}
         for (place, scopes), count in self.slots.items():
@@ -179,7 +187,8 @@ class IntegerProgram:
                 near[place, scope].append(pods)
                 far[scope].append(ready)
                 here += [pods, ready]
-            self.model.addConstr(self.total(here) <= count)
+            self.taken[place, scopes] = self.total(here)
+            self.model.addConstr(self.taken[place, scopes] <= count)
         for home, given in near.items():
             groups = self.whole[home] + self.last[home]
             pods = self.request.group_pods * self.whole[home] + self.short * self.last[home]

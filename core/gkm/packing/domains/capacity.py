@@ -70,14 +70,16 @@ class Capacity:
 
 
 def capacity(inventory: Inventory, request: Request) -> Capacity:
-    """Return what the inventory offers to a request."""
+    """Return what the inventory offers to a request: nothing of unknown racks, if racks have a rule."""
     kinds, node_kinds = _kinds(inventory, request)
     usable, domains = node_kinds >= 0, len(inventory.places)
     free = np.zeros(domains, dtype=np.int64)
     np.add.at(free, inventory.domain_of[usable], inventory.free[usable])
     nothing = np.zeros((domains, max(1, len(kinds))), dtype=np.int64)
     empty = Capacity(inventory, request.pod_gpus, np.zeros_like(node_kinds), node_kinds, kinds, nothing, free)
-    return empty.with_node_slots(inventory.free // request.pod_gpus)
+    offer = empty.with_node_slots(inventory.free // request.pod_gpus)
+    known = [inventory.areas(rule.level) >= 0 for rule in request.per_area]
+    return offer if all(map(np.all, known)) else offer.restricted(np.logical_and.reduce(known))
 
 
 def _kinds(inventory: Inventory, request: Request) -> tuple[tuple[frozenset[int], ...], Integers]:

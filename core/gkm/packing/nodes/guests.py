@@ -129,7 +129,10 @@ class _DisjointScopes:
     """Free slots for spares where no node is in several scopes: a scope's are its own."""
 
     def __init__(self, capacity: Capacity, stays: Mapping[int, Demand]) -> None:
-        self._slots = {scope: capacity.slots[:, number].copy() for number, (scope,) in enumerate(capacity.kinds)}
+        nothing = np.zeros(len(capacity.slots), dtype=np.int64)
+        self._slots: dict[int, Integers] = {}
+        for number, (scope,) in enumerate(capacity.kinds):
+            self._slots[scope] = self._slots.get(scope, nothing) + capacity.slots[:, number]
         for domain, demand in stays.items():
             for scope, count in demand.items():
                 self._slots[scope][domain] -= count
@@ -161,7 +164,9 @@ class _OverlappingScopes:
 
     def _reach(self, domain: int) -> Integers:
         row = self._capacity.slots[domain].tolist()
-        slots = {kind: count for kind, count in zip(self._capacity.kinds, row, strict=False) if count}
+        slots: Counter[frozenset[int]] = Counter()
+        for kind, count in zip(self._capacity.kinds, row, strict=False):
+            slots[kind] += count
         return Slack(slots, self._taken.get(domain, self._nothing)).reach()
 
     def most(self, domain: int, scope: int) -> int:

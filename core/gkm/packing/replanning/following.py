@@ -74,7 +74,9 @@ def _regrouped(
 
 def _groups_of_best_plan(inventory: Inventory, request: Request, groups: Sequence[Group]) -> Sequence[Group]:
     """Return the groups of the best plan for all groups, or for as many whole ones as there are GPUs for."""
-    sized = replace(request, gpus=sum(group.gpus for group in groups), spares=0, malleability=None, balanced=False)
+    sized = replace(
+        request, gpus=sum(group.gpus for group in groups), spares=0, malleability=None, balanced=False, per_area=()
+    )
     try:
         found = plan(inventory, sized, "")
         if not isinstance(found, Plan) and found.largest_groups:

@@ -5,9 +5,11 @@ The model places the whole run. Untouched groups are rows that no solution break
 move and pods that move are sums of columns, and come before the costs of the policy.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.model import Flow, Key, PlacementModel
@@ -22,7 +24,8 @@ class Assignment:
 
     `stays` has the touched groups that stay, each with its pods that keep their slots, by kind of nodes. `slots` are
     the slots that each scope takes of a kind of nodes in a domain, for pods and colocated spares; `colocated` are these
-    spares. `spares` are the spares of each scope in all. `proven` says that no fewer groups can move.
+    spares. `spares` are the spares of each scope in all. `proven` says that no fewer groups can move. Where a rule
+    limits nodes, `nodes` are the used ones, by domain and kind.
     """
 
     whole: Mapping[Key, int]
@@ -32,6 +35,7 @@ class Assignment:
     colocated: Mapping[Key, int]
     spares: Mapping[int, int]
     proven: bool
+    nodes: Mapping[Key, int] = field(default_factory=dict)
 
 
 def assign(
@@ -59,10 +63,11 @@ def assign(
     )
     if request.balanced and request.may_spread:
         _balance(offer, request, model)
-    staying = _Staying(offer, surviving, model, several=len(request.ceilings) > 1)
+    staying = _Staying(offer, surviving, model, several=len(request.ceilings) > 1 or request.limits_nodes)
     if not staying.fixed():
         return None
     staying.add()
+    staying.keep_layers(request)
     model.limit(request.scope_pods)
     objectives = [
         *staying.moves(),
@@ -123,6 +128,8 @@ def by_kind(offer: Capacity, nodes: Mapping[str, int]) -> Counter[int]:
 
 def _relevant(offer: Capacity, request: Request, surviving: SurvivingPlan) -> set[int]:
     """Return the domains of the run, and of those that are alike as many as the run could use."""
+    if request.per_area:
+        return set(np.flatnonzero(offer.domain_slots).tolist())
     homes = {member.domain for member in (*surviving.untouched, *surviving.touched)}
     blocks = {int(offer.inventory.blocks[domain]) for domain in homes}
     movable = request.groups - len(surviving.untouched)
@@ -200,6 +207,31 @@ class _Staying:
             if self._several or flow in self._least:
                 program.row(self._model.flows[flow] - self._least.get(flow, {}), least=self._untouched[flow])
 
+    def keep_layers(self, request: Request) -> None:
+        """Let groups stay only where all groups of their layer are, and a layer only where its outer layer is.
+
+        A layer without a group that stays may be anywhere: these are only counted.
+        """
+        program = self._model.program
+        for rule in request.layers:
+            areas = self._offer.inventory.areas(rule.level).tolist()
+            kept: dict[tuple[int, int], Sum] = {}
+            homes, here = defaultdict[int, Sum](Sum), defaultdict[int, Sum](Sum)
+            for member in (*self._surviving.untouched, *self._surviving.touched):
+                layer, area = member.index // rule.multiple, areas[member.domain]
+                if (layer, area) not in kept:
+                    kept[layer, area] = program.variable(1)
+                    homes[layer].add(kept[layer, area])
+                    here[area].add(kept[layer, area])
+                if member.index in self._stay:
+                    program.at_most(self._stay[member.index], kept[layer, area])
+            for member in self._surviving.untouched:
+                program.row(kept[member.index // rule.multiple, areas[member.domain]], least=1)
+            for columns in homes.values():
+                program.row(columns, most=1)
+            for area, columns in here.items():
+                program.at_most(columns, self._model.layers.get((rule.level, area), {}))
+
     def moves(self) -> list[Sum]:
         """Return the objectives of groups that move and of pods that move, as those that stay, negative."""
         pods = (column for columns in self._pods.values() for column in columns.values())
@@ -225,20 +257,22 @@ class _Staying:
         return Assignment(
             whole,
             next((key for key, group in model.short.items() if solution.of(group)), None),
-            self._stays(solution),
+            self._stays(request, solution),
             flows,
             {key: solution.of(home) for key, home in model.colocated.items()},
             spares,
             solution.reached[:1] == solution.bounds[:1],
+            {key: solution.of(used) for key, used in model.nodes.items()},
         )
 
-    def _stays(self, solution: Solution) -> dict[int, Mapping[int, int]]:
+    def _stays(self, request: Request, solution: Solution) -> dict[int, Mapping[int, int]]:
         """Return the touched groups that stay; among groups that are alike, the lowest numbers."""
         alike: dict[object, list[int]] = {}
         for member in self._surviving.touched:
             if member.index in self._stay:
                 pods = tuple(sorted(by_kind(self._offer, member.nodes).items()))
-                alike.setdefault((self._key(member), pods), []).append(member.index)
+                layers = tuple([member.index // rule.multiple for rule in request.layers])
+                alike.setdefault((self._key(member), layers, pods), []).append(member.index)
         found: dict[int, Mapping[int, int]] = {}
         for indexes in alike.values():
             staying = [index for index in indexes if solution.of(self._stay[index])]

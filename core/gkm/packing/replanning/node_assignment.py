@@ -15,6 +15,7 @@ from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.demands import GroupDemand, NodeSlots, free_nodes
 from gkm.packing.nodes.guests import Departure, Guests, assign_guests, guest_spares, hosted_demands
 from gkm.packing.nodes.layout import lay_out
+from gkm.packing.replanning.layers import arrivals
 from gkm.packing.replanning.model import Assignment
 from gkm.packing.replanning.surviving_groups import NewGroup, SurvivingPlan
 from gkm.packing.values import Distance, Location, Request, Spare
@@ -57,12 +58,12 @@ def _assigned_groups(offer: Capacity, request: Request, surviving: SurvivingPlan
                 NewGroup(member.index, member.pods, *key, places[member.domain], nodes, member, list(member.spares))
             )
             counts[key] -= member.index != surviving.short
-    staying = {group.index for group in found}
-    waiting = iter([index for index in surviving.open_numbers if index not in staying and index != surviving.short])
-    for (domain, scope), count in sorted(counts.items()):
-        for _ in range(count):
-            index = next(waiting)
-            found.append(NewGroup(index, request.group_pods, domain, scope, places[domain], Counter()))
+    staying = {group.index: group.domain for group in found}
+    waiting = [index for index in surviving.open_numbers if index != surviving.short]
+    coming = [key for key, count in sorted(counts.items()) for _ in range(count)]
+    numbers = arrivals(offer.inventory, request, staying, waiting, [domain for domain, _ in coming])
+    for index, (domain, scope) in zip(numbers, coming, strict=True):
+        found.append(NewGroup(index, request.group_pods, domain, scope, places[domain], Counter()))
     if chosen.short and surviving.short not in staying:
         found.append(NewGroup(surviving.short, request.last_pods, *chosen.short, places[chosen.short[0]], Counter()))
     return sorted(found, key=lambda group: group.index)

@@ -10,6 +10,7 @@ from itertools import islice
 from time import monotonic
 
 from gkm.api.grammar import agree, count_of
+from gkm.packing.area_rules import by_slots, used_slots
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
@@ -54,7 +55,10 @@ def replan(
     # 2. Else a malleable run keeps what stands and becomes smaller.
     # 3. Else the plan from scratch is taken, in which groups stay that find their domain and scope; or its refusal.
     inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
-    task = _Task(capacity(inventory, request), request, previous, inventory_version, monotonic() + SECONDS)
+    offer = capacity(inventory, request)
+    if request.limits_nodes:
+        offer = by_slots(offer, {share.node for group in previous.groups for share in group.shares})
+    task = _Task(offer, request, previous, inventory_version, monotonic() + SECONDS)
     proven = True
     try:
         found = task.beside_untouched(request) or task.with_untouched_released()
@@ -93,7 +97,8 @@ class _Task:
             return None
         # In one scope groups of one size are interchangeable: a touched one can move wherever an untouched one can, so
         # that only the short one, which fits where no whole one does, may have to make way.
-        alike = len(self.request.ceilings) <= 1 and not self.request.depth and not self.request.balanced
+        free = not self.request.depth and not self.request.balanced and not self.request.per_area
+        alike = len(self.request.ceilings) <= 1 and free
         freed = [one for one in surviving.untouched if not alike or one.index == surviving.short]
         if not freed:
             return None
@@ -103,6 +108,8 @@ class _Task:
 
     def smaller(self) -> Replanned | None:
         """Return the largest smaller size of a malleable run that keeps its standing groups; None without one."""
+        if self.request.layers:
+            return None  # the groups that stand may be of more layers than a smaller run has
 
         def fits(sized: Request) -> bool:
             surviving = self._surviving(sized)
@@ -112,9 +119,9 @@ class _Task:
         return None if sized is None else self.beside_untouched(sized)
 
     def from_scratch(self, fresh: Plan, *, proven: bool) -> Replanned:
-        """Return a plan from scratch in which groups that find their domain and scope in it stay there."""
+        """Return a plan from scratch; groups that find their domain and scope stay there, but for rules for areas."""
         sized = replace(self.request, gpus=fresh.gpus)
-        surviving = self._surviving(sized)
+        surviving = None if self.request.per_area else self._surviving(sized)
         if surviving is not None:
             surviving = surviving.with_released(surviving.untouched)
             found = self._result(sized, surviving, matched(self.offer, sized, surviving, fresh.groups, proven=proven))
@@ -133,7 +140,10 @@ class _Task:
         self, sized: Request, surviving: SurvivingPlan, chosen: Assignment, *, freed: bool = False
     ) -> Replanned | None:
         """Return the plan of an assignment; None where its spares find no slots, and may not be lacking."""
-        placed = assign_nodes(self.offer, sized, surviving, chosen)
+        offer = self.offer
+        if chosen.nodes:
+            offer = offer.with_node_slots(used_slots(offer, chosen.nodes))
+        placed = assign_nodes(offer, sized, surviving, chosen)
         if not surviving.lenient and any(len(group.spares) < sized.spares for group in placed):
             return None
         groups = tuple(_group(sized, group) for group in placed)
@@ -165,7 +175,8 @@ NOT_PROVEN = "the search for fewer moves ended at its limit, so that fewer group
 def _metrics(offer: Capacity, request: Request, groups: Sequence[Group]) -> Metrics:
     """Return the costs of a plan. Where spares lack, the bound is for a plan without spares, which is also true."""
     lacking = any(len(group.spares) < request.spares for group in groups)
-    scratch = best_placement(offer, replace(request, spares=0) if lacking else request)
+    wanted = replace(request, spares=0) if lacking else request
+    scratch = best_placement(capacity(offer.inventory, request) if request.limits_nodes else offer, wanted)
     return metrics(offer, request, groups, scratch and scratch.bound)
 
 
