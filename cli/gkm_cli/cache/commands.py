@@ -28,7 +28,9 @@ COMMANDS = {
         f"./llama.oci {_IMAGE}",
     ),
     "sign": _command(
-        "sign", "Sign the digest that REF resolves to now, by a key or as an identity.", f"{_IMAGE} --key cosign.key"
+        "sign",
+        "Sign the digest that REF resolves to now, by a key or as an identity; with --all-tags, all images of REF.",
+        f"{_IMAGE} --key cosign.key",
     ),
     "attest": _command(
         "attest",

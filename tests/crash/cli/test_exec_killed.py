@@ -24,7 +24,7 @@ DIGEST = f"sha256:{'a' * 64}"
 def test_a_kill_at_any_step_leaves_what_the_next_run_completes(tmp_path: Path, kind: str, least: int) -> None:
     run = subprocess.run(
         [sys.executable, __file__, tmp_path, kind],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)},
         check=False,
         capture_output=True,
         text=True,

@@ -44,9 +44,9 @@ def test_a_prepared_cache_is_fetched_before_its_program(machine: Machine, regist
     assert len([path for path in map(str, registry_server.requests) if "/blobs/" in path]) <= 2
 
 
-def test_a_program_has_no_alarm_of_the_time_of_its_start(machine: Machine) -> None:
+def test_a_program_has_no_alarm_of_the_time_of_its_start(root: Machine) -> None:
     code = "import signal; print(signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM).name)"
-    done = machine.run("--timeout", "10m", "--", sys.executable, "-c", code)
+    done = root.run("--timeout", "10m", "--", sys.executable, "-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "(0.0, 0.0) SIG_DFL\n", "")
 
 

@@ -33,11 +33,15 @@ SIGN_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class SignedImage:
-    """A signed image: `stored` maps forms of the signature to their references, `missing` others to their obstacles."""
+    """A signed image: `stored` maps forms of the signature to their references, `missing` others to their obstacles.
+
+    `added` are the stored forms that this signer had not stored before.
+    """
 
     digest: str
     stored: dict[SignatureForm, str]
     missing: dict[SignatureForm, TagUnusable] = field(default_factory=dict)
+    added: set[SignatureForm] = field(default_factory=set)
 
     @property
     def form(self) -> str:
@@ -68,7 +72,8 @@ def sign(registry: ImageStore, ref: Reference, signer: ImageSigner, repository: 
         (SignatureForm.BUNDLE, partial(_bundle, registry, place, signer, trust, subject)),
     ):
         try:
-            signed.stored[form] = store_form()
+            signed.stored[form], is_new = store_form()
+            signed.added.update([form] if is_new else [])
         except TagUnusable as error:
             signed.missing[form] = error
     if not signed.stored:
@@ -76,15 +81,17 @@ def sign(registry: ImageStore, ref: Reference, signer: ImageSigner, repository: 
     return signed
 
 
-def _legacy(registry: ImageStore, ref: Reference, place: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
-    """Add a layer to the tag at `place` unless this signer has a valid layer there; return the tag."""
+def _legacy(
+    registry: ImageStore, ref: Reference, place: Reference, signer: ImageSigner, trust: TrustPolicy
+) -> tuple[str, bool]:
+    """Add a layer to the tag at `place` unless this signer has a valid one there; return the tag, and if it is new."""
     tag = discovery.legacy_tag(place)
     layer: LegacyLayer | None = None
     for _ in range(store.MAX_ROUNDS):
         before = store.read_tag(registry, tag)
         existing = [_read(partial(discovery.legacy, registry, place, each)) for each in before.layers]
         if any(each is not None and trust.evaluate(each, ref.target).ok for each in existing):
-            return str(tag)
+            return str(tag), layer is not None
         if layer is None:
             layer = forms.legacy(ref, signer)
             _check(trust, parse_legacy(layer.payload, layer.annotations), ref)
@@ -94,15 +101,17 @@ def _legacy(registry: ImageStore, ref: Reference, place: Reference, signer: Imag
     raise store.overwritten(tag)
 
 
-def _bundle(registry: ImageStore, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest) -> str:
-    """Attach a bundle unless the image has this signer's valid bundle; return the referrer."""
+def _bundle(
+    registry: ImageStore, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest
+) -> tuple[str, bool]:
+    """Attach a bundle unless the image has this signer's valid bundle; return the referrer, and if it is new."""
     for each in discovery.signatures_first(registry.referrers(ref))[: discovery.MAX_SIGNATURES]:
         signature = _read(partial(discovery.bundle, registry, ref, each))
         if signature is not None and trust.evaluate(signature, ref.target).ok:
-            return str(ref.pinned(each.digest))
+            return str(ref.pinned(each.digest)), False
     bundle = forms.bundle(ref, signer)
     _check(trust, parse_bundle(bundle), ref)
-    return str(store.attach(registry, ref, subject, bundle))
+    return str(store.attach(registry, ref, subject, bundle)), True
 
 
 def _read(read: Callable[[], Signature | None]) -> Signature | None:
