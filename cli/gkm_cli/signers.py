@@ -1,6 +1,5 @@
 """The options that name the required signers."""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +16,7 @@ from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.verify import Verdict, Verifier
 from msgspec import structs
 
+from gkm_cli.key_sources import public_key
 from gkm_cli.output import UsageError
 from gkm_cli.predicate_types import predicate_type
 from gkm_cli.registries import signature_repository
@@ -28,9 +28,6 @@ TrustedRootOption = Annotated[
     ),
 ]
 
-ENVIRONMENT = "env://"
-"""What a key starts with that an environment variable holds, as in cosign."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class SignerOptions:
@@ -41,7 +38,7 @@ class SignerOptions:
         typer.Option(
             "--key",
             metavar="PEM",
-            help="A public key that must have signed: a file, or env://VARIABLE; repeatable.",
+            help="A public key that must have signed: a file, env://VARIABLE or k8s://NAMESPACE/SECRET; repeatable.",
         ),
     ] = None
     identity: Annotated[
@@ -87,6 +84,7 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
 
     Raises:
         UsageError: they name no signer, or two of them do.
+        CommandFailed: the Secret of a key cannot be read.
         GKMError: SIGNATURE_INVALID: a key or trusted root cannot be read.
         ConfigInvalid: the policy file cannot be read or used.
     """
@@ -141,19 +139,6 @@ def verify_image(registry: ImageSource, pinned: Reference, wanted: Verification,
     return verdict
 
 
-def key_from_environment(key: str) -> str:
-    """Return the PEM text that `env://VARIABLE` names, as in cosign; any other key as it is.
-
-    Raises:
-        UsageError: the variable is not set.
-    """
-    if not key.startswith(ENVIRONMENT):
-        return key
-    if text := os.environ.get(key.removeprefix(ENVIRONMENT)):
-        return text
-    raise UsageError(f"--key {key} names a variable that is not set", "export it, or name a file")
-
-
 def _policy(signers: SignerOptions) -> Policy:
     if bool(signers.identity) != bool(signers.issuer):
         raise UsageError("--identity and --issuer belong together", "give both")
@@ -167,7 +152,7 @@ def _policy(signers: SignerOptions) -> Policy:
     try:
         named = [Identity(issuer=signers.issuer, subject_reg_exp=signers.identity)] if signers.identity else []
         policy = Policy(
-            keys=[*map(key_from_environment, signers.keys or [])],
+            keys=[*map(public_key, signers.keys or [])],
             identities=named,
             trusted_root=str(trusted_root or ""),
         )

@@ -16,8 +16,9 @@ from gkm.images.signing import ambient, keyless, keys
 from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PASSWORD_VARIABLE, PrivateKey
 
+from gkm_cli.key_sources import private_key
 from gkm_cli.output import UsageError
-from gkm_cli.signers import ENVIRONMENT, TrustedRootOption, key_from_environment
+from gkm_cli.signers import TrustedRootOption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,8 @@ class SigningOptions:
         typer.Option(
             "--key",
             metavar="FILE",
-            help=f"A private key: a file, or env://VARIABLE; its password is in {PASSWORD_VARIABLE}, or asked for.",
+            help="A private key: a file, env://VARIABLE or k8s://NAMESPACE/SECRET; its password is in "
+            f"{PASSWORD_VARIABLE} or in the Secret, or asked for.",
         ),
     ] = ""
     identity_token: Annotated[
@@ -67,6 +69,7 @@ class SigningOptions:
 
         Raises:
             UsageError: no signer is named, and the surroundings have no identity.
+            CommandFailed: the Secret of the key cannot be read.
             GKMError: the key or the token cannot be read, or a Sigstore service refused.
         """
         return self._by_key() if self.key else self._by_identity()
@@ -87,12 +90,15 @@ class SigningOptions:
 
 
 def _read(key: str) -> PrivateKey:
-    """Return a private key, with the password from cosign's variable, or from the terminal if the key needs one."""
+    """Return a private key, with the password from its Secret, cosign's variable, or the terminal if it needs one."""
+    found = private_key(key)
+    if found is not None and found.password is not None:
+        return keys.unlocked(found.pem, f"private key {key}", found.password)
     given = os.environ.get(PASSWORD_VARIABLE)
     password = (given or "").encode("utf-8", "surrogateescape")
     ask = None if given is not None or not sys.stdin.isatty() else partial(_asked, key)
-    if key.startswith(ENVIRONMENT):
-        return keys.unlocked(key_from_environment(key).encode(), f"private key {key}", password, ask)
+    if found is not None:
+        return keys.unlocked(found.pem, f"private key {key}", password, ask)
     return keys.read(key, password, ask)
 
 

@@ -38,6 +38,11 @@ def node_name(value: str) -> str:
     return _subdomain(value, "a node")
 
 
+def secret_name(value: str) -> str:
+    """Return `value` if it is a valid name of a Secret; raise InvalidName if it is not."""
+    return _subdomain(value, "a Secret")
+
+
 def volume_id(value: str) -> str:
     """Return `value` if it is a valid id of a volume; raise InvalidName if it is not."""
     return _checked(_VOLUME_ID, value, "a volume")
