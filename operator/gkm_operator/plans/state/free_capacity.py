@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gkm.hoststate.lru import LRUCache
 from gkm.packing.usable_nodes import UsableNodes, usable_nodes, version
-from gkm.packing.values import Node, Share
+from gkm.packing.values import Location, Node, Share
 from gkm.topology.eligibility import NodeDemand, PodDemand, load_of
 from gkm.topology.pods import NodeLoad
 from gkm.topology.survey import TopologySurvey
@@ -309,5 +309,20 @@ class FreeCapacity:
         if not retained:
             return FreeGpus.of(usable)
         names = {node.name for node in retained}
-        nodes = (*(node for node in usable.nodes if node.name not in names), *retained)
+        nodes = (*(node for node in usable.nodes if node.name not in names), *_in_racks(retained, self._survey))
         return FreeGpus.of(replace(usable, nodes=nodes, version=version(nodes)))
+
+
+def _in_racks(retained: Sequence[Node], survey: TopologySurvey) -> Iterator[Node]:
+    """Yield nodes with the racks of their domains: rules about racks must not move groups whose labels are away.
+
+    A domain without any node that labels locate is a rack by itself.
+    """
+    places = {node.place for node in retained}
+    racks: dict[Location, set[str]] = {}
+    for located in survey.located:
+        if located.location in places:
+            racks.setdefault(located.location, set()).add(located.rack)
+    for node in retained:
+        found = racks.get(node.place, {"/".join(node.place)})
+        yield replace(node, rack=min(found) if len(found) == 1 else "")

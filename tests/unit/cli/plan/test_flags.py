@@ -27,6 +27,16 @@ def flags(workspace: PlanWorkspace, *arguments: object) -> tuple[int, str, str]:
         (("--group", 16, "--within", "domain"), {"within": "domain"}),
         (("--group", 16, "--within", "block", "--policy", "least-waste"), {"within": "block", "policy": "least-waste"}),
         (("--group", 8, "--balanced"), {"groupGPUs": 8, "balanced": True}),
+        (("--group", 16, "--apart", "block"), {"apart": "block"}),
+        (
+            ("--group", 16, "--per-area", "domain,maxNodes=2", "--per-area", "block,groupsTogether=2,maxGroups=2"),
+            {
+                "perArea": [
+                    {"level": "domain", "maxNodes": 2},
+                    {"level": "block", "groupsTogether": 2, "maxGroups": 2},
+                ]
+            },
+        ),
         (("--group", 16, "--selector", "region=default,block=b1"), {"selector": {"labels": {"block": "b1"}}}),
         (
             ("--group", 16, "--scope", "a=16,fabric.domain=rack3", "--scope", "b=32"),
@@ -58,6 +68,16 @@ def test_a_run_stays_within_the_level_that_a_flag_names(workspace: PlanWorkspace
     assert flags(workspace, "--total-gpus", 64, "--group", 16, "--within", "block")[0] == 0
     code, _, err = flags(workspace, "--total-gpus", 8, "--within", "rack")
     assert (code, "'rack'" in err) == (2, True)
+
+
+def test_groups_lie_in_the_blocks_that_flags_ask_for(workspace: PlanWorkspace) -> None:
+    """Two blocks: two groups lie apart, three cannot; three together fill most of a block."""
+    apart = flags(workspace, "--total-gpus", 32, "--group", 16, "--apart", "block", "-o", "json")
+    assert [group["block"] for group in json.loads(apart[1])["groups"]] == ["b0", "b1"]
+    code, out, _ = flags(workspace, "--total-gpus", 48, "--group", 16, "--apart", "block")
+    assert (code, "would fit, but not with at most 1 group in each block" in out) == (3, True)
+    together = flags(workspace, "--total-gpus", 96, "--group", 16, "--per-area", "block,groupsTogether=3", "-o", "json")
+    assert sum(group.get("count", 1) for group in json.loads(together[1])["groups"] if group["block"] == "b0") == 3
 
 
 def test_a_balanced_run_from_flags_has_equal_shares(workspace: PlanWorkspace) -> None:
@@ -110,6 +130,13 @@ def test_the_only_flavor_is_the_default_and_of_several_none_is_chosen(workspace:
         (("--scope", "a=8"), "--scope describes a run without --total-gpus; add it"),
         (("--spares", 1), "--spares describes a run without --total-gpus; add it"),
         (("--within", "block"), "--within describes a run without --total-gpus; add it"),
+        (("--apart", "rack"), "--apart describes a run without --total-gpus; add it"),
+        (("--per-area", "rack,maxNodes=1"), "--per-area describes a run without --total-gpus; add it"),
+        (("--total-gpus", 8, "--per-area", "rack"), "--per-area 'rack' has no numbers"),
+        (("--total-gpus", 8, "--per-area", "rack,maxNodes=x"), "--per-area 'rack,maxNodes=x' has no numbers"),
+        (("--total-gpus", 8, "--per-area", "rack,maxNodes=1,maxNodes=2"), "has a key twice"),
+        (("--total-gpus", 8, "--per-area", "room,maxNodes=1"), "the options: "),
+        (("--total-gpus", 24, "--per-area", "block,groupsTogether=2"), "24 GPUs do not divide into 2 groups of 8"),
         (("--balanced",), "--balanced describes a run without --total-gpus; add it"),
         (("--total-gpus", 12), "the options: 12 GPUs do not divide into pods of 8; correct its spec"),
         (("--total-gpus", 0), "the options: "),

@@ -8,15 +8,17 @@ from random import Random
 import msgspec
 import pytest
 from gkm.api.plans import PlanSpec, SpareShare
-from gkm.packing.conversion import PlanUnreadable, gpus_by_node, groups_of, plan_spec, request_of
+from gkm.api.runs import RunAreaRule, RunSpec
+from gkm.packing.conversion import PlanUnreadable, gpus_by_node, groups_of, plan_spec, request, request_of
 from gkm.packing.hashing import plan_hash
 from gkm.packing.plan import plan
-from gkm.packing.values import Group, Location, Node, Plan, Request
+from gkm.packing.values import AreaRule, Group, Level, Location, Node, Plan, Request
 from hypothesis import given
 from hypothesis import strategies as st
 from support.packing.cases import Case, cases, scoped_cases
 
 VERSION = "0" * 64
+BLOCKS = [Node("", Location("r", "c", f"b{at // 2}", f"d{at}"), 8, 8) for at in range(4)]
 DOMAIN = Location("region-1", "cluster-1", "block-1", "domain-1")
 
 
@@ -32,6 +34,21 @@ def _rest(node: Node) -> tuple[Location, int, int, frozenset[str]]:
 def sent(spec: PlanSpec) -> PlanSpec:
     """What the API server gives back."""
     return msgspec.json.decode(msgspec.json.encode(spec), type=PlanSpec)
+
+
+def test_rules_for_areas_come_out_as_they_went_in_and_groups_apart_are_one() -> None:
+    rules = [RunAreaRule("block", groups_together=2), RunAreaRule("rack", max_nodes=16)]
+    found = request(RunSpec("h100", 32, per_area=rules, apart="rack"), "fewest-domains")
+    assert found.per_area == (AreaRule(Level.RACK, 1, 16), AreaRule(Level.BLOCK, multiple=2))
+    nodes = [replace(node, rack=f"k{at}") for at, node in enumerate(named(tuple(BLOCKS)))]
+    answer = plan(nodes, found, VERSION)
+    assert isinstance(answer, Plan)
+    assert request_of(sent(plan_spec(answer, "h100"))) == found
+
+
+def test_a_rule_for_areas_without_a_number_is_an_error() -> None:
+    with pytest.raises(ValueError, match="the rule for each rack has none of maxGroups, maxNodes and groupsTogether"):
+        request(RunSpec("h100", 32, per_area=[RunAreaRule("rack")]), "fewest-domains")
 
 
 @given(st.one_of(cases(), scoped_cases()))

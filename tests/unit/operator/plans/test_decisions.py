@@ -80,6 +80,8 @@ def test_a_changed_run_is_planned_again_from_its_current_placement() -> None:
         ("spares", 1),
         ("allowCrossGroupSpread", False),
         ("policy", "least-waste"),
+        ("apart", "rack"),
+        ("perArea", [{"level": "rack", "maxNodes": 16}]),
         ("selector", {"region": "r"}),
         ("tolerations", []),
         ("scopes", [{"name": "s", "maxGPUs": 64}]),

@@ -117,6 +117,22 @@ def test_own_pods_and_reservations_count_as_free() -> None:
     assert "lost" in room.free_for(TEAM, NodeDemand("h100"), (stays,), alone=True).inventory.numbers
 
 
+def test_a_retained_node_has_the_rack_of_its_domain_or_is_one_by_itself() -> None:
+    nodes = fleet(1)
+    for node in nodes:
+        node["metadata"]["labels"]["topology.kubernetes.io/rack"] = "k1"
+    survey = a_survey(*nodes)
+    place, rack = survey.located[0].location, survey.located[0].rack
+    retained = (Node("near", place, 8, 8), Node("alone", place._replace(domain="gone"), 8, 8))
+    room = FreeCapacity(survey, PodUsageIndex().usage(), Reservations({}))
+    free = room.free_for(TEAM, NodeDemand("h100"), retained, alone=True).inventory
+    assert rack.endswith("k1")
+    assert {node.name: node.rack for node in free.nodes if node.name in {"near", "alone"}} == {
+        "near": rack,
+        "alone": "/".join((*place[:3], "gone")),
+    }
+
+
 def test_a_refusal_without_usable_nodes_counts_the_reasons() -> None:
     nodes = fleet(1)
     for node in nodes:
