@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 from gkm.api.runs import RUN_LABEL
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.resources import NODES, Resource
+from gkm.kube.resources import CLAIMS, NODES, Resource
 from gkm.topology import pods
+from gkm.topology.claims import ResourceClaim, gpus_by_holder
 from gkm.topology.lists import NodeList
 from gkm.topology.nodes import Node
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.usage import Usage, added, claiming_pods
+from gkm.topology.usage import Usage, added, claiming_pods, with_claims
 from msgspec import Struct, field
 
-from gkm_cli.clusters.reads import listed, pages
+from gkm_cli.clusters.reads import NotServed, Unreadable, listed, pages
 from gkm_cli.output import CommandFailed
 
 MAX_PODS = 500_000
@@ -64,40 +65,94 @@ def read_nodes(api: Api) -> NodeList:
 
 
 def read_usage(api: Api, own: Collection[RunName] = ()) -> PodUsage:
-    """Return what pods use; those of the runs `own` are only in `by_run`.
+    """Return what pods use, and hold by claims; those of the runs `own` are only in `by_run`.
 
     Raises:
         CommandFailed: pods cannot be listed, are too many, or one of them cannot be read.
     """
-    others: Counter[str] = Counter()
-    loads: dict[str, pods.NodeLoad] = {}
-    holders: dict[str, dict[str, int]] = {}
-    by_run: dict[RunName, Counter[str]] = {}
-    faults: dict[str, str] = {}
-    claiming: Counter[str] = Counter()
+    sums = _Sums(own)
     for page in pages(api, PODS, PLACED, MAX_PODS, HINT):
         if page.unreadable:
             name = "/".join(min(page.unreadable))
             raise CommandFailed(
                 f"pod {name} cannot be read, so no node is known to have free GPUs; delete or correct it"
             )
-        for pod in (entry.value for entry in page.entries):
-            request = pods.Pod(spec=pod.spec, status=pod.status)
-            if not pods.occupies_node(request):
-                continue
-            meta, node = pod.metadata, pod.spec.node_name
-            claiming.update(claiming_pods([request]))
-            try:
-                gpus, load = pods.requested_gpus(request), pods.requested_load(request)
-            except ValueError as error:
-                faults[node] = min(f"pod {meta.namespace}/{meta.name} on it: {error}", faults.get(node, "\uffff"))
-                continue
-            run = RunName(meta.namespace, (meta.labels or {}).get(RUN_LABEL, ""))
-            if gpus and run.name:
-                by_run.setdefault(run, Counter())[node] += gpus
-            if run not in own:
-                loads[node] = added(loads.get(node, pods.NodeLoad()), load)
-                if gpus:
-                    others[node] += gpus
-                    holders.setdefault(node, {})[f"{meta.namespace}/{meta.name}"] = gpus
-    return PodUsage(Usage(others, faults, loads, holders, claiming=claiming), by_run)
+        for entry in page.entries:
+            sums.add(entry.value)
+    claimed = _claimed(api, sums.claimants)
+    return sums.usage() if claimed is None else sums.with_claims(claimed)
+
+
+class _Sums:
+    """The sums over pods; `claimants` are the pods of runs with claims."""
+
+    def __init__(self, own: Collection[RunName]) -> None:
+        self.claimants: dict[tuple[str, str], RunName] = {}
+        self._own = own
+        self._others: Counter[str] = Counter()
+        self._loads: dict[str, pods.NodeLoad] = {}
+        self._holders: dict[str, dict[str, int]] = {}
+        self._by_run: dict[RunName, Counter[str]] = {}
+        self._faults: dict[str, str] = {}
+        self._claiming: Counter[str] = Counter()
+
+    def add(self, pod: _Pod) -> None:
+        """Add a pod, if it occupies a node."""
+        request = pods.Pod(spec=pod.spec, status=pod.status)
+        if not pods.occupies_node(request):
+            return
+        meta, node = pod.metadata, pod.spec.node_name
+        self._claiming.update(claiming_pods([request]))
+        try:
+            gpus, load = pods.requested_gpus(request), pods.requested_load(request)
+        except ValueError as error:
+            message = f"pod {meta.namespace}/{meta.name} on it: {error}"
+            self._faults[node] = min(message, self._faults.get(node, "\uffff"))
+            return
+        run = RunName(meta.namespace, (meta.labels or {}).get(RUN_LABEL, ""))
+        if run.name:
+            self._add_of_run(run, pod, gpus)
+        if run not in self._own:
+            self._loads[node] = added(self._loads.get(node, pods.NodeLoad()), load)
+            if gpus:
+                self._others[node] += gpus
+                self._holders.setdefault(node, {})[f"{meta.namespace}/{meta.name}"] = gpus
+
+    def _add_of_run(self, run: RunName, pod: _Pod, gpus: int) -> None:
+        if gpus:
+            self._by_run.setdefault(run, Counter())[pod.spec.node_name] += gpus
+        if pod.spec.resource_claims:
+            self.claimants[run.namespace, pod.metadata.name] = run
+
+    def usage(self) -> PodUsage:
+        """Return the sums without claims."""
+        found = Usage(self._others, self._faults, self._loads, self._holders, claiming=self._claiming)
+        return PodUsage(found, self._by_run)
+
+    def with_claims(self, claimed: Mapping[RunName | None, Mapping[str, int]]) -> PodUsage:
+        """Return the sums with the GPUs that claims of each run hold by node, and of None those of other pods."""
+        for run, gpus in claimed.items():
+            if run is not None:
+                self._by_run.setdefault(run, Counter()).update(gpus)
+        found = self.usage()
+        others = (gpus for run, gpus in claimed.items() if run not in self._own)
+        return found._replace(others=with_claims(found.others, others))
+
+
+def _claimed(api: Api, runs: Mapping[tuple[str, str], RunName]) -> Mapping[RunName | None, Mapping[str, int]] | None:
+    """Return the GPUs by node that claims of each run hold, None those of other pods; None where claims are not shown.
+
+    Raises:
+        CommandFailed: claims are too many, or one of them cannot be read.
+    """
+    found: list[ResourceClaim] = []
+    try:
+        for page in pages(api, CLAIMS.of(ResourceClaim), ListSelector(), MAX_PODS, HINT):
+            if page.unreadable:
+                raise CommandFailed(f"ResourceClaim {'/'.join(min(page.unreadable))} cannot be read; correct it")
+            found += (entry.value for entry in page.entries if entry.value.held)
+    except NotServed:
+        return {}
+    except Unreadable:
+        return None  # the usage says that GPUs of claims are not in it
+    return gpus_by_holder(found, lambda namespace, pod: runs.get((namespace, pod)))

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from gkm.api.grammar import count_of
 from gkm.topology import lists
+from gkm.topology.claims import gpus_by_holder
 from gkm.topology.lists import FabricList, NodeList
 from gkm.topology.nodes import Node
-from gkm.topology.usage import Usage, claiming_pods, usage
+from gkm.topology.usage import Usage, claiming_pods, usage, with_claims
 
 from gkm_cli.inputs import files
 from gkm_cli.output import UsageError
@@ -35,16 +36,22 @@ def read_nodes(paths: Iterable[Path]) -> NodeList:
     )
 
 
-def read_usage(paths: Iterable[Path]) -> Usage:
-    """Return the GPUs that the pods of several lists use.
+def read_usage(paths: Iterable[Path], claims: Iterable[Path] = ()) -> Usage:
+    """Return the GPUs that the pods of several lists use, and of lists of ResourceClaims those that claims hold.
 
     Raises:
         OSError: a file cannot be read.
-        UsageError: a file is no list of pods.
+        UsageError: a file is no list of pods, or of claims.
     """
     listed = [_listed(lists.parse_pods, path, "pods") for path in paths]
     pods = [pod for each in listed for pod in each.pods]
-    return replace(usage(pods, [entry for each in listed for entry in each.unread]), claiming=claiming_pods(pods))
+    used = replace(usage(pods, [entry for each in listed for entry in each.unread]), claiming=claiming_pods(pods))
+    given = [claim for path in claims for claim in _listed(lists.parse_claims, path, "resourceclaims")]
+    return with_claims(used, gpus_by_holder(given, _unnamed).values()) if claims else used
+
+
+def _unnamed(_namespace: str, _pod: str) -> None:
+    """Tell no pods apart."""
 
 
 def read_fabrics(paths: Iterable[Path]) -> FabricList:

@@ -75,6 +75,14 @@ class PlanOptions:
             help="The output of `kubectl get pods -A -o json`, for --nodes; without it, all GPUs of these are free.",
         ),
     ] = None
+    claims: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--claims",
+            metavar="FILE",
+            help="The output of `kubectl get resourceclaims -A -o json`, for --pods: their GPUs are in use.",
+        ),
+    ] = None
     policy: Annotated[
         Policy | None, typer.Option("--policy", help="Override the policy of the runs and of the configuration.")
     ] = None
@@ -109,7 +117,7 @@ class PlanOptions:
     @property
     def files(self) -> list[Path | None]:
         """Return the files of all options."""
-        several = (self.nodes, self.pods, self.runs)
+        several = (self.nodes, self.pods, self.claims, self.runs)
         return [*(path for paths in several for path in paths or ()), self.config, self.previous_plan]
 
 

@@ -38,6 +38,8 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
     files.check_stdin_once(options.files)
     run_flags = runs.with_old_spelling(run_flags)
     runs.check(run_flags, with_files=bool(options.runs))
+    if options.claims and not options.pods:
+        raise UsageError("--claims is given without --pods", "give both, or neither to read the cluster")
     if options.pods and not options.nodes:
         raise UsageError("--pods is given without --nodes", "give both, or neither to read the cluster")
     if not options.image.strip() or options.image != options.image.strip():
@@ -61,7 +63,7 @@ def _snapshot(
 ) -> SurveyedCluster:
     """Return the snapshot of the lists, or of the cluster without any."""
     if options.nodes:
-        return snapshot.read(options.nodes, options.pods or [], settings)
+        return snapshot.read(options.nodes, options.pods or [], settings, options.claims or [])
     from gkm_cli.clusters.connection import connected  # noqa: PLC0415 -- only with a cluster: it takes half a second
     from gkm_cli.clusters.usage import RunName  # noqa: PLC0415 -- as above
     from gkm_cli.plan import live  # noqa: PLC0415 -- as above

@@ -74,7 +74,9 @@ def _reports(node: Node) -> bool:
     return resources is not None and (resources.cpu, resources.memory) != (None, None)
 
 
-def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> SurveyedCluster:
+def read(
+    nodes: Sequence[Path], pods: Sequence[Path], settings: Topology, claims: Sequence[Path] = ()
+) -> SurveyedCluster:
     """Return the snapshot of lists; several lists form one snapshot, for instance of several clusters.
 
     Raises:
@@ -87,6 +89,6 @@ def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> Sur
         return SurveyedCluster(surveyed, Usage(), (ALL_FREE, *uncounted_notes(surveyed.uncounted, {})))
     known = {located.node.name for located in surveyed.located}
     known.update(surveyed.bare, (entry.node for entry in surveyed.quarantined))
-    used = read_usage(pods)
+    used = read_usage(pods, claims)
     notes = (*unlisted_node_notes(used, known), *uncounted_notes(surveyed.uncounted, used.claiming))
     return SurveyedCluster(surveyed, used, notes)

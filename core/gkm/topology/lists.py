@@ -1,4 +1,4 @@
-"""Decode the nodes, pods or NodeFabrics of a list from `kubectl get -o json` or the API, within bounds. Pure.
+"""Decode the nodes, pods, claims or NodeFabrics of a list from `kubectl get -o json` or the API, within bounds. Pure.
 
 A node that cannot be decoded is quarantined, and the others are read. The same holds for a pod whose node is known.
 25,000 Nodes take half a gigabyte of JSON, so a long list in the layout of kubectl is split into parts of bounded size,
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from gkm.api.fabrics import NodeFabric
+from gkm.topology.claims import ResourceClaim
 from gkm.topology.nodes import Node
 from gkm.topology.pods import Pod
 from gkm.topology.quarantine import Quarantined, QuarantineReason
@@ -24,7 +25,7 @@ MAX_BYTES = 2 << 30
 MAX_ITEMS = 2_000_000
 MAX_WRONG = 10_000
 """The largest number of objects that cannot be decoded: a list with more is of another kind."""
-T = TypeVar("T", Node, Pod, NodeFabric)
+T = TypeVar("T", Node, Pod, NodeFabric, ResourceClaim)
 
 _Word = Annotated[str, Meta(max_length=317)]
 
@@ -114,6 +115,19 @@ def parse_pods(blocks: Iterable[bytes]) -> PodList:
             raise ListUnreadable(f"items[{entry.number}] is a pod that cannot be read: {entry.message}")
         unread.append((node, f"a pod on it cannot be read: {entry.message}"))
     return PodList(tuple(read), tuple(unread))
+
+
+def parse_claims(blocks: Iterable[bytes]) -> tuple[ResourceClaim, ...]:
+    """Return the ResourceClaims of a list, or one single claim; `blocks` are its text in pieces of any size.
+
+    Raises:
+        ListUnreadable: the text is no such list, or is too long, or a claim cannot be decoded: its GPUs would appear
+        free.
+    """
+    read, wrong = _read(blocks, ResourceClaim)
+    for entry in wrong:
+        raise ListUnreadable(f"items[{entry.number}] is a ResourceClaim that cannot be read: {entry.message}")
+    return tuple(read)
 
 
 def parse_fabrics(blocks: Iterable[bytes]) -> FabricList:

@@ -1,8 +1,8 @@
 """The use of each node by pods: GPUs, and other resources of a further pod. Pure; the order of pods does not matter.
 
-GPUs that only DRA hands out are in no allocatable resource of a node. ResourceSlices and ResourceClaims would tell
-them, and GKM plans for device plugins. A node with such GPUs looks like a node without GPUs, and a pod that holds them
-looks like a pod without GPUs. So the usage reports the uncounted GPUs.
+GPUs that only DRA hands out are in no allocatable resource of a node, and GKM plans for device plugins: a node with
+such GPUs looks like a node without GPUs, which the usage reports. GPUs that ResourceClaims hold are in use where the
+source of the pods reads claims; else the usage reports the pods that may hold some.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class Usage:
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     claiming: Mapping[str, int] = field(default_factory=dict, kw_only=True)
-    """Pods by node that hold ResourceClaims and no nvidia.com/gpu, where the source of the pods counts them."""
+    """Pods by node that hold ResourceClaims and no nvidia.com/gpu, where the source of the pods reads no claims."""
 
 
 def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
@@ -70,6 +70,14 @@ def with_loads(usage: Usage, loads: Mapping[str, NodeLoad]) -> Usage:
     return replace(usage, loads={**usage.loads, **sums})
 
 
+def with_claims(usage: Usage, gpus: Iterable[Mapping[str, int]]) -> Usage:
+    """Return a usage with the GPUs that claims hold by node; then no pod holds GPUs that are not counted."""
+    sums = Counter(usage.gpus)
+    for held in gpus:
+        sums.update(held)
+    return replace(usage, gpus=sums, claiming={})
+
+
 def added(load: NodeLoad, other: NodeLoad, sign: int = 1) -> NodeLoad:
     """Return the sum of two loads, or their difference with the sign -1."""
     return NodeLoad(load.cpu + sign * other.cpu, load.memory + sign * other.memory, load.pods + sign * other.pods)
@@ -107,4 +115,4 @@ def uncounted_notes(flavors: Mapping[str, str], claiming: Mapping[str, int]) -> 
     if claiming:
         pods = sum(claiming.values())
         holding = f"{count_of(pods, 'pod')} {agree(pods, 'holds', 'hold')} ResourceClaims and no nvidia.com/gpu"
-        yield f"{holding}, on nodes such as {min(claiming)}: the usage does not include GPUs of claims"
+        yield f"{holding}, on nodes such as {min(claiming)}: the usage includes no GPUs of claims, which are not read"

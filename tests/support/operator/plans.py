@@ -8,13 +8,14 @@ from gkm.api.config import Config, parse
 from gkm.api.node_names import unfold
 from gkm.kube.api import Api
 from gkm.kube.leader_api import LeaderApi
-from gkm.kube.resources import EVENTS, NODES, PLACEMENTPLANS, RUNS, SERVICE_ACCOUNTS, Json, Resource
+from gkm.kube.resources import CLAIMS, EVENTS, NODES, PLACEMENTPLANS, RUNS, SERVICE_ACCOUNTS, Json, Resource
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.nodes import put
+from support.topology.claims import claim
 
 if TYPE_CHECKING:
     from gkm.topology.trees.merge import Named
@@ -24,6 +25,7 @@ RAW_RUNS: Resource[Json] = Resource(RUNS.api_version, "Run", "runs", namespaced=
 RAW_PLANS: Resource[Json] = Resource(
     PLACEMENTPLANS.api_version, "PlacementPlan", "placementplans", namespaced=True, type=Json
 )
+RAW_CLAIMS: Resource[Json] = Resource(CLAIMS.api_version, "ResourceClaim", "resourceclaims", namespaced=True, type=Json)
 NAMESPACE = "team"
 
 
@@ -150,6 +152,11 @@ class PlansSite:
         self.api.apply(PODS, pod, field_manager="test", subresource="status")
         if watched:
             until(lambda: watcher._pod_usage.usage().usage.gpus.get(node, 0) == before + gpus, f"pod {name} counts")
+
+    def claim(self, name: str, node: str, gpus: int, *pods: str) -> None:
+        """Create a ResourceClaim to which GPUs of a node are allocated, and that pods use."""
+        found = claim(name, node, *(f"gpu-{number}" for number in range(gpus)), pods=pods, namespace=NAMESPACE)
+        put(self.api, RAW_CLAIMS, found)
 
     def ask(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- those of run
         self.api.create(RAW_RUNS, run(*arguments, **options))

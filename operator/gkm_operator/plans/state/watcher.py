@@ -1,5 +1,6 @@
 """The watches that planning needs, and the snapshots of their state."""
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import count
@@ -8,8 +9,10 @@ from threading import Event
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api
 from gkm.kube.controller import StartedWatch, WatchSet
+from gkm.kube.discovery import is_served
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnChange, OnRefused, Reflector, no_report
+from gkm.topology.claims import ResourceClaim
 from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.providers import LABELS
@@ -19,6 +22,7 @@ from gkm.topology.trees.merge import Named
 
 from gkm_operator import metrics
 from gkm_operator.nodes import NODES
+from gkm_operator.plans.state.claimed_gpus import CLAIMED, with_claimed_gpus
 from gkm_operator.plans.state.free_capacity import PodUsageIndex
 from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, PlanRecord, RunKey, WatchedPlan, WatchedRun
@@ -26,6 +30,8 @@ from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from gkm_operator.pods import PODS, WatchedPod, occupies_node
 
 _POLL_SECONDS = 0.05
+_CLAIMS_AGAIN_SECONDS = 600.0
+"""The interval of looks whether the API server has ResourceClaims: resource.k8s.io/v1 came with Kubernetes 1.34."""
 
 
 class PodsUnread(RuntimeError):
@@ -37,10 +43,10 @@ class TopologyUnread(RuntimeError):
 
 
 class ClusterWatcher:
-    """Four watches. `changed` is called for each change that may affect a decision, `requested` for changes of Runs.
+    """Five watches. `changed` is called for each change that may affect a decision, `requested` for changes of Runs.
 
-    Nodes and pods are watched from the first Run on. `sources` returns the placements of the tree that the schedulers
-    see, None before the first tree; without it, labels alone place nodes.
+    Nodes, pods and ResourceClaims are watched from the first Run on. `sources` returns the placements of the tree that
+    the schedulers see, None before the first tree; without it, labels alone place nodes.
     """
 
     def __init__(
@@ -70,6 +76,9 @@ class ClusterWatcher:
         self._nodes = informers.of(NODES)
         self._surveys_nodes = False
         self._pods = informers.select(PODS, self._pod_changed, wants=occupies_node)
+        self._api = api
+        self._claims = Reflector(api, CLAIMED, self._claim_changed, retain=_holds_gpus)
+        self._claims_asked = -_CLAIMS_AGAIN_SECONDS
         self._watches = WatchSet()
 
     def start(self, stop: Event) -> bool:
@@ -81,7 +90,17 @@ class ClusterWatcher:
         if not self._surveys_nodes:
             self._surveys_nodes = True
             self._nodes.subscribe(self._node_changed)
-        return self._start(self._pods, stop)
+        return self._start(self._pods, stop) and (not self._claims_served() or self._start(self._claims, stop))
+
+    def _claims_served(self) -> bool:
+        """Return whether ResourceClaims are watched, or the API server has them; it is asked every ten minutes."""
+        if self._claims.synced.is_set():
+            return True
+        if time.monotonic() < self._claims_asked + _CLAIMS_AGAIN_SECONDS:
+            return False
+        served = is_served(self._api, CLAIMED)
+        self._claims_asked = time.monotonic()
+        return served
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""
@@ -119,7 +138,7 @@ class ClusterWatcher:
         """Return the state of the cluster.
 
         Raises:
-            PodsUnread: a pod on an unknown node cannot be read.
+            PodsUnread: a pod on an unknown node, or a ResourceClaim, cannot be read.
             TopologyUnread: no tree is approved yet.
         """
         unread = frozenset(RunKey(*key) for key in self._runs.unreadable)
@@ -127,10 +146,12 @@ class ClusterWatcher:
         version = self._version
         surveyed = self._survey()
         runs = self._runs.values()
-        usage = self._pod_usage.usage()
+        usage = with_claimed_gpus(self._pod_usage.usage(), self._claims.values(), self._pods.get)
         # A pod that was readable before is used as it was then.
         if unknown := [key for key in self._pods.unreadable if self._pods.get(key[1], key[0]) is None]:
             raise PodsUnread(f"pod {'/'.join(min(unknown))} cannot be read, so no run can be planned")
+        if claims := self._claims.unreadable:
+            raise PodsUnread(f"ResourceClaim {'/'.join(min(claims))} cannot be read, so no run can be planned")
         nodes = NodeIndex(surveyed, usage.usage.faults)
         now = datetime.now(UTC)
         return ClusterSnapshot(now, runs, unread, self._index.plans(), usage, nodes, version)
@@ -201,12 +222,21 @@ class ClusterWatcher:
             self._advance_version()
             self._changed()
 
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if old != new:
+            self._advance_version()
+            self._changed()
+
     def _changes_load(self, old: WatchedPod | None, new: WatchedPod | None) -> bool:
         """Return whether a change of a pod changes what is free on a node with GPUs; pods elsewhere come and go."""
         nodes = {pod.node: pod.load for pod in (old, new) if pod is not None and pod.node}
         if old is not None and new is not None and (old.node, old.load) == (new.node, new.load):
             return False
         return any((node := self._nodes.get(name)) is not None and node.gpus is not None for name in nodes)
+
+
+def _holds_gpus(claim: ResourceClaim) -> bool:
+    return bool(claim.held)
 
 
 def _request_of(run: WatchedRun) -> object:

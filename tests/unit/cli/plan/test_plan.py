@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from support.cli.command import gkm
 from support.cli.plan_files import Json, PlanWorkspace, listed, node, pod, racks, run, shuffled
+from support.topology.claims import claim
 
 
 @pytest.fixture
@@ -37,6 +38,19 @@ def test_gpus_that_pods_take_are_not_planned(workspace: PlanWorkspace) -> None:
     _, result = workspace.plan("--pods", pods)
     assert places(result) == {"rack3"}
     assert result["notes"] == []
+
+
+def test_gpus_that_claims_hold_are_not_planned(workspace: PlanWorkspace) -> None:
+    """Claims hold a GPU of three racks; a pod with a claim needs no note where claims are given."""
+    with_claim = pod("p0", "gpu-0-0", 0)
+    with_claim["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "c0"}]
+    pods = workspace.write("pods.json", listed(with_claim))
+    assert "ResourceClaims and no nvidia.com/gpu" in workspace.plan("--pods", pods)[1]["notes"][0]
+    claims = workspace.write("claims.json", listed(*(claim(f"c{at}", f"gpu-{at}-0", "gpu-0") for at in (0, 1, 2))))
+    _, result = workspace.plan("--pods", pods, "--claims", claims)
+    assert (places(result), result["notes"]) == ({"rack3"}, [])
+    done = workspace.run_plan("--claims", claims)
+    assert (done.returncode, "--claims is given without --pods; give both" in done.stderr) == (2, True)
 
 
 def test_without_pods_all_gpus_are_free_and_a_note_states_this(workspace: PlanWorkspace) -> None:

@@ -38,8 +38,8 @@ def test_pods_with_claims_and_no_gpus_of_a_device_plugin_are_counted() -> None:
     assert claiming_pods(pods) == {"n1": 2}
     (note,) = uncounted_notes({}, claiming_pods(pods))
     assert note == (
-        "2 pods hold ResourceClaims and no nvidia.com/gpu, on nodes such as n1: the usage does not include GPUs of "
-        "claims"
+        "2 pods hold ResourceClaims and no nvidia.com/gpu, on nodes such as n1: the usage includes no GPUs of "
+        "claims, which are not read"
     )
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 from gkm.kube.leader_api import LeaderApi
 from gkm_operator.plans.controller import PlansController
+from gkm_operator.plans.state.objects import RunKey
 from support.host.waiting import until
-from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, gpu_node, overallocated
+from support.operator.plans import NAMESPACE, PODS, RAW_CLAIMS, RAW_RUNS, PlansSite, claims, gpu_node, overallocated
 
 
 @pytest.fixture
@@ -202,3 +203,22 @@ def test_the_change_of_a_run_ends_every_pause(site: PlansSite) -> None:
     site.api.delete(RAW_RUNS, "first", NAMESPACE)
     site.ask("third", 16)
     site.until("third", "Planned", "third-1")
+
+
+def test_gpus_of_claims_are_in_use_and_those_of_a_run_are_its_own(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.claim("of-another", "d1-n0", 8)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "DoesNotFit")
+    site.ask("small", 8)
+    site.until("small", "Planned", "small-1")
+    assert set(claims(site.plan("small-1"))) == {"d1-n1"}
+    site.pod("p", "d1-n1", 0, "small")
+    site.claim("own", "d1-n1", 8, "p")
+    own = RunKey(NAMESPACE, "small")
+    until(lambda: site.controller.watcher.snapshot().pods.of(own) == {"d1-n1": 8}, "the claim is its own")
+    site.api.delete(RAW_CLAIMS, "of-another", NAMESPACE)
+    site.ask("next", 8)
+    site.until("next", "Planned", "next-1")
+    assert set(claims(site.plan("next-1"))) == {"d1-n0"}
