@@ -19,6 +19,7 @@ from gkm_operator.caches.verification import RecheckSchedule
 from gkm_operator.captures.controller import CapturesController
 from gkm_operator.captures.reconciler import RegistryCaptures
 from gkm_operator.computedomains.controller import DomainsController
+from gkm_operator.fabric.controller import FabricController
 from gkm_operator.health import HealthServer
 from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
@@ -96,6 +97,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     domains = DomainsController(
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
     )
+    fabric = FabricController(leader, config.fabric, config.topology)
     report = InstallationReport(
         leader, instance=arguments.identity, namespace=own_namespace(), delivery=config.delivery
     )
@@ -105,7 +107,18 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     kernel_caches = KServeController(leader, config.kserve, informers=informers)
     captures.refresh = caches.refresh
     # First the topology: from its start on it knows that requests of an earlier leader may arrive.
-    leading: tuple[Controller, ...] = (topology, caches, captures, plans, gates, domains, groups, kernel_caches, report)
+    leading: tuple[Controller, ...] = (
+        topology,
+        caches,
+        captures,
+        plans,
+        gates,
+        domains,
+        groups,
+        kernel_caches,
+        fabric,
+        report,
+    )
     metrics.record_depths(leading)
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)

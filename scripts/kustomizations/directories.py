@@ -64,6 +64,13 @@ In a kustomization of your own:""",
         {"features": {"topologyLabels": True}},
     ),
     Component(
+        "fabric-conditions",
+        """\
+The right to write the condition NVLinkFabricHealthy on Nodes (docs/reference/fabric.md). Set fabric.nodeConditions in
+the ConfigMap gkm-config too. The conditions stay when the switch is off again. In a kustomization of your own:""",
+        {"features": {"fabricConditions": True}},
+    ),
+    Component(
         "topology-hygiene",
         """\
 Warnings for labels of Nodes that GKM or a scheduler would misread (docs/how-to/labels.md). Nothing is refused: the

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from gkm.api.cliques import names_clique
-from gkm.api.fabrics import UUID_PATTERN, NVLink, NVLinkHealth
+from gkm.api.fabrics import REGISTERING, UUID_PATTERN, NVLink, NVLinkHealth
 from gkm.api.grammar import agree, listed
 from gkm.gpus.fabric import impairs, merged, problems_in_mask
 from gkm.gpus.groups import gpu_type
@@ -111,7 +111,7 @@ def _attachment(gpu: Gpu) -> _Attachment:
     if fabric is None:
         lost = gpu.fatal_fault is not None or any(fault.call == _FABRIC_CALL for fault in gpu.faults)
         return _Attachment.UNKNOWN if lost else _Attachment.ABSENT
-    if fabric.state in {"NotStarted", "InProgress"}:
+    if fabric.state in REGISTERING:
         return _Attachment.REGISTERING
     if fabric.state != "Completed" or fabric.status != "Success":
         return _Attachment.FAILED

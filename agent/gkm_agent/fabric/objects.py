@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import msgspec
-from gkm.api.fabrics import SURVEY_KEY, SURVEY_PREFIX, NodeFabric, NodeFabricStatus
+from gkm.api.fabrics import REGISTERING, SURVEY_KEY, SURVEY_PREFIX, NodeFabric, NodeFabricStatus
 from gkm.api.meta import FALSE, TRUE, UNKNOWN, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from msgspec import structs
@@ -23,14 +23,24 @@ def fabric_object(node: str, status: NodeFabricStatus, updated: str, owner_uid: 
 
 
 def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Healthy: Unknown for a node without a fabric."""
+    """Return status, reason and message of the condition Healthy.
+
+    It is Unknown for a node without a fabric, and while a GPU registers: that is no fault of a node that boots.
+    """
     if status.health == "healthy":
         return TRUE, "FabricHealthy", f"the node is in the NVLink domain {status.domain}"
+    if status.health == "degraded" and status.nvlink is not None and status.nvlink.state in REGISTERING:
+        return UNKNOWN, "FabricRegistering", status.message
     if status.health == "degraded":
         return FALSE, "FabricDegraded", status.message
     if status.health == "unhealthy":
         return FALSE, "FabricUnhealthy", status.message
     return UNKNOWN, "NoFabric", status.message or "the GPUs of the node are attached to no NVLink fabric"
+
+
+def last_domain(status: NodeFabricStatus, before: NodeFabricStatus) -> str:
+    """Return the domain of a node before a fault took it: the node is in the same rack as before."""
+    return "" if status.domain or status.health == "none" else before.domain or before.last_domain
 
 
 def survey_name(node: str) -> str | None:

@@ -22,7 +22,7 @@ from gkm.kube.resources import CLUSTERGKMCACHENODES, CONFIGMAPS, GKMCACHENODES, 
 from msgspec import structs
 
 from gkm_agent.fabric.labels import WantedLabels, label_patch
-from gkm_agent.fabric.objects import HEALTHY, fabric_object, healthy, survey_name, survey_object
+from gkm_agent.fabric.objects import HEALTHY, fabric_object, healthy, last_domain, survey_name, survey_object
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces import NotWritten
 from gkm_agent.kubernetes.source import OWN_NODE, NodeView
@@ -208,6 +208,7 @@ class KubernetesFabricSink:
             self._written = self._current(owner)
         written, before = self._written, self._written.status
         uid, now = owner.metadata.uid, timestamp()
+        status = structs.replace(status, last_domain=last_domain(status, before))
         current = structs.replace(status, observed_generation=before.observed_generation)
         new = with_condition(current, HEALTHY, healthy(status), before.conditions, now)
         if (before, written.uid) == (new, uid) and new.observed_generation:

@@ -54,9 +54,13 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How the agent reads the fabric of its node. For an empty command it uses the path in Debian and RHEL."""
+    """How the agent reads the fabric of its node. For an empty command it uses the path in Debian and RHEL.
+
+    With `node_conditions`, the controllers write the condition NVLinkFabricHealthy on Nodes.
+    """
 
     cache_labels: bool = False
     lldpcli: Program = ""
     settle: SettleThresholds = field(default_factory=SettleThresholds)
     ibnetdiscover: Ibnetdiscover = field(default_factory=Ibnetdiscover)
+    node_conditions: bool = False

@@ -29,6 +29,8 @@ GUID = Annotated[str, Meta(pattern=GUID_PATTERN, description="64 bits in hexadec
 Device = Annotated[str, Meta(pattern=DEVICE_PATTERN)]
 Word = Annotated[str, Meta(max_length=64, pattern="^[ -~]*$")]
 Name = Annotated[str, Meta(max_length=255, pattern="^[ -~]*$")]
+REGISTERING = frozenset({"NotStarted", "InProgress"})
+"""States of a GPU that registers with its fabric, as NVML names them: each GPU has them at a boot."""
 HealthName = Literal["healthy", "degraded", "unhealthy", "none"]
 
 
@@ -97,6 +99,8 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     observed_generation: ObservedGeneration = 0
     domain: Annotated[str, Meta(pattern=f"{DOMAIN_PATTERN}|^$")] = ""
     """<clusterUUID>.<cliqueID>; empty without a domain."""
+    last_domain: Annotated[str, Meta(pattern=f"{DOMAIN_PATTERN}|^$")] = ""
+    """Domain of the node before a fault took it; empty while the node has a domain, or no NVLink fabric."""
     health: HealthName | None = None
     """Health of the NVLink fabric: healthy, degraded, unhealthy, or `none` without a fabric."""
     message: Annotated[str, Meta(max_length=512)] = ""

@@ -18,6 +18,7 @@ class Feature(StrEnum):
     POD_CACHES = "podCaches"
     POD_GATES = "podGates"
     KSERVE = "kserve"
+    FABRIC_CONDITIONS = "fabricConditions"
 
     @property
     def component(self) -> str:

@@ -34,6 +34,7 @@ FEATURES = (
     "pod-caches",
     "pod-gates",
     "kserve",
+    "fabric-conditions",
 )
 RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Namespace"})
 PAGE = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")

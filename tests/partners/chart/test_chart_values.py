@@ -139,6 +139,7 @@ def test_large_numbers_stay_integers(number: int) -> None:
         ("taskGroups.enabled", "taskGroups"),
         ("topology.hyperNodes.enabled", "topology"),
         ("topology.nodeLabels", "topologyLabels"),
+        ("fabric.nodeConditions", "fabricConditions"),
     ],
 )
 def test_a_switch_without_the_rights_for_it_is_refused(switch: str, feature: str) -> None:

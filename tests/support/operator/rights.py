@@ -78,11 +78,12 @@ DOMAINS = sorted(granted(component("domains")))
 TASK_GROUPS = sorted(granted(component("task-groups")))
 POD_CACHES = sorted(granted(component("pod-caches")))
 POD_GATES = sorted(granted(component("pod-gates")))
+FABRIC_CONDITIONS = sorted(granted(component("fabric-conditions")))
 KSERVE = sorted(granted(component("kserve")))
 TOPOLOGY = sorted(
     right for name in ("topology", "topology-infiniband", "topology-labels") for right in granted(component(name))
 )
-SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY, *POD_CACHES, *POD_GATES, *KSERVE})
+SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY, *POD_CACHES, *POD_GATES, *KSERVE, *FABRIC_CONDITIONS})
 """Those of deploy/base and of the components, which share some."""
 _CERTIFICATES = "admissionregistration.k8s.io"
 _USED = [right for right in TASK_GROUPS if right.account == "gkm-admission" or right.group == _CERTIFICATES]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from gkm.api.fabrics import NodeFabricStatus
+from gkm.api.fabrics import NodeFabricStatus, NVLink
 from gkm.api.meta import ObjectMeta
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES, Resource
@@ -77,6 +77,18 @@ def test_the_condition_names_the_reason_of_a_cache_and_at_most_five_caches() -> 
             ("True", "FabricHealthy", f"the node is in the NVLink domain {DOMAIN}"),
         ),
         (NodeFabricStatus(health="degraded", message="a link"), ("False", "FabricDegraded", "a link")),
+        (
+            NodeFabricStatus(health="degraded", message="GPU 0", nvlink=NVLink(state="InProgress")),
+            ("Unknown", "FabricRegistering", "GPU 0"),
+        ),
+        (
+            NodeFabricStatus(health="degraded", message="a link", nvlink=NVLink(state="Completed")),
+            ("False", "FabricDegraded", "a link"),
+        ),
+        (
+            NodeFabricStatus(health="unhealthy", message="a GPU", nvlink=NVLink(state="InProgress")),
+            ("False", "FabricUnhealthy", "a GPU"),
+        ),
         (NodeFabricStatus(health="unhealthy", message="a GPU"), ("False", "FabricUnhealthy", "a GPU")),
         (NodeFabricStatus(health="none", message="no driver"), ("Unknown", "NoFabric", "no driver")),
         (

@@ -84,6 +84,7 @@ def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
         (bool(topology.kai), "topology.kai", Feature.TOPOLOGY),
         (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
         (config.kserve.enabled, "kserve.enabled", Feature.KSERVE),
+        (config.fabric.node_conditions, "fabric.nodeConditions", Feature.FABRIC_CONDITIONS),
     )
     return [(switch, feature) for on, switch, feature in switches if on]
 

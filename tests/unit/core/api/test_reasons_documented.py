@@ -21,6 +21,7 @@ from gkm_agent.fabric.nvlink import Health
 from gkm_csi.status_errors import Code
 from gkm_operator.captures.retention import RetentionReason
 from gkm_operator.captures.trials import HeldBackReason
+from gkm_operator.fabric.conditions import NODE_NOT_READY
 from gkm_operator.plans.planning.drift import DriftReason
 from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
 from gkm_operator.plans.state.followed import FollowReason
@@ -113,6 +114,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("Condition HeldBack of a generation", lambda: set(HeldBackReason)),
         ("Condition Ready of a node", lambda: of_conditions(AGENT / "report" / "objects.py")),
         ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "objects.py")),
+        ("Condition NVLinkFabricHealthy of a Node", lambda: {NODE_NOT_READY}),
         ("States of a cache on a node", lambda: set(CacheState)),
         (
             "Fabric",
@@ -148,6 +150,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Condition HeldBack of a generation",
         "Condition Ready of a node",
         "Condition Healthy of a NodeFabric",
+        "Condition NVLinkFabricHealthy of a Node",
         "States of a cache on a node",
         "Fabric",
         "Runs",

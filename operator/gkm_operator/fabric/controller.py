@@ -1,0 +1,136 @@
+"""The controller of fabric conditions: a queue of nodes and of NVLink domains, and one request for each condition.
+
+Runs in the leader only. All state is on the API server: a restart changes nothing.
+"""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TypeVar
+
+from gkm.api.cliques import CLIQUE_LEVEL
+from gkm.api.fabric_settings import Fabric
+from gkm.api.features import Feature, install
+from gkm.api.meta import API_VERSION
+from gkm.api.topology_settings import Topology
+from gkm.hoststate.pacing import Backoff, TokenBucket
+from gkm.kube.api import Api, Object
+from gkm.kube.controller import Controller
+from gkm.kube.errors import ApiError
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import BY_ADMINISTRATORS, HYPERNODES, Resource
+from gkm.kube.workqueue import WorkQueue
+from gkm.topology.trees.names import hypernode_name
+
+from gkm_operator import metrics
+from gkm_operator.fabric.conditions import CONDITION, ConditionedObject, FabricCondition, wanted_condition
+from gkm_operator.fabric.domains import DomainIndex, domain_condition
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+NAME = "fabric"
+FIELD_MANAGER = "gkm.io/fabric"
+WORKERS = 2
+WRITES_BURST, WRITE_SECONDS = 50, 0.02
+"""50 requests at once, then 50 a second: the first conditions of 12,500 nodes take 4 minutes."""
+CALM_SECONDS = 1.0
+"""The delay of a domain after a change, so that one request has the changes of its nodes."""
+DOMAIN_SECONDS = 300.0
+"""A domain is written again after this time: its HyperNode may be made later, or anew."""
+BACKOFF = Backoff(0.5, 60.0)
+NODES = Resource("v1", "Node", "nodes", namespaced=False, type=ConditionedObject, unbounded=BY_ADMINISTRATORS)
+FABRICS = Resource(API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=ConditionedObject)
+_DOMAIN = "domain/"
+"""The prefix of keys of domains; no name of a node has a slash."""
+
+
+class FabricController(Controller):
+    """Runs if `fabric.nodeConditions`. Domains need `topology.hyperNodes`."""
+
+    def __init__(self, api: Api, settings: Fabric, topology: Topology) -> None:
+        super().__init__(NAME, enabled=settings.node_conditions)
+        self._api = api
+        self._levels = [level.name for level in topology.levels]
+        self._hashed = topology.hyper_nodes.hash_names
+        self._has_domains = topology.hyper_nodes.enabled and CLIQUE_LEVEL in self._levels
+        self._nodes = Reflector(api, NODES, self._node_changed)
+        self._fabrics = Reflector(api, FABRICS, self._fabric_changed)
+        self._domains = DomainIndex()
+        self._bucket = TokenBucket(WRITES_BURST, WRITE_SECONDS)
+        self.queue: WorkQueue[str] = WorkQueue(
+            NAME, self.reconcile, workers=WORKERS, backoff=BACKOFF, observe=metrics.reconcile_recorder(NAME)
+        )
+        self.queues = [self.queue]
+
+    def reflectors(self) -> Sequence[Reflector[ConditionedObject]]:
+        """Return the watches: to half a list, the controller would answer with removals."""
+        return (self._nodes, self._fabrics)
+
+    def reconcile(self, key: str) -> float | None:
+        """Write the condition of a Node or of a domain; return the seconds until the next time, None without one.
+
+        Raises:
+            ApiError: the API server refuses it, or does not respond.
+            NotLeading: this process must not write any more.
+        """
+        if key.startswith(_DOMAIN):
+            return self._reconcile_domain(key.removeprefix(_DOMAIN))
+        node = self._nodes.get(key)
+        if node is not None:
+            wanted = wanted_condition(node, self._fabrics.get(key))
+            if wanted != node.condition(CONDITION):
+                self._apply(NODES, _applied("v1", "Node", node.metadata.name, wanted, node.metadata.uid))
+        return None
+
+    def _reconcile_domain(self, domain: str) -> float | None:
+        states = {name: state for name in self._domains.nodes(domain) if (state := self._state(name)) is not None}
+        wanted = domain_condition(states)
+        if wanted is None:
+            return None
+        name = hypernode_name(CLIQUE_LEVEL, domain, domain, self._levels, hashed=self._hashed)
+        self._apply(HYPERNODES, _applied(HYPERNODES.api_version, HYPERNODES.kind, name, wanted))
+        return DOMAIN_SECONDS
+
+    def _state(self, name: str) -> FabricCondition | None:
+        node = self._nodes.get(name)
+        return None if node is None else wanted_condition(node, self._fabrics.get(name))
+
+    def _apply(self, resource: Resource[T], value: Object) -> None:
+        """Apply a status, if its object is there and the same."""
+        if self._stop.wait(self._bucket.reserve()):
+            return
+        try:
+            self._api.apply(resource, value, field_manager=FIELD_MANAGER, subresource="status")
+        except ApiError as error:
+            # A Node that was created anew has another uid: its own event follows.
+            if error.not_found or error.conflict:
+                return
+            if error.status == HTTPStatus.FORBIDDEN:
+                hint = install(Feature.FABRIC_CONDITIONS)
+                raise ApiError(error.status, error.reason, f"{error.message}: {hint}") from error
+            raise
+
+    def _node_changed(self, old: ConditionedObject | None, new: ConditionedObject | None) -> None:
+        found = new or old
+        if found is not None:
+            self.queue.add(found.name)
+            fabric = self._fabrics.get(found.name)
+            self._add_domains({fabric.domain} if fabric is not None and fabric.domain else set())
+
+    def _fabric_changed(self, old: ConditionedObject | None, new: ConditionedObject | None) -> None:
+        found = new or old
+        if found is not None:
+            self.queue.add(found.name)
+            self._add_domains(self._domains.change(old, new))
+
+    def _add_domains(self, domains: set[str]) -> None:
+        if self._has_domains:
+            for domain in domains:
+                self.queue.add(_DOMAIN + domain, CALM_SECONDS)
+
+
+def _applied(api_version: str, kind: str, name: str, wanted: FabricCondition | None, uid: str = "") -> Object:
+    """Return what GKM applies: its condition, or no condition, which removes the one that it applied before."""
+    metadata = {"name": name} | ({"uid": uid} if uid else {})
+    conditions = [wanted] if wanted is not None else []
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "status": {"conditions": conditions}}
