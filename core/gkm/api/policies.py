@@ -35,22 +35,35 @@ MAX_SUBJECT = 1024
 """Characters in a subject; a longer subject never matches."""
 
 
-class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    r"""The identity of a keyless signer, as the certificate of the signature states it.
+CA_ISSUER = "x509:"
+"""In the issuer of a signer before the path of a file; no URL of a provider begins with it."""
 
-    `issuer` is the URL of the OpenID provider, compared character by character: a pattern would admit anyone who runs
-    a provider. Exactly one of `subject` (an e-mail address or the URI of a workflow, compared
+
+class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    r"""The identity of a signer without a key of its own, as the certificate of the signature states it.
+
+    Either `issuer` or `caFile`. `issuer`, of a keyless signer, is the URL of the OpenID provider, compared character by
+    character: a pattern would admit anyone who runs a provider. `caFile` is the path of a PEM file with certificate
+    authorities, one of which issued the certificate, directly or through others. No log has such a signature, so the
+    certificate must be valid whenever GKM verifies.
+
+    Exactly one of `subject` (an e-mail address or the URI of a workflow, compared
     character by character) and `subjectRegExp`. The pattern must match the whole subject (there is no need for ^ and
     $), in RE2's language, at most 512 characters: `https://github\.com/my-org/.*` does not match
     `https://evil.example/?https://github.com/my-org/x`.
     """
 
-    issuer: Annotated[str, Meta(min_length=1, max_length=1024)]
+    issuer: _Text = ""
     subject: _Text = ""
     subject_reg_exp: str = ""
+    ca_file: _Text = ""
 
     def __post_init__(self) -> None:
-        """Refuse an identity without a subject, or with two."""
+        """Refuse an identity without a subject or an authority, or with two."""
+        if bool(self.issuer) == bool(self.ca_file):
+            raise ValueError("an identity has either `issuer` or `caFile`, not both")
+        if self.issuer.startswith(CA_ISSUER):
+            raise ValueError(f"`issuer` is a URL; for the path of a file without {CA_ISSUER!r} there is `caFile`")
         if bool(self.subject) == bool(self.subject_reg_exp):
             raise ValueError("an identity has either `subject` or `subjectRegExp`, not both")
         if self.subject_reg_exp:
@@ -58,13 +71,23 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     def matches(self, issuer: str, subject: str) -> bool:
         """Return whether this identity matches the holder of a certificate."""
-        if issuer != self.issuer or not subject:
+        if issuer != self.authority or not subject:
             return False
         return full_match(self.subject_reg_exp)(subject) if self.subject_reg_exp else subject == self.subject
 
+    @property
+    def authority(self) -> str:
+        """Return the issuer of a signer who matches (gkm.api.signers.Signer)."""
+        return self.issuer or ca_issuer(self.ca_file)
+
     def __str__(self) -> str:
         """Return the identity as text for a message."""
-        return f"{self.subject or f'/{self.subject_reg_exp}/'} of {self.issuer}"
+        return f"{self.subject or f'/{self.subject_reg_exp}/'} of {self.authority}"
+
+
+def ca_issuer(path: str) -> str:
+    """Return the issuer of a signer whose certificate an authority in this file issued."""
+    return f"{CA_ISSUER}{path}"
 
 
 class PredicateRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -106,12 +129,12 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     EVERY ONE of them must be satisfied, in any order: a broad policy never shadows a stricter one, and a further policy
     can only restrict. (Sigstore's policy-controller combines its policies the same way.)
 
-    `keys` lists public keys: PEM text, or the path of a PEM file. `identities` lists holders of keyless signatures.
+    `keys` lists public keys: PEM text, or the path of a PEM file. `identities` lists holders of certificates.
     `require` applies to both together: `any` one of them, `all` of them, or a number of them. One signer satisfies one
     entry: a signer that matches two identities satisfies one of them, and a key that is listed twice is one entry.
 
     `trustedRoot` is the path of a Sigstore trusted_root.json (certificate authorities, logs, timestamp authorities).
-    Identities need it; GKM never fetches a trusted root.
+    Keyless identities need it; GKM never fetches a trusted root.
 
     `tlog` sets the role of the transparency log for signatures by key. `required`: only a signature with a valid entry
     in a log of the trusted root is valid. `optional` (the default): a signature without an entry is valid; with a
@@ -148,14 +171,22 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             raise ValueError("a policy names at least one of `keys` and `identities`")
         if isinstance(self.require, int) and not 1 <= self.require <= signers:
             raise ValueError(f"`require: {self.require}` of {signers} keys and identities is not possible")
-        if self.identities and not self.trusted_root:
-            raise ValueError("`identities` need `trustedRoot`, the path of a trusted_root.json")
+        keyless = any(identity.issuer for identity in self.identities)
+        if keyless and not self.trusted_root:
+            raise ValueError("`identities` with `issuer` need `trustedRoot`, the path of a trusted_root.json")
+        if self.tlog == "required" and len(self.certificate_authorities) > 0:
+            raise ValueError("`tlog: required` is not possible with `caFile`: no log has such a signature")
         if self.tlog == "required" and not self.trusted_root:
             raise ValueError("`tlog: required` needs `trustedRoot`, the path of a trusted_root.json")
-        if self.tlog_lookup and not self.identities:
+        if self.tlog_lookup and not keyless:
             raise ValueError("`tlogLookup` is for `identities`: a signature by key is not looked up")
         if self.tlog == "ignored" and not self.keys:
             raise ValueError("`tlog: ignored` is for keys: a keyless signature is not valid without the log")
+
+    @property
+    def certificate_authorities(self) -> tuple[str, ...]:
+        """Return the files of certificate authorities that identities name, each once."""
+        return tuple(dict.fromkeys(identity.ca_file for identity in self.identities if identity.ca_file))
 
 
 class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -183,6 +214,7 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
         """Yield the paths of the files that a verdict depends on."""
         for policy in self.policies:
             yield from (key for key in policy.keys if not is_pem(key))
+            yield from policy.certificate_authorities
             if policy.trusted_root:
                 yield policy.trusted_root
 

@@ -140,6 +140,7 @@ def test_large_numbers_stay_integers(number: int) -> None:
         ("topology.hyperNodes.enabled", "topology"),
         ("topology.nodeLabels", "topologyLabels"),
         ("fabric.nodeConditions", "fabricConditions"),
+        ("kserve.enabled", "kserve"),
     ],
 )
 def test_a_switch_without_the_rights_for_it_is_refused(switch: str, feature: str) -> None:

@@ -5,7 +5,7 @@ Source: sigstore/fulcio docs/certificate-specification.md and oid-info.md; RFC 6
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -15,6 +15,7 @@ from cryptography.x509 import certificate_transparency as ct
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
+from gkm.api.policies import CA_ISSUER
 from gkm.api.signers import MAX_NAME, Signer
 from gkm.images.signatures import keys, trust_material
 from gkm.images.signatures.keys import MALFORMED
@@ -25,6 +26,8 @@ _ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 _USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 _NOT_ISSUED: tuple[type[Exception], ...] = (VerificationError, *MALFORMED)
 _MAX_DER = 1 << 24
+MAX_BETWEEN = 4
+"""Certificates beside the one that signed: a signer chooses them, and each may cost checks of all others."""
 
 
 class Untrusted(Exception):
@@ -55,11 +58,49 @@ def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> N
     if not certificate.not_valid_before_utc <= when <= certificate.not_valid_after_utc:
         raise Untrusted("was made when its certificate was not valid")
     issuer = _issuer(certificate, root, when)
+    _check_purpose(certificate)
+    _check_sct(certificate, issuer, root)
+
+
+def check_issued(
+    certificate: x509.Certificate, between: bytes, trusted: Sequence[x509.Certificate], when: datetime
+) -> None:
+    """Check that a trusted authority issued a certificate, which is valid for signing at `when`.
+
+    `between` has further certificates as PEM, which the signer chose.
+
+    Raises:
+        Untrusted: the certificate is not valid, or has more than MAX_BETWEEN certificates beside it.
+    """
+    if not certificate.not_valid_before_utc <= when <= certificate.not_valid_after_utc:
+        raise Untrusted("was made with a certificate that is not valid now: sign the image again")
+    further = x509.load_pem_x509_certificates(between) if between else []
+    if len(further) > MAX_BETWEEN:
+        raise Untrusted(f"has a chain of {len(further)} certificates, at most {MAX_BETWEEN} are read")
+    _chain(certificate, further, trusted, when)
+    _check_purpose(certificate)
+
+
+def subject(certificate: x509.Certificate) -> str:
+    """Return the one name that a certificate states, of any kind; call `check_issued` first.
+
+    Raises:
+        Untrusted: it states no name or several, or the name cannot be shown.
+    """
+    names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    if len(names) != 1:
+        raise Untrusted("was made with a certificate that does not state exactly one name")
+    name = names[0].value if isinstance(names[0], x509.DNSName) else _name(names[0])
+    if not name.isprintable() or not 0 < len(name) <= MAX_NAME:
+        raise Untrusted("was made with a certificate of a holder whose name cannot be shown")
+    return name
+
+
+def _check_purpose(certificate: x509.Certificate) -> None:
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     if not usage.digital_signature or ExtendedKeyUsageOID.CODE_SIGNING not in purposes:
         raise Untrusted("was made with a certificate that is not for signing code")
-    _check_sct(certificate, issuer, root)
 
 
 def holder(certificate: x509.Certificate) -> Signer:
@@ -79,6 +120,8 @@ def holder(certificate: x509.Certificate) -> Signer:
     if len(names) != 1 or len(issuers) != 1:
         raise Untrusted("was made with a certificate that does not name one holder and one provider")
     found = Signer(identity=names[0], issuer=issuers.pop())
+    if found.issuer.startswith(CA_ISSUER):
+        raise Untrusted("was made with a certificate that names a file in place of a provider")
     if not all(text.isprintable() and 0 < len(text) <= MAX_NAME for text in (found.identity, found.issuer)):
         raise Untrusted("was made with a certificate of a holder whose name cannot be shown")
     return found
@@ -96,19 +139,30 @@ def _issuer(certificate: x509.Certificate, root: TrustedRoot, when: datetime) ->
     trusted = [c for authority in root.authorities if authority.period.contains(when) for c in authority.certificates]
     if not trusted:
         raise Untrusted("was made at a time for which no certificate authority is trusted")
-    # As in sigstore-python: `check` verifies the purpose, because x509's policies support only servers and clients.
+    return _chain(certificate, (), trusted, when)[1]
+
+
+def _chain(
+    certificate: x509.Certificate,
+    between: Sequence[x509.Certificate],
+    trusted: Sequence[x509.Certificate],
+    when: datetime,
+) -> list[x509.Certificate]:
+    """Return the chain from a certificate to a trusted one."""
+    # As in sigstore-python: the callers verify the purpose, because x509's policies support only servers and clients.
     purpose = (x509.ExtendedKeyUsage, Criticality.NON_CRITICAL, None)
     builder = (
         PolicyBuilder()
-        .store(Store(trusted))
+        .store(Store(list(trusted)))
         .time(when)
+        .max_chain_depth(MAX_BETWEEN)
         .extension_policies(
             ca_policy=ExtensionPolicy.webpki_defaults_ca().may_be_present(*purpose),
             ee_policy=ExtensionPolicy.webpki_defaults_ee().may_be_present(*purpose),
         )
     )
     try:
-        return builder.build_client_verifier().verify(certificate, []).chain[1]
+        return builder.build_client_verifier().verify(certificate, list(between)).chain
     except _NOT_ISSUED as error:
         raise Untrusted("was made with a certificate that no trusted authority issued") from error
 

@@ -13,7 +13,7 @@ from gkm.images.signatures import entry_body, keyless, periods, trust_material
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
-from gkm.images.signatures.trust_material import TrustedRootFile
+from gkm.images.signatures.trust_material import AuthorityFile, TrustedRootFile
 
 _UNKNOWN_SIGNER = Signer()
 
@@ -43,17 +43,19 @@ class TrustPolicy:
     policy: Policy
     keys: tuple[PublicKey, ...]
     root: TrustedRootFile | None
+    authorities: tuple[AuthorityFile, ...] = ()
 
     @classmethod
     def from_policy(cls, index: int, policy: Policy) -> "TrustPolicy":
-        """Load the keys and the trusted root that a policy names.
+        """Load the keys, the trusted root and the certificate authorities that a policy names.
 
         Raises:
-            GKMError: SIGNATURE_INVALID if a key or the trusted root is unusable.
+            GKMError: SIGNATURE_INVALID if one of them is unusable.
         """
         found = {key.key_id: key for key in map(trust_material.key, policy.keys)}
         root = trust_material.root(policy.trusted_root) if policy.trusted_root else None
-        return cls(index, policy, tuple(found.values()), root)
+        authorities = tuple(map(trust_material.authorities, policy.certificate_authorities))
+        return cls(index, policy, tuple(found.values()), root, authorities)
 
     @property
     def entries(self) -> tuple[PublicKey | Identity, ...]:
@@ -97,8 +99,14 @@ class TrustPolicy:
         raise Untrusted("was not made by a trusted key, or was changed since")
 
     def _holder(self, signature: Signature) -> Signer:
-        if not self.policy.identities or self.root is None:
-            raise Untrusted("was made without a key (keyless), the policy names keys only")
+        refused = Untrusted("was made without a key (keyless), the policy names keys only")
+        for authority in self.authorities:
+            try:
+                return keyless.signer_of_authority(signature, authority)
+            except Untrusted as error:
+                refused = error
+        if self.root is None or not any(identity.issuer for identity in self.policy.identities):
+            raise refused
         return keyless.signer(signature, self.root)
 
     def _check_logged(self, signature: Signature, key: PublicKey) -> None:

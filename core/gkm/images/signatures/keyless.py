@@ -1,19 +1,22 @@
-"""Verification of keyless signatures with a trusted root, offline.
+"""Verification of signatures by certificates, offline: keyless ones with a trusted root, others with authorities.
 
 This module verifies the legacy form (annotations with the log's signed timestamp) with the same functions as log
 entries of keys. `keyless_bundle` verifies bundles with sigstore-python, which is imported for the first bundle. A
 legacy signature without a log entry does not count, unless the policy allows a lookup (`log_lookup`).
 """
 
+from datetime import UTC, datetime
+
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from gkm.api.policies import ca_issuer
 from gkm.api.signers import Signer
 from gkm.images.signatures import certificates, entry_body, periods
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import supported
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
-from gkm.images.signatures.trust_material import TrustedRootFile
+from gkm.images.signatures.trust_material import AuthorityFile, TrustedRootFile
 
 
 def signer(signature: Signature, root: TrustedRootFile) -> Signer:
@@ -32,6 +35,20 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
         entry = periods.check(signature, certificate, root.trusted)
         entry_body.check(entry, signature, certificate.public_bytes(serialization.Encoding.DER))
         return certificates.holder(certificate)
+
+
+def signer_of_authority(signature: Signature, authority: AuthorityFile) -> Signer:
+    """Verify a signature by the certificate of an authority, except its claims and the policy's identities.
+
+    No log proves when it was made, so the certificate must be valid now.
+
+    Raises:
+        Untrusted: the signature is not valid.
+    """
+    with certificates.readable():
+        certificate = signing_certificate(signature)
+        certificates.check_issued(certificate, signature.chain, authority.certificates, datetime.now(UTC))
+        return Signer(identity=certificates.subject(certificate), issuer=ca_issuer(authority.path))
 
 
 def signing_certificate(signature: Signature) -> x509.Certificate:

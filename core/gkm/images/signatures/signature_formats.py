@@ -57,7 +57,8 @@ class Signature:
     `signed` holds the bytes that the signature must cover, `claims` the image digests that the signed text names.
     `payload` is the payload of a DSSE envelope, of which `signed` is the encoding. A keyless signature has a
     `certificate` (DER). `bundle` is the decoded bundle, encoded again for sigstore-python; `stamps` are its timestamp
-    tokens. `problem` is the reason why a signature is unusable; such a signature is never valid.
+    tokens. `chain` has the certificates between `certificate` and an authority as PEM; the signer chose them.
+    `problem` is the reason why a signature is unusable; such a signature is never valid.
     """
 
     form: SignatureForm
@@ -70,6 +71,7 @@ class Signature:
     bundle: bytes = b""
     problem: str = ""
     stamps: tuple[bytes, ...] = ()
+    chain: bytes = b""
 
 
 class _ManifestClaim(Struct):
@@ -109,8 +111,15 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
     if claim.type != SIMPLE_SIGNING_TYPE:
         return Signature(SignatureForm.LEGACY, problem=f"it signs a {claim.type[:60]!r}, not an image")
     certificate, entry = _annotated(annotations)
+    chain = annotations.get(CHAIN_ANNOTATION, "")
     return Signature(
-        SignatureForm.LEGACY, payload, signature, (claim.image.digest,), certificate=certificate, entry=entry
+        SignatureForm.LEGACY,
+        payload,
+        signature,
+        (claim.image.digest,),
+        certificate=certificate,
+        entry=entry,
+        chain=chain.encode() if len(chain) <= MAX_ANNOTATION else b"",
     )
 
 
@@ -190,7 +199,7 @@ def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
 
 def _annotated(annotations: dict[str, str]) -> tuple[bytes, LogEntry | None]:
     """Return the certificate (DER) and the log entry in the annotations of a layer, if any."""
-    # Ignore the chain annotation, which the signer chose: the trusted root holds the trusted authorities.
+    # A trusted root holds all authorities, so its signatures need no chain annotation, which the signer chose.
     pem = annotations.get(CERTIFICATE_ANNOTATION, "")
     entry = log_entries.from_annotation(annotations[ENTRY_ANNOTATION]) if ENTRY_ANNOTATION in annotations else None
     return _der(pem) if pem else b"", entry

@@ -29,7 +29,7 @@ from gkm.hoststate.lru import LRUCache
 from gkm.images.manifest import decode
 from gkm.images.signatures import keys
 from gkm.images.signatures.bundles import LogId, RawBytes
-from gkm.images.signatures.keys import UNREADABLE, PublicKey, supported
+from gkm.images.signatures.keys import MALFORMED, UNREADABLE, PublicKey, supported
 
 MAX_CACHED = 1024
 MAX_FINGERPRINTS = 8
@@ -85,6 +85,14 @@ class TrustedRootFile:
     trusted: TrustedRoot
 
 
+@dataclass(frozen=True, slots=True)
+class AuthorityFile:
+    """Certificate authorities with the path of their file."""
+
+    path: str
+    certificates: tuple[x509.Certificate, ...]
+
+
 def key(key: str) -> PublicKey:
     """Return a configured key: PEM text, or the content of a PEM file.
 
@@ -101,6 +109,28 @@ def root(path: str) -> TrustedRootFile:
         GKMError: SIGNATURE_INVALID.
     """
     return _ROOTS.get_or_create((path, _cache_stamp(path)), lambda: _read_root(path))
+
+
+def authorities(path: str) -> AuthorityFile:
+    """Return the certificate authorities in a PEM file.
+
+    Raises:
+        GKMError: SIGNATURE_INVALID.
+    """
+    return _read_authorities(path, _cache_stamp(path))
+
+
+@lru_cache(MAX_CACHED)
+def _read_authorities(path: str, _stamp: object) -> AuthorityFile:
+    raw = keys.read_file(path, "file of certificate authorities", MAX_ROOT_BYTES)
+    try:
+        return AuthorityFile(path, tuple(x509.load_pem_x509_certificates(raw)))
+    except MALFORMED as error:
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"{path!r} holds no PEM certificates",
+            "name the file of the certificate authority, such as ca.crt of cert-manager",
+        ) from error
 
 
 @lru_cache(MAX_CACHED)
