@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from gkm.api.errors import GKMError
 from gkm.api.grammar import count_of
 from gkm.api.targets import GpuTarget
 from gkm.images.assembly.versions import stated_versions
 from gkm.images.cache import CacheImage, RuntimeCache
 from gkm.images.cache_entries import CacheEntry, entries_in
+from gkm.images.cache_mounts import LABEL, CacheMounts, cache_mounts
 from gkm.images.image_store import ImageSource
 from gkm.runtimes import BY_NAME
 from gkm.runtimes.placement import directory_of
+from msgspec import to_builtins
 
 from gkm_cli.cache import extraction
 from gkm_cli.output import Output, OutputOption, line, show, table
@@ -33,6 +36,7 @@ def inspect(
 ) -> None:
     """Show format, targets and labels of an image; --entries also fetches the content and lists its entries."""
     registry, image = access.described(reference)
+    further = _further_trees(image)
     found, files = _content(registry, image, access.config.store.max_image_bytes) if entries else (None, None)
     result = {
         "digest": image.digest,
@@ -44,9 +48,18 @@ def inspect(
         "files": files,
         "versions": stated_versions(image.labels),
         "targets": [_target(target) for target in image.targets],
+        "furtherTrees": to_builtins(further),
         "labels": image.labels,
     }
-    show(result, output, lambda: _print_result(image, found))
+    show(result, output, lambda: _print_result(image, found, further))
+
+
+def _further_trees(image: CacheImage) -> CacheMounts | None:
+    """Return the further trees that the labels state; None if the label cannot be read, which is no fault of others."""
+    try:
+        return cache_mounts(image.labels)
+    except GKMError:
+        return None
 
 
 def _content(registry: ImageSource, image: CacheImage, max_bytes: int) -> tuple[list[CacheEntry], int]:
@@ -100,7 +113,7 @@ def _entries_from_labels(image: CacheImage) -> list[dict[str, Any]]:
     ]
 
 
-def _print_result(image: CacheImage, entries: list[CacheEntry] | None) -> None:
+def _print_result(image: CacheImage, entries: list[CacheEntry] | None, further: CacheMounts | None) -> None:
     size = f"{image.size_bytes} bytes" if image.size_bytes is not None else "unknown size"
     count = (
         count_of(image.entry_count, "entry", "entries")
@@ -115,8 +128,14 @@ def _print_result(image: CacheImage, entries: list[CacheEntry] | None) -> None:
         table(("directory", "entries", "bytes", "variables"), places)
     if versions := stated_versions(image.labels):
         line(f"compiled by {', '.join(f'{name} {version}' for name, version in versions.items())}")
+    if further is None:
+        line(f"the label {LABEL} cannot be read")
+    elif further:
+        rows = [(each.sub_path, each.abs_path, each.env, "yes" if each.requires_writable else "no") for each in further]
+        table(("further tree", "path in a container", "variable", "writable"), rows)
+        line("GKM mounts none of the further trees")
     if entries is None:
         table(("backend", "arch", "warp size"), [(t.backend, t.arch, t.warp_size) for t in image.targets])
     else:
-        rows = [(e.form, e.backend, e.arch, e.warp_size or "", e.hash) for e in entries]
-        table(("form", "backend", "arch", "warp size", "hash"), rows)
+        listed = [(e.form, e.backend, e.arch, e.warp_size or "", e.hash) for e in entries]
+        table(("form", "backend", "arch", "warp size", "hash"), listed)

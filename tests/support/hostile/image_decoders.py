@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from gkm.api import json_limits
-from gkm.images import cache, cache_entries, configuration, manifest
+from gkm.images import cache, cache_entries, cache_mounts, configuration, manifest
 from gkm.images.archives import docker_archive, layout_store, oci_layout
 from gkm.images.captured import statement
 from gkm.images.configuration import MAX_CONFIG_BYTES
@@ -32,6 +32,7 @@ IMAGES = (
     Decoder("configuration", partial(configuration.read_config, name="x"), configuration.ImageConfig, MAX_CONFIG_BYTES),
     Decoder("cache manifest", cache_entries.entries_in, cache_entries._Manifest, extract.MAX_MANIFEST_BYTES),
     _image_decoder("summary label", cache._Summary, MAX_CONFIG_BYTES),
+    _image_decoder("label of further trees", cache_mounts.CacheMounts, cache_mounts.MAX_LABEL),
     _image_decoder("listing of docker's archive", list[docker_archive.ManifestEntry], docker_archive.MAX_LISTING_BYTES),
     _image_decoder("configuration of docker's archive", docker_archive._Config, MAX_CONFIG_BYTES),
     _image_decoder("mark of a layout", oci_layout._LayoutFile, oci_layout.MAX_LAYOUT_FILE_BYTES),
