@@ -13,11 +13,18 @@ class CSIVolume(Struct, frozen=True, rename="camel"):
     read_only: bool = False
 
 
+class ImageVolume(Struct, frozen=True):
+    """The image volume of a pod."""
+
+    reference: str = ""
+
+
 class VolumeFacts(Struct, frozen=True):
-    """A volume of a pod; `csi` is None for volumes of other kinds."""
+    """A volume of a pod; `csi` and `image` are None for volumes of other kinds."""
 
     name: str
     csi: CSIVolume | None = None
+    image: ImageVolume | None = None
 
 
 class VolumeMountFacts(Struct, frozen=True, rename="camel"):

@@ -11,6 +11,7 @@ from gkm_cli.clusters.connection import connected
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.output import CommandFailed, NegativeResult, Output, line, show, table
 from gkm_cli.progress import waiting
+from gkm_cli.why import image_volumes
 from gkm_cli.why.facts import PodFacts
 from gkm_cli.why.links import LinkResult, State, walk
 from gkm_cli.why.observation import Observation
@@ -57,7 +58,10 @@ def explain(target: str, cluster: ClusterOptions, choice: PodChoice, output: Out
 
 
 def _steps(observation: Observation, pod: PodFacts) -> list[LinkResult]:
-    return [step for each in observation.facts(pod) for step in walk(each)] or [no_volume(pod)]
+    by_image = observation.image_facts(pod)
+    steps = [step for each in observation.facts(pod) for step in walk(each)]
+    steps += [step for each in by_image for step in walk(each, image_volumes.LINKS, image_volumes.NEEDS)]
+    return steps or [no_volume(pod)]
 
 
 def _entry(pod: PodFacts, step: LinkResult) -> dict[str, Any]:

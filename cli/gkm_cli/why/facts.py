@@ -34,6 +34,7 @@ class Terminated(Struct, frozen=True, rename="camel"):
 class ContainerState(Struct, frozen=True):
     """The state of a container: it waits, runs, or has ended."""
 
+    waiting: dict[str, str] | None = None
     running: dict[str, str] | None = None
     terminated: Terminated | None = None
 

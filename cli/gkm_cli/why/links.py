@@ -4,7 +4,7 @@ Each link is one function without I/O. It may assume that the links that it need
 if the cluster does not show whether it holds. `programs` decides about the containers.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -206,7 +206,7 @@ def decide_mount(facts: Facts) -> Outcome:
     restart = f"start the pod again: {kubectl('delete', 'pod', meta.name, '-n', meta.namespace)}"
     if used:
         return Broken(f"the pod has {used[0].digest}, from before the cache became {wanted}", restart)
-    if not _has_started(pod):
+    if not has_started(pod):
         events = facts.events.value or ()
         cause = events[0].message if events else "kubelet has reported no failure yet"
         return Broken(f"the volume is not mounted: {cause}", "kubelet retries; read the message, and wait a minute")
@@ -221,6 +221,7 @@ def decide_mount(facts: Facts) -> Outcome:
     raise Unreadable(unreported, _LATER)
 
 
+Links = Mapping[str, Callable[[Facts], Outcome]]
 LINKS: dict[str, Callable[[Facts], Outcome]] = {
     "volume": decide_volume,
     "node": decide_node,
@@ -260,22 +261,23 @@ class LinkResult:
     hint: str = ""
 
 
-def walk(facts: Facts) -> list[LinkResult]:
+def walk(facts: Facts, links: Links = LINKS, needs: Mapping[str, Sequence[str]] = NEEDS) -> list[LinkResult]:
     """Return the result of every link; those that need a broken one are skipped."""
     steps: dict[str, LinkResult] = {}
-    for link in LINKS:
-        needed = {steps[each].state for each in NEEDS.get(link, ())}
+    for link, decide in links.items():
+        needed = {steps[each].state for each in needs.get(link, ())}
         is_skipped = bool(needed & {State.BROKEN, State.SKIPPED})
-        steps[link] = LinkResult(facts.volume.name, link, State.SKIPPED) if is_skipped else _decided(facts, link)
+        skipped = LinkResult(facts.volume.name, link, State.SKIPPED)
+        steps[link] = skipped if is_skipped else _decided(facts, link, decide)
     for link, proof in PROVEN_BY.items():
-        if steps[link].state is State.NOT_CHECKED and steps[proof].state is State.OK:
+        if link in steps and steps[link].state is State.NOT_CHECKED and steps[proof].state is State.OK:
             steps[link] = LinkResult(facts.volume.name, link, State.OK, f"not read, but {steps[proof].detail}")
     return list(steps.values())
 
 
-def _decided(facts: Facts, link: str) -> LinkResult:
+def _decided(facts: Facts, link: str, decide: Callable[[Facts], Outcome]) -> LinkResult:
     try:
-        outcome = LINKS[link](facts)
+        outcome = decide(facts)
     except Unreadable as failure:
         return LinkResult(facts.volume.name, link, State.NOT_CHECKED, failure.why, failure.hint)
     if isinstance(outcome, Broken):
@@ -291,7 +293,7 @@ def _ids(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _has_started(pod: PodFacts) -> bool:
+def has_started(pod: PodFacts) -> bool:
     """Return whether a container has started: kubelet mounts all volumes before."""
     return any(_started(status.state) or _started(status.last_state) for status in pod.statuses)
 

@@ -32,6 +32,7 @@ from gkm_cli.why.facts import (
     ReadResult,
     member_of,
 )
+from gkm_cli.why.image_volumes import members
 from gkm_cli.why.outcomes import kubectl
 
 T = TypeVar("T")
@@ -65,6 +66,18 @@ class Observation:
         )
         return [self._completed(replace(shared, volume=volume)) for volume in volumes]
 
+    def image_facts(self, pod: PodFacts) -> list[Facts]:
+        """Return the facts about each image volume that the webhook added to a pod."""
+        volumes = {volume.name: volume for volume in pod.spec.volumes or ()}
+        return [
+            Facts(pod=pod, volume=volumes[volume], cache_name=name, cache=self._cache(name))
+            for volume, name in members(pod)
+        ]
+
+    def _cache(self, name: CacheName) -> ReadResult[Any]:
+        resource: Resource[Any] = CLUSTERGKMCACHES if name.namespace is None else GKMCACHES
+        return self._get(resource, name.name, name.namespace)
+
     def _completed(self, facts: Facts) -> Facts:
         if facts.depends_on_mode:
             facts = replace(facts, capture_mode=self._once("mode", lambda: _capture_mode(self.api)))
@@ -80,10 +93,9 @@ class Observation:
         if name is None:
             return facts
         where = name.namespace
-        caches: Resource[Any] = CLUSTERGKMCACHES if where is None else GKMCACHES
         reports: Resource[Any] = CLUSTERGKMCACHENODES if where is None else GKMCACHENODES
         report = self._get(reports, node, where) if node else ReadResult()
-        return replace(facts, cache_name=name, cache=self._get(caches, name.name, where), node=report)
+        return replace(facts, cache_name=name, cache=self._cache(name), node=report)
 
     def _with_member(self, facts: Facts) -> Facts:
         """Return the facts about the member of the family that the volume names. Caches of no family are not listed."""

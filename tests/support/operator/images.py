@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
+from gkm.api.caches import ImageVolume
 from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.images.reference import Reference
@@ -37,6 +38,8 @@ class FakeImages:
     """Why the credentials of caches cannot be read."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
+    volumes: Mapping[str, ImageVolume] = field(default_factory=dict)
+    """The images that were built for a mount path, by digest."""
     refused: Mapping[str, GKMError] = field(default_factory=dict)
     """Images that the configuration does not let us ask for."""
 
@@ -71,7 +74,7 @@ class FakeImages:
         return self.revocations.get(digest)
 
     def claims(self, image: str, digest: str) -> ImageClaims:
-        return ImageClaims(self.size(image, digest), self.created.get(digest))
+        return ImageClaims(self.size(image, digest), self.created.get(digest), volume=self.volumes.get(digest))
 
     def size(self, image: str, digest: str) -> int:
         self.asked.append(("size", image, digest))
