@@ -68,6 +68,8 @@ class SignaturesCheck:
             yield nothing("no policy is about the images of GKM that run")
 
 
+_ON_NODES = ("driver", "daemon_sets", "config_map")
+"""The parts of the CSI path, and the configuration that says whether pods use it."""
 CHECKS: tuple[Check, ...] = (
     InstallationCheck("kinds/missing", "every kind of GKM is installed", kinds.missing, ("definitions",)),
     InstallationCheck("kinds/foreign", "no kind is another product's", kinds.foreign, ("definitions",)),
@@ -85,14 +87,14 @@ CHECKS: tuple[Check, ...] = (
     InstallationCheck(
         "webhook/expired", "the certificate of the webhook is valid", webhook.certificate, ("webhook", "certificate")
     ),
-    InstallationCheck("csi/driver-missing", "the CSIDriver is there", daemons.driver_missing, ("driver",)),
+    InstallationCheck("csi/driver-missing", "the CSIDriver is there", daemons.driver_missing, _ON_NODES),
     InstallationCheck("csi/driver-settings", "the CSIDriver has our settings", daemons.driver_settings, ("driver",)),
-    InstallationCheck("csi/missing", "the DaemonSet gkm-csi is there", daemons.csi_missing, ("daemon_sets",)),
+    InstallationCheck("csi/missing", "the DaemonSet gkm-csi is there", daemons.csi_missing, _ON_NODES),
     InstallationCheck("csi/not-ready", "every gkm-csi is ready", daemons.csi_not_ready, ("daemon_sets", "pods")),
     InstallationCheck(
         "csi/not-registered", "every kubelet knows the driver", daemons.not_registered, ("csi_nodes", "pods")
     ),
-    InstallationCheck("agent/missing", "the DaemonSet gkm-agent is there", daemons.agent_missing, ("daemon_sets",)),
+    InstallationCheck("agent/missing", "the DaemonSet gkm-agent is there", daemons.agent_missing, _ON_NODES),
     InstallationCheck("agent/not-ready", "every agent is ready", daemons.agent_not_ready, ("daemon_sets", "pods")),
     InstallationCheck(
         "agent/absent",

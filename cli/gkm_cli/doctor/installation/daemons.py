@@ -13,7 +13,7 @@ _HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
 
 def driver_missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield that the CSIDriver does not exist."""
-    if observed.driver is None:
+    if observed.driver is None and observed.needs_nodes:
         why = "kubelet then tries to attach the volume, and pods wait forever"
         yield problem("CSIDriver", DRIVER, "it does not exist", why, INSTALL)
 
@@ -95,7 +95,8 @@ def priority_class(observed: InstallationFacts) -> Iterator[Finding]:
 
 def _missing(observed: InstallationFacts, name: str) -> Iterator[Finding]:
     found = observed.daemon_sets.get(name)
-    if found is None or not is_our_daemon_set(found, name):
+    is_wrong = observed.needs_nodes if found is None else not is_our_daemon_set(found, name)
+    if is_wrong:
         detail = "it is not GKM's" if found else "it does not exist"
         yield problem("DaemonSet", name, detail, _HARM[name], INSTALL, namespace=NAMESPACE)
 

@@ -73,6 +73,12 @@ class InstallationFacts:
         except ConfigInvalid as error:
             return error
 
+    @property
+    def needs_nodes(self) -> bool:
+        """Return whether pods get their caches by the CSI driver; True where the configuration does not say."""
+        word = "csi" if isinstance(self.config, ConfigInvalid) else self.config.delivery
+        return word == "csi" or (word == "auto" and self.driver is not None)
+
     def pods_of(self, program: str) -> list[InstalledPod]:
         """Return the pods of a program."""
         return [pod for pod in self.pods if pod.program == program]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from gkm.kube.resources import CONFIGMAPS
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.installation.subjects import SUBJECTS
@@ -66,3 +67,15 @@ DAEMON_SET = {"metadata": {"creationTimestamp": "2026-11-20T00:00:00Z"}, "status
 def test_a_subject_is_what_the_check_compares(name: str, without: dict[str, Any], with_it: dict[str, Any]) -> None:
     assert not SUBJECTS[name].find(observed(**without))
     assert SUBJECTS[name].find(observed(**with_it))
+
+
+@pytest.mark.parametrize("word", ["image", "auto", "csi"])
+def test_a_cluster_whose_pods_get_image_volumes_lacks_no_daemon_set(word: str) -> None:
+    api = FakeApi()
+    meta = {"name": "gkm-config", "namespace": "gkm-system"}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"config.yaml": f"delivery: {word}\n"}}
+    api.create(CONFIGMAPS, config)
+    found = results(api)
+    checks = ("csi/driver-missing", "csi/missing", "agent/missing")
+    expected = Severity.PROBLEM if word == "csi" else Severity.OK
+    assert {one.severity for check in checks for one in found[check]} == {expected}
