@@ -4,6 +4,7 @@ A table states name, place and help of each command, so that `gkm --help` does n
 dataclasses: a command takes one value for each group, and its user sees the single options.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass
@@ -37,20 +38,48 @@ class LazyCommand:
         found: typer.Typer | Callable[..., None] = getattr(import_module(self.module), self.attribute)
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
-        app = typer.Typer(add_completion=False)
+        # Without rich, whose import takes as long as the rest of a help text.
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
         epilog = f"Example: {self.example.replace('{program}', PROGRAM)}" if self.example else None
-        app.command(name, help=self.help, epilog=epilog, context_settings=dict(self.context or {}))(with_groups(found))
+        app.command(name, cls=PlainCommand, help=self.help, epilog=epilog, context_settings=dict(self.context or {}))(
+            with_groups(found)
+        )
         return typer.main.get_command(app)
+
+
+class PlainHelp:
+    """The help of a command for an output without some characters: typer writes UTF-8 whatever the output is."""
+
+    def get_help(self, ctx: Any) -> str:  # noqa: ANN401 -- typer's
+        """Return the text of --help, with escapes for the characters that standard output cannot show."""
+        text: str = super().get_help(ctx)  # type: ignore[misc]
+        encoding = sys.stdout.encoding or "utf-8"
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+class PlainCommand(PlainHelp, TyperCommand):
+    """A command in a group of typer."""
+
+
+class CommandGroup(PlainHelp, TyperGroup):
+    """A group of commands whose help has whole sentences: click cuts them at 45 characters."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 -- typer's
+        super().__init__(**attributes)
+        for command in self.commands.values():
+            command.short_help = (command.help or "").partition("\n\n")[0]
 
 
 def lazy_group(table: Mapping[str, LazyCommand]) -> type[TyperGroup]:
     """Return the class of a group, for `typer.Typer(cls=…)`, with the commands of the table, in its order."""
 
-    class LazyGroup(TyperGroup):
+    class LazyGroup(PlainHelp, TyperGroup):
         def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 -- typer's
             super().__init__(**attributes)
             # The attributes that a list of commands needs.
-            self.commands = {name: TyperCommand(name, help=lazy.help) for name, lazy in table.items()}
+            self.commands = {
+                name: TyperCommand(name, help=lazy.help, short_help=lazy.help) for name, lazy in table.items()
+            }
             self._load = cache(lambda name: table[name].load(name))
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 -- typer's

@@ -103,6 +103,7 @@ COMMANDS = {
 }
 """All commands, in the order of the help."""
 app = typer.Typer(
+    rich_markup_mode=None,
     name="gkm",
     cls=lazy_group(COMMANDS),
     help="Build, sign, verify and inspect GPU kernel caches as images, and run programs with them; show the GPUs of "

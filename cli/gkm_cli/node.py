@@ -5,9 +5,10 @@ from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.inventory import InventoryReader
 
+from gkm_cli.lazy_commands import CommandGroup, PlainCommand
 from gkm_cli.output import PROGRAM, CommandFailed, Output, OutputOption, line, show, table
 
-app = typer.Typer(help="Show this machine.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, rich_markup_mode=None, help="Show this machine.", no_args_is_help=True)
 
 
 @app.callback()
@@ -15,7 +16,7 @@ def node() -> None:
     """Show this machine."""
 
 
-@app.command(epilog=f"Example: {PROGRAM} node detect -o json")
+@app.command(cls=PlainCommand, epilog=f"Example: {PROGRAM} node detect -o json")
 def detect(output: OutputOption = Output.TABLE) -> None:
     """Show GPUs, driver and NVLink fabric; exit 1 if a GPU is lost, or GPUs or their driver are not readable."""
     reading = InventoryReader().read()

@@ -94,6 +94,7 @@ COMMANDS = {
 }
 
 app = typer.Typer(
+    rich_markup_mode=None,
     cls=lazy_group(COMMANDS),
     help="Cache images: build, push, sign, attest, verify, inspect, check, explain, extract, copy, diff, tags, delete; "
     "list a cluster's caches; "

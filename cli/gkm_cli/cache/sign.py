@@ -33,7 +33,7 @@ def sign(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sign the digest that REF resolves to now, by a key or as an identity."""
+    """Sign the digest that REF resolves to now, by a key or as an identity; with --all-tags, all images of REF."""
     options.check()
     if all_tags:
         if not options.key:

@@ -5,6 +5,7 @@ from several files it takes the current-context of the last one, and kubectl tak
 ignores ~/.kube/config.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Mapping
@@ -15,13 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from gkm.kube.api import Api
-from gkm.kube.client import connect
-from gkm.kube.credentials import UNAUTHORIZED
-from gkm.kube.errors import NO_RESPONSE, ApiError
+from gkm.kube.errors import NO_RESPONSE, UNAUTHORIZED, ApiError
 from gkm.kube.resources import Json, Resource
-from kubernetes.config import ConfigException
-from kubernetes.config.kube_config import KubeConfigMerger
-from yaml import YAMLError
 
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.output import CommandFailed
@@ -61,6 +57,10 @@ def connected(options: ClusterOptions, namespace: str = "") -> ClusterConnection
     plugin = _PluginFailure()
     logging.getLogger().addHandler(plugin)
     try:
+        _check_exists(_files(options.kubeconfig, os.environ))
+        # A machine without a kubeconfig must not wait for the official client, which imports an OAuth library.
+        from gkm.kube.client import connect  # noqa: PLC0415
+
         choice = choose(options.kubeconfig, options.context)
         api = connect(choice.files, choice.context, timeout=REQUEST_SECONDS)
     except Exception as error:
@@ -71,6 +71,12 @@ def connected(options: ClusterOptions, namespace: str = "") -> ClusterConnection
     except ApiError as error:
         _explain(error, namespace, plugin.text)
     return ClusterConnection(api, choice.namespace, _ahead(api.date, datetime.now(UTC)))
+
+
+def _check_exists(files: str | None) -> None:
+    """Refuse a list of files of which none exists; kubectl skips those that are missing."""
+    if files is not None and not any(Path(path).exists() for path in files.split(os.pathsep) if path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), files)
 
 
 def _ahead(date: str, here: datetime) -> timedelta:
@@ -97,9 +103,12 @@ class _PluginFailure(logging.Handler):
 
 def _cause(error: Exception) -> str:
     """Return why a kubeconfig cannot be used: errors of any type, whose text may quote the file."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}"
+    from kubernetes.config import ConfigException  # noqa: PLC0415 -- as in `connected`
+    from yaml import YAMLError  # noqa: PLC0415 -- as in `connected`
+
     match error:
-        case OSError():
-            return f"{error.filename}: {error.strerror}"
         case YAMLError():
             mark = getattr(error, "problem_mark", None)
             return f"it is no YAML{f' (line {mark.line + 1})' if mark else ''}"
@@ -143,6 +152,8 @@ def choose(
     files = _files(kubeconfig, environment)
     if files is None:
         return KubeconfigSelection(None, context, _namespace_of_pod(environment))
+    from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415 -- as in `connected`
+
     merged = KubeConfigMerger(files)  # type: ignore[no-untyped-call]
     configs: list[Any] = list(merged.config_files.values())
     chosen = context or next((found for one in configs if (found := one.get("current-context"))), None)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gkm_cli.clusters.options import ClusterOptions, NamespaceOption
-from gkm_cli.lazy_commands import with_groups
+from gkm_cli.lazy_commands import CommandGroup, PlainCommand, with_groups
 from gkm_cli.output import PROGRAM, CommandFailed, UsageError
 from gkm_cli.plan.options import PlanOptions, RunFlags, UnfoldOutput
 
@@ -20,6 +20,8 @@ fewest-blocks: the fewest blocks, then the fewest domains, then the fewest stran
 least-waste: the fewest stranded GPUs, which stay free in the domains of the run; then domains, then blocks.
 """
 app = typer.Typer(
+    cls=CommandGroup,
+    rich_markup_mode=None,
     help=HELP,
     invoke_without_command=True,
     add_completion=False,
@@ -72,4 +74,6 @@ def unfold(
     print_nodes(plan, cluster, namespace, output)
 
 
-app.command(epilog=f"Example: {PROGRAM} plan unfold llama-1 -n ml-apps -o hostfile")(with_groups(unfold))
+app.command(cls=PlainCommand, epilog=f"Example: {PROGRAM} plan unfold llama-1 -n ml-apps -o hostfile")(
+    with_groups(unfold)
+)

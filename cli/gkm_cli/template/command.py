@@ -2,11 +2,16 @@
 
 import typer
 
-from gkm_cli.lazy_commands import with_groups
+from gkm_cli.lazy_commands import CommandGroup, PlainCommand, with_groups
 from gkm_cli.output import PROGRAM
 from gkm_cli.template.options import ConfigOption, ImportOptions, RenderOptions
 
-app = typer.Typer(help="Group templates: render offline, import from OSMO, print rights.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    rich_markup_mode=None,
+    help="Group templates: render offline, import from OSMO, print rights.",
+    no_args_is_help=True,
+)
 _FILES = "--templates templates.yaml --pool pool.yaml --group group.yaml"
 
 
@@ -24,7 +29,7 @@ def import_(options: ImportOptions) -> None:
     print_imported(options)
 
 
-@app.command(epilog=f"Example: {PROGRAM} template rights --config config.yaml | kubectl apply -f -")
+@app.command(cls=PlainCommand, epilog=f"Example: {PROGRAM} template rights --config config.yaml | kubectl apply -f -")
 def rights(config: ConfigOption = None) -> None:
     """Print the roles of GKM for the kinds in taskGroups.allowedKinds."""
     from gkm.api.task_group_rights import manifests  # noqa: PLC0415 -- as above
@@ -35,5 +40,7 @@ def rights(config: ConfigOption = None) -> None:
     print_manifests(manifests(files.configured(config).task_groups))
 
 
-app.command(epilog=f"Example: {PROGRAM} template render {_FILES}")(with_groups(render))
-app.command("import", epilog=f"Example: {PROGRAM} template import osmo.json | kubectl apply -f -")(with_groups(import_))
+app.command(cls=PlainCommand, epilog=f"Example: {PROGRAM} template render {_FILES}")(with_groups(render))
+app.command("import", cls=PlainCommand, epilog=f"Example: {PROGRAM} template import osmo.json | kubectl apply -f -")(
+    with_groups(import_)
+)

@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from gkm_cli.clusters.options import ClusterOptions
-from gkm_cli.lazy_commands import with_groups
+from gkm_cli.lazy_commands import CommandGroup, PlainCommand, with_groups
 from gkm_cli.output import PROGRAM
 from gkm_cli.topology.options import BuildOutput, CheckOutput, ConfigOption, NodesOption, ShowOutput, SourceOptions
 
 app = typer.Typer(
+    cls=CommandGroup,
+    rich_markup_mode=None,
     help="Find the tree of domains in labels, cables and switches, check it, and print it for schedulers.",
     no_args_is_help=True,
 )
@@ -67,8 +69,9 @@ def show(
 
 
 app.command(
+    cls=PlainCommand,
     epilog=f"Example: {PROGRAM} topology build --nodes nodes.json --fabrics fabrics.json --ibnetdiscover ib.out "
-    "-o hypernodes"
+    "-o hypernodes",
 )(with_groups(build))
-app.command(epilog=f"Example: kubectl get nodes -o json | {PROGRAM} topology check --nodes -")(check)
-app.command(epilog=f"Example: {PROGRAM} topology show -o html > topology.html")(with_groups(show))
+app.command(cls=PlainCommand, epilog=f"Example: kubectl get nodes -o json | {PROGRAM} topology check --nodes -")(check)
+app.command(cls=PlainCommand, epilog=f"Example: {PROGRAM} topology show -o html > topology.html")(with_groups(show))

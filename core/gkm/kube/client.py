@@ -22,8 +22,8 @@ from urllib3.exceptions import HTTPError
 from gkm.hoststate.logs import fields
 from gkm.kube import decoding
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
-from gkm.kube.credentials import UNAUTHORIZED, ApiCredentials, authorization, load_client
-from gkm.kube.errors import NO_RESPONSE, ApiError, from_body
+from gkm.kube.credentials import ApiCredentials, authorization, load_client
+from gkm.kube.errors import NO_RESPONSE, UNAUTHORIZED, ApiError, from_body
 from gkm.kube.resources import Resource
 from gkm.kube.watches import HttpWatch
 

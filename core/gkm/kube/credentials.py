@@ -14,14 +14,13 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
 from gkm.hoststate.logs import fields
-from gkm.kube.errors import ApiError
+from gkm.kube.errors import UNAUTHORIZED, ApiError
 
 _LOG = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 10.0
 """The minimum interval between two loads of refused credentials: the API server caches a token for as long."""
 
-UNAUTHORIZED = 401
 _CONNECTIONS = 16
 
 

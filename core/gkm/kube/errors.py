@@ -7,6 +7,8 @@ from msgspec import DecodeError, Struct, json
 NO_RESPONSE = 0
 """The status of an error without a response: connection refused, timeout, broken TLS."""
 
+UNAUTHORIZED = 401
+
 UNREADABLE = "Unreadable"
 """The reason of GKM for a response that cannot be decoded."""
 

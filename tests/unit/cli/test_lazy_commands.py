@@ -35,6 +35,20 @@ def test_help_imports_no_library_of_a_command(arguments: list[str]) -> None:
     assert done.stderr == "[]\n"
 
 
+@pytest.mark.parametrize("arguments", [["cache", "list"], ["doctor"], ["why", "pod"], ["status"]])
+def test_a_command_without_a_kubeconfig_imports_no_client(arguments: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['gkm', *{arguments!r}, '--kubeconfig', '/nowhere']\n"
+        "from gkm_cli.main import main\n"
+        "try: main()\n"
+        "finally: print('kubernetes' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    error, imported = done.stderr.splitlines()
+    assert (done.returncode, imported) == (1, "False")
+    assert error.startswith("error: the kubeconfig cannot be used: /nowhere: No such file or directory; ")
+
+
 @pytest.mark.parametrize("table", [COMMANDS, CACHE], ids=["gkm", "gkm cache"])
 def test_the_table_says_what_the_command_says(table: dict[str, LazyCommand]) -> None:
     documented = {name: command.callback.__doc__ for name, command in load_all(table).items() if command.callback}

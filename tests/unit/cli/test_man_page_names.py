@@ -12,6 +12,6 @@ def test_every_command_of_a_help_text_has_a_page() -> None:
     names = {page.stem for page in PAGES}
     for group in ((), ("cache",), ("node",), ("topology",), ("template",), ("plan",)):
         listed = gkm(*group, "--help").stdout.partition("Commands")[2]
-        commands = re.findall(r"^│ ([a-z]+)  ", listed, re.MULTILINE)
+        commands = re.findall(r"^  ([a-z]+)  ", listed, re.MULTILINE)
         assert commands
         assert {"-".join(["gkm", *group, command]) for command in commands} <= names
