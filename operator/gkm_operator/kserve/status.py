@@ -23,10 +23,7 @@ _OURS = frozenset({READY, COMPATIBLE, TRANSLATED})
 PENDING, PREPARING, PREPARED, ERROR = "Pending", "Preparing", "Ready", "Error"
 """KServe's states."""
 _NOT_YET = "the controllers have not looked at the image of the GKMCache yet"
-_ALWAYS = (
-    "In no case does GKM compare spec.artifact.identity with pods, mount by an image volume, or list pods in "
-    "status.usage"
-)
+_ALWAYS = "In no case does GKM compare spec.artifact.identity with pods, or list pods in status.usage"
 _MAX_MESSAGE = 4096
 _Value = tuple[str, str, str]
 """Status, reason and message of a condition."""
