@@ -1,7 +1,7 @@
 """The condition NVLinkFabricHealthy of Nodes on a real kube-apiserver: the account, rights and policy that ship."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,18 +18,20 @@ from gkm_agent.fabric.labels import WantedLabels
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.kubernetes.sinks import KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
-from gkm_operator.fabric.controller import FIELD_MANAGER, FabricController
+from gkm_operator.fabric.controller import FabricController
 from support.agent.fabric_values import DOMAIN
 from support.cluster.cluster import Cluster
 from support.cluster.policies import until_policies_hold
 from support.cluster.rights import until_rights_hold
-from support.operator.deployment import component, deployed
+from support.kube.interposed_api import Call, InterposedApi
+from support.operator.deployment import ROOT, component, deployed
 from support.operator.nodes import kube_node, put
 
 CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
 AGENT = "system:serviceaccount:gkm-system:gkm-agent"
 NODE, OTHER = "conditioned", "unconditioned"
 TYPE = "NVLinkFabricHealthy"
+PAGE = ROOT / "docs" / "reference" / "fabric.md"
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,6 @@ class Site:
         found: Json = self.cluster.until(probe, f"{status} {reason}")
         return found
 
-    def written(self) -> list[Json]:
-        """Return what the API server knows of the writes of the controllers: it changes with each of them."""
-        managers = self.admin.get(NODES, NODE)["metadata"]["managedFields"]
-        return [each for each in managers if each["manager"] == FIELD_MANAGER]
-
     def reports(self, status: NodeFabricStatus) -> None:
         """Report as the agent of NODE does."""
         found = self.admin.get(NODES, NODE)["metadata"]
@@ -92,11 +89,19 @@ def site(cluster: Cluster) -> Iterator[Site]:
 
 
 @contextmanager
-def running(site: Site) -> Iterator[None]:
-    controller = FabricController(site.controllers, Fabric(node_conditions=True), Topology())
+def running(site: Site) -> Iterator[list[str]]:
+    """Run the controller until the block ends; yield the verbs of its writes."""
+    writes: list[str] = []
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if call.writes:
+            writes.append(call.verb)
+        return send()
+
+    controller = FabricController(InterposedApi(site.controllers, around), Fabric(node_conditions=True), Topology())
     controller.work()
     try:
-        yield
+        yield writes
     finally:
         controller.close()
 
@@ -119,16 +124,24 @@ def test_a_restart_writes_nothing_and_a_node_that_stops_is_not_known(site: Site)
     site.reports(NodeFabricStatus(domain=DOMAIN, health="healthy"))
     with running(site):
         site.until("True", "FabricHealthy")
-    before = site.written()
-    with running(site):
         site.until("Unknown", "NodeNotReady", ready="Unknown")
         site.until("True", "FabricHealthy")
-    assert site.written() != before
-    again = site.written()
-    with running(site):
+    with running(site) as writes:
         site.reports(NodeFabricStatus(domain=DOMAIN, health="healthy", problems=["a port"]))
         site.until("True", "FabricHealthy")
-    assert site.written() == again
+        assert writes == []
+        site.reports(NodeFabricStatus(health="unhealthy", message="GPU 1"))
+        site.until("False", "FabricUnhealthy")
+    assert writes == ["apply"]
+
+
+def test_the_command_of_the_page_removes_the_condition(site: Site) -> None:
+    site.reports(NodeFabricStatus(domain=DOMAIN, health="healthy"))
+    with running(site):
+        site.until("True", "FabricHealthy")
+    (patch,) = re.findall(r"--subresource=status --type=strategic -p '(.*)'", PAGE.read_text(encoding="utf-8"))
+    site.cluster.kubectl("patch", "node", NODE, "--subresource=status", "--type=strategic", f"--patch={patch}")
+    assert site.condition() is None
 
 
 @pytest.mark.parametrize(

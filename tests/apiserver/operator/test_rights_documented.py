@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from support.cluster.audit import Request
 from support.operator.deployment import ROOT, component, manifests
-from support.operator.rights import PREFIX, SHIPPED, Right
+from support.operator.rights import COMPONENTS, PREFIX, SHIPPED, Right
 
-COMPONENTS = ("domains", "task-groups", "topology", "topology-infiniband", "topology-labels", "pod-caches", "kserve")
 ALL = [*manifests(), *(document for name in COMPONENTS for document in component(name))]
 PAGE = (ROOT / "docs" / "reference" / "rights.md").read_text(encoding="utf-8")
 

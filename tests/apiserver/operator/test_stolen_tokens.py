@@ -16,6 +16,7 @@ from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, SERVICE_ACCOUNTS, 
 from support.cluster.cluster import Cluster
 from support.cluster.rights import until_rights_hold
 from support.operator.deployment import ROOT, component, manifests
+from support.operator.rights import COMPONENTS
 
 SYSTEM = "gkm-system"
 DRY_RUNS = "gkm-dry-runs"
@@ -25,17 +26,6 @@ ADMISSION, CONTROLLERS = "gkm-admission", "gkm-controllers"
 ACCOUNTS = ("gkm-agent", "gkm-csi", ADMISSION, CONTROLLERS, "gkm-provider-infiniband")
 BASE = "base"
 RBAC_GROUP = "rbac.authorization.k8s.io"
-FEATURES = (
-    "domains",
-    "topology",
-    "topology-infiniband",
-    "topology-labels",
-    "task-groups",
-    "pod-caches",
-    "pod-gates",
-    "kserve",
-    "fabric-conditions",
-)
 RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Namespace"})
 PAGE = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
 RESOURCES = {each.kind: each for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
@@ -122,7 +112,7 @@ def rules(cluster: Cluster, user: str, namespace: str) -> set[Power]:
 def shipped(installed: Cluster) -> Rights:
     """The rights that the API server reports: those of deploy/base, and what each component adds alone."""
     found = {(account, BASE): allowed(installed, account) for account in ACCOUNTS}
-    for feature in FEATURES:
+    for feature in COMPONENTS:
         objects = [each for each in component(feature) if each["kind"] in RBAC]
         installed.apply(objects)
         until_rights_hold(installed)
@@ -154,7 +144,7 @@ def test_no_token_reads_secrets_or_becomes_another_account(shipped: Rights) -> N
 
 @pytest.mark.usefixtures("shipped")  # the rights are read before a test adds some
 @pytest.mark.parametrize(
-    "feature", [BASE, *(each for each in FEATURES if any("webhooks" in o for o in component(each)))]
+    "feature", [BASE, *(each for each in COMPONENTS if any("webhooks" in o for o in component(each)))]
 )
 def test_the_token_of_admission_changes_no_webhook_configuration(installed: Cluster, feature: str) -> None:
     objects = manifests() if feature == BASE else component(feature)
@@ -180,7 +170,7 @@ def test_the_token_of_the_controllers_makes_only_its_own_objects_in_its_namespac
     # Group templates need ConfigMaps of any name, and another test may have installed them.
     for binding in (each for each in component("task-groups") if each["kind"].endswith("Binding")):
         installed.objects.delete(binding)
-    objects = [each for feature in FEATURES if feature != "task-groups" for each in component(feature)]
+    objects = [each for feature in COMPONENTS if feature != "task-groups" for each in component(feature)]
     installed.apply([each for each in (*manifests(), *objects) if each["kind"] in RBAC])
     until_rights_hold(installed)
     thief = connect(str(installed.kubeconfig_for(f"{PREFIX}{CONTROLLERS}")))

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import yaml
+from gkm.api.features import Feature
 from support.cluster.audit import Request
 from support.operator.deployment import ROOT, component, manifests
 
@@ -73,17 +74,15 @@ def sample() -> list[Json]:
     return list(yaml.safe_load_all((ROOT / "deploy" / "samples" / "pull-secret.yaml").read_text(encoding="utf-8")))
 
 
+COMPONENTS = (*(feature.component.rpartition("/")[2] for feature in Feature), "topology-infiniband")
+"""Directories of the manifests that add rights: one for each feature, and a provider."""
+_BY_COMPONENT = {name: sorted(granted(component(name))) for name in COMPONENTS}
 BASE = sorted(granted(manifests()))
-DOMAINS = sorted(granted(component("domains")))
-TASK_GROUPS = sorted(granted(component("task-groups")))
-POD_CACHES = sorted(granted(component("pod-caches")))
-POD_GATES = sorted(granted(component("pod-gates")))
-FABRIC_CONDITIONS = sorted(granted(component("fabric-conditions")))
-KSERVE = sorted(granted(component("kserve")))
+DOMAINS, TASK_GROUPS, POD_CACHES = (_BY_COMPONENT[name] for name in ("domains", "task-groups", "pod-caches"))
 TOPOLOGY = sorted(
-    right for name in ("topology", "topology-infiniband", "topology-labels") for right in granted(component(name))
+    right for name in ("topology", "topology-infiniband", "topology-labels") for right in _BY_COMPONENT[name]
 )
-SHIPPED = sorted({*BASE, *DOMAINS, *TASK_GROUPS, *TOPOLOGY, *POD_CACHES, *POD_GATES, *KSERVE, *FABRIC_CONDITIONS})
+SHIPPED = sorted({*BASE, *(right for rights in _BY_COMPONENT.values() for right in rights)})
 """Those of deploy/base and of the components, which share some."""
 _CERTIFICATES = "admissionregistration.k8s.io"
 _USED = [right for right in TASK_GROUPS if right.account == "gkm-admission" or right.group == _CERTIFICATES]

@@ -3,6 +3,7 @@
 It does what that controller does (volcano-sh/volcano ed72c7c8, pkg/controllers/hypernode): it lists the HyperNodes of
 its source by their label, creates what it found and they lack, updates all others in each round even without a
 difference, and deletes what it did not find. A name that is taken stays, and is logged.
+docs/reference/topology-volcano.md has a run of the real one.
 """
 
 import json
