@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gkm.api.imex import DAEMON_CLASS
+from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.installation.objects import NAME_LABEL
 from support.cli.doctor_lists import NVIDIA_LABEL, SET_LABELS, claim, owner, pod
 from support.cli.doctor_site import USER, Site, bind, problems, shipped_role, site
@@ -75,31 +77,61 @@ def test_a_healthy_cluster_has_no_finding(place: Site) -> None:
     assert len(found) == 11
 
 
-@pytest.mark.parametrize(
-    ("objects", "expected"),
-    [
-        ([ORPHAN], [("domains/orphans", DOMAIN)]),
-        ([not_ready()], [("domains/readiness", DOMAIN)]),
-        ([node("dead")], [("domains/node-labels", "Node node-0")]),
-        ([claim_template("llama-0", CHANNEL, labels={NVIDIA_LABEL: "dead"})], [("domains/claim-templates", TEMPLATE)]),
-        ([compute_domain("llama-0"), claim_template("llama-0", CHANNEL)], [("domains/template-names", TEMPLATE)]),
-        ([claim("c", "dead")], [("domains/claims", "ResourceClaim team/c")]),
-        ([compute_domain("llama-0"), pod("p", "llama-0")], [("domains/pods", TEMPLATE)]),
-        (
-            [config("network: {autoMNNVLEnabled: true}"), GROVE_ROLE],
-            [("domains/switch", "ClusterRole grove:system:grove-operator")],
-        ),
-    ],
-    ids=lambda value: value[0][0] if isinstance(value, list) and isinstance(value[0], tuple) else "",
-)
-def test_each_planted_fault_is_found_and_nothing_else(
-    place: Site, objects: list[Json], expected: list[tuple[str, str]]
-) -> None:
+FAULTS: dict[str, tuple[str, list[Json]]] = {
+    "domains/orphans": (DOMAIN, [ORPHAN]),
+    "domains/readiness": (DOMAIN, [not_ready()]),
+    "domains/node-labels": ("Node node-0", [node("dead")]),
+    "domains/claim-templates": (TEMPLATE, [claim_template("llama-0", CHANNEL, labels={NVIDIA_LABEL: "dead"})]),
+    "domains/template-names": (TEMPLATE, [compute_domain("llama-0"), claim_template("llama-0", CHANNEL)]),
+    "domains/claims": ("ResourceClaim team/c", [claim("c", "dead")]),
+    "domains/pods": (TEMPLATE, [compute_domain("llama-0"), pod("p", "llama-0")]),
+    "domains/switch": (
+        "ClusterRole grove:system:grove-operator",
+        [config("network: {autoMNNVLEnabled: true}"), GROVE_ROLE],
+    ),
+}
+"""The object of the finding, and what plants the fault, by the name of the check that must find it."""
+PLANTED_BELOW = {"domains/terminating", "domains/version", "domains/imex"}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_planted_fault_is_found_and_nothing_else(place: Site, name: str) -> None:
+    subject, objects = FAULTS[name]
     with place.planted(*objects):
         code, found = place.findings()
-    assert problems(found) == [("problem", *one) for one in expected]
+    assert problems(found) == [("problem", name, subject)]
     assert code == 3
     assert place.findings()[0] == 0
+
+
+def test_every_check_of_domains_has_its_fault() -> None:
+    ours = {check.name for check in CHECKS if check.name.startswith("domains/")}
+    assert set(FAULTS) | PLANTED_BELOW == ours
+
+
+def test_a_mode_of_imex_that_is_half_changed_is_a_warning(place: Site) -> None:
+    metadata = {"name": "node-0-channels"}
+    attributes = {"type": {"string": "channel"}}
+    slice_ = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": metadata,
+        "spec": {
+            "driver": "compute-domain.nvidia.com",
+            "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
+            "nodeName": "node-0",
+            "devices": [{"name": "channel-0", "attributes": attributes}],
+        },
+    }
+    daemons = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": DAEMON_CLASS},
+        "spec": {},
+    }
+    with place.planted(slice_, daemons):
+        code, found = place.findings()
+    assert (code, problems(found)) == (0, [("warning", "domains/imex", f"DeviceClass {DAEMON_CLASS}")])
 
 
 def test_an_allocated_claim_whose_pod_is_gone_is_found(place: Site) -> None:

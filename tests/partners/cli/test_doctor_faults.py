@@ -73,7 +73,7 @@ def test_an_unsigned_image_that_was_loaded_is_unknown_and_a_policy_about_caches_
 def test_every_check_of_the_installation_has_its_fault() -> None:
     ours = {check.name for check in CHECKS if not check.name.startswith("domains/")}
     assert set(FAULTS) == ours
-    assert len(FAULTS) >= 25
+    assert len(FAULTS) >= 40
 
 
 def test_the_same_token_is_enough_for_the_other_commands_that_read(site: InstalledSite) -> None:

@@ -26,6 +26,7 @@ from support.grove.objects import NAMESPACE
 Json = dict[str, Any]
 USER = "doctor"
 PLURALS = {
+    "DeviceClass": "deviceclasses",
     "ClusterRole": "clusterroles",
     "ConfigMap": "configmaps",
     "CustomResourceDefinition": "customresourcedefinitions",
