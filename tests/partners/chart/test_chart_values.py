@@ -152,6 +152,25 @@ def test_a_switch_without_the_rights_for_it_is_refused(switch: str, feature: str
     assert render({"config": value, "features": {feature: True}})
 
 
+@pytest.mark.parametrize("word", ["image", "auto"])
+def test_image_volumes_without_the_webhook_that_adds_them_are_refused(word: str) -> None:
+    with pytest.raises(HelmFailed, match=r"config\.delivery is set and features\.podCaches is not"):
+        render({"config": {"delivery": word}})
+
+
+def test_with_image_volumes_nothing_runs_on_nodes_and_nothing_is_privileged() -> None:
+    found = [each.value for each in render({"config": {"delivery": "image"}, "features": {"podCaches": True}})]
+    assert not {each["kind"] for each in found} & {"DaemonSet", "CSIDriver"}
+    (space,) = (each for each in found if each["kind"] == "Namespace")
+    assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    specs = [each["spec"]["template"]["spec"] for each in found if each["kind"] == "Deployment"]
+    assert len(specs) == len(DEPLOYMENTS)
+    assert not [volume for spec in specs for volume in spec["volumes"] if "hostPath" in volume]
+    for container in (each for spec in specs for each in spec["containers"]):
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
 def test_every_value_of_the_schema_has_a_default_and_the_reverse() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text(encoding="utf-8"))
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))

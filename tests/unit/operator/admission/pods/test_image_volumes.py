@@ -117,11 +117,12 @@ def test_the_member_of_the_gpus_that_the_pod_names_comes_first_in_the_order_of_t
     [
         {},
         {"affinity": affinity(of(H100), of({"zone": "a"}))},
+        {"affinity": affinity(of(H100), of(A100))},
         {"affinity": affinity(of(H100, "NotIn"))},
         {"nodeSelector": {MAJOR: "9"}},
         {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}},
     ],
-    ids=["no constraint", "one of two terms", "not in", "no minor", "a product"],
+    ids=["no constraint", "one of two terms", "two GPUs", "not in", "no minor", "a product"],
 )
 def test_a_pod_that_may_start_on_other_gpus_gets_no_cache_and_learns_what_to_write(spec: Json) -> None:
     found = Family().member("llama", verified("a")).review(**spec)
