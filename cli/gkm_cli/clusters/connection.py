@@ -57,11 +57,9 @@ def connected(options: ClusterOptions, namespace: str = "") -> ClusterConnection
     plugin = _PluginFailure()
     logging.getLogger().addHandler(plugin)
     try:
-        _check_exists(_files(options.kubeconfig, os.environ))
-        # A machine without a kubeconfig must not wait for the official client, which imports an OAuth library.
-        from gkm.kube.client import connect  # noqa: PLC0415
-
         choice = choose(options.kubeconfig, options.context)
+        from gkm.kube.client import connect  # noqa: PLC0415 -- as in `choose`
+
         api = connect(choice.files, choice.context, timeout=REQUEST_SECONDS)
     except Exception as error:
         hint = "name a kubeconfig with --kubeconfig, and one of its contexts with --context"
@@ -105,8 +103,8 @@ def _cause(error: Exception) -> str:
     """Return why a kubeconfig cannot be used: errors of any type, whose text may quote the file."""
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}"
-    from kubernetes.config import ConfigException  # noqa: PLC0415 -- as in `connected`
-    from yaml import YAMLError  # noqa: PLC0415 -- as in `connected`
+    from kubernetes.config import ConfigException  # noqa: PLC0415 -- as in `choose`
+    from yaml import YAMLError  # noqa: PLC0415 -- as in `choose`
 
     match error:
         case YAMLError():
@@ -147,12 +145,15 @@ def choose(
     """Return what kubectl would use with the options --kubeconfig and --context.
 
     Raises:
+        FileNotFoundError: none of the files exists.
         Exception: of any type, from the official client, for a file of another shape.
     """
     files = _files(kubeconfig, environment)
     if files is None:
         return KubeconfigSelection(None, context, _namespace_of_pod(environment))
-    from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415 -- as in `connected`
+    _check_exists(files)
+    # A machine without a kubeconfig must not wait for the official client, which imports an OAuth library.
+    from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415
 
     merged = KubeConfigMerger(files)  # type: ignore[no-untyped-call]
     configs: list[Any] = list(merged.config_files.values())

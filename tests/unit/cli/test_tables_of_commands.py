@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 from gkm.api import crds
+from gkm.kube import client
 from gkm.kube.resources import (
     CLUSTERGKMCACHES,
     CSI_DRIVERS,
@@ -186,7 +187,7 @@ def place(published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pl
     api.create(CLUSTERGKMCACHES, cache("shared", None, REF))
     api.create(RUNS.of(dict), run())
     monkeypatch.setattr(connection, "choose", lambda *_: KubeconfigSelection("", None, NAMESPACE))
-    monkeypatch.setattr(connection, "connect", lambda *_, **__: api)
+    monkeypatch.setattr(client, "connect", lambda *_, **__: api)
     return Place(tmp_path, published)
 
 

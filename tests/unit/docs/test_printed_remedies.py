@@ -11,6 +11,7 @@ from typing import Any
 
 import man_pages
 import pytest
+from gkm.kube import client
 from gkm_cli.clusters import connection
 from gkm_cli.clusters.connection import KubeconfigSelection
 from support.cli.command import CACHE, KEY, gkm, gkm_in_this_process, pushed
@@ -94,7 +95,7 @@ def test_a_printed_command_line_runs(
     api = DatedApi()
     api.create(connection.NAMESPACES, {"metadata": {"name": "default"}})
     monkeypatch.setattr(connection, "choose", lambda *_: KubeconfigSelection("", None, "default"))
-    monkeypatch.setattr(connection, "connect", lambda *_, **__: api)
+    monkeypatch.setattr(client, "connect", lambda *_, **__: api)
     monkeypatch.setenv("HOME", str(tmp_path))
     done = gkm_in_this_process(*filled(line, tmp_path, image))
     # Without a terminal, the command names its next step: test_the_line_of_a_refused_pull_opens_the_registry.
