@@ -1,6 +1,7 @@
 """The API as a process sees it that dies at one of its writes."""
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from gkm.kube.api import Api
@@ -19,6 +20,7 @@ class DyingApi(InterposedApi):
         self._number = number
         self._before = before
         self._plural = plural
+        self._lock = Lock()
 
     @property
     def dead(self) -> bool:
@@ -31,9 +33,12 @@ class DyingApi(InterposedApi):
             raise Killed
         if self._plural not in ("", call.plural):
             return send()
-        self.writes += 1
-        if self.writes < self._number:
-            return send()
-        if not self._before:
-            send()
-        raise Killed
+        with self._lock:
+            if self.dead:
+                raise Killed
+            self.writes += 1
+            if self.writes < self._number or not self._before:
+                answer = send()
+            if self.dead:
+                raise Killed
+            return answer

@@ -5,8 +5,10 @@ no second leader leaves a pod half placed. A pod that has started is never writt
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Protocol
 
@@ -33,6 +35,8 @@ from gkm_operator.pods import HOSTNAME, PODS, WatchedPod, is_of_run
 _LOG = logging.getLogger(__name__)
 NAME = "gates"
 WORKERS = 4
+REQUESTS = 4
+"""Requests for the pods of one run at once."""
 CALM_SECONDS = 0.2
 """The delay after a change: pods of a workload come together, and those without a number get places by name."""
 BACKOFF = Backoff(0.5, 60.0)
@@ -116,8 +120,7 @@ class GatesController(Controller):
         decision = self._decide(run)
         if decision.report != self._reports.get(run):
             self._remember(run, decision.report)
-        failed = [error for lift in decision.lifts if (error := self._lift(run, lift)) is not None]
-        if failed:
+        if failed := self._lift_all(run, decision.lifts):
             raise Retry(str(failed[0]), failed[0].retry_after)
         return decision.again
 
@@ -143,6 +146,13 @@ class GatesController(Controller):
         else:
             self._reports.put(run, report)
         self._reported()
+
+    def _lift_all(self, run: RunKey, lifts: Sequence[Lift]) -> list[ApiError]:
+        """Remove gates side by side, since the pods of a gang start with the last one; return the errors."""
+        if not lifts:
+            return []
+        with ThreadPoolExecutor(min(REQUESTS, len(lifts)), "gate") as pool:
+            return [error for error in pool.map(partial(self._lift, run), lifts) if error is not None]
 
     def _lift(self, run: RunKey, lift: Lift) -> ApiError | None:
         """Remove a gate; return an error after which the next pass tries again."""
