@@ -35,9 +35,14 @@ gkm.io/config: {{ toJson (list .Values.config .Values.configFiles) | sha256sum }
 {{- end }}
 {{- end }}
 
+{{/* How pods get caches: csi unless the configuration says otherwise; config may be null. */}}
+{{- define "gkm.delivery" -}}
+{{ (.Values.config | default dict).delivery | default "csi" }}
+{{- end }}
+
 {{/* Whether nodes run the agent and the CSI driver; config.delivery: image needs neither. */}}
 {{- define "gkm.usesNodes" -}}
-{{- if ne (.Values.config.delivery | default "csi") "image" }}true{{ end }}
+{{- if ne (include "gkm.delivery" .) "image" }}true{{ end }}
 {{- end }}
 
 {{- define "gkm.scraped" -}}
