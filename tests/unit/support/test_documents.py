@@ -9,6 +9,7 @@ from markdown_links import links
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GLOSSARY = ROOT / "docs" / "glossary.md"
+CHART = ROOT / "deploy" / "chart" / "gkm"
 SOURCES = [ROOT / name for name in ("core", "agent", "csi", "operator", "cli")]
 FILE = re.compile(r"(?<![\w/.:-])((?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|toml))\b")
 RENDERED = re.compile(r"^(?:deploy/)?base/")
@@ -23,9 +24,10 @@ def linked(document: Path) -> set[Path]:
 
 
 def is_file(document: Path, name: str) -> bool:
-    """Return whether a document may name a file so: from the root, from itself, from a source root, or as rendered."""
-    rendered = RENDERED.sub("deploy/chart/gkm/templates/", name)
-    return any((folder / name).exists() for folder in (ROOT, document.parent, *SOURCES)) or (ROOT / rendered).exists()
+    """Return whether a document may name a file so: from the root, itself, the chart, a source root, or as rendered."""
+    rendered = RENDERED.sub("templates/", name)
+    folders = (ROOT, document.parent, CHART, *SOURCES)
+    return any((folder / name).exists() for folder in folders) or (CHART / rendered).exists()
 
 
 def is_module(dotted: str) -> bool:
