@@ -90,7 +90,10 @@ class Counters:
         except OSError as error:
             with self._lock:
                 self._misses_changed |= misses is not None
-            _LOG.warning("counters not written", extra=fields(path=str(self._layout.counters), reason=str(error)))
+            _LOG.warning(
+                "counters of the CSI driver not written",
+                extra=fields(path=str(self._layout.counters), reason=str(error)),
+            )
 
     def _run(self) -> None:
         # An idle driver does not wake up.
@@ -110,5 +113,5 @@ def _load_previous(layout: Layout) -> NodeCounters:
     try:
         return counters.load(layout)
     except UnreadableState as error:
-        _LOG.warning("counters reset", extra=fields(reason=str(error)))
+        _LOG.warning("counters file of the CSI driver unreadable, counters reset", extra=fields(reason=str(error)))
         return NodeCounters()

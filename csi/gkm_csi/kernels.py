@@ -114,7 +114,9 @@ class KernelWatch:
             with self._open_layers(record) as (view, lowers):
                 return scan(view, lowers, seconds)
         except Exception:  # noqa: BLE001 -- a count must not hold up a pod
-            _LOG.warning("compiled kernels not counted", extra=fields(volume=record.volume_id), exc_info=True)
+            _LOG.warning(
+                "compiled kernels of a volume not counted", extra=fields(volume=record.volume_id), exc_info=True
+            )
             return None
 
 

@@ -72,12 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with locks.process_lock(options.layout.process_lock("csi"), PREDECESSOR_SECONDS):
             _serve(options, stop)
     except (OSError, TooManyMounts, ListenError):
-        _LOG.exception("start failed", extra=fields(node=options.node))
+        _LOG.exception("CSI driver failed", extra=fields(node=options.node))
         return 1
     except locks.LockBusy:
         _LOG.error("another gkm-csi serves this node", extra=fields(node=options.node, state=str(options.layout.state)))
         return 1
-    _LOG.info("stopped", extra=fields(node=options.node))
+    _LOG.info("CSI driver stopped", extra=fields(node=options.node))
     return 0
 
 
@@ -108,7 +108,8 @@ def _serve(options: Options, stop: threading.Event) -> None:
     watchdog.start()
     counters.start()
     _LOG.info(
-        "ready", extra=fields(node=options.node, endpoint=str(options.endpoint), registration=str(options.registration))
+        "CSI driver ready",
+        extra=fields(node=options.node, endpoint=str(options.endpoint), registration=str(options.registration)),
     )
     while not stop.wait(grpc_server.CHECK_SECONDS):
         listener.restore(GRACE_SECONDS)

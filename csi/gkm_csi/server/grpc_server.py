@@ -132,10 +132,10 @@ def _with_status_codes(
             observe(name, "OK", time.monotonic() - began)
             return answer
         except StatusError as refusal:
-            _LOG.warning("call refused", extra=fields(call=name, code=refusal.code.value, reason=refusal.message))
+            _LOG.warning("gRPC call refused", extra=fields(call=name, code=refusal.code.value, reason=refusal.message))
             code, text = refusal.code, refusal.message
         except Exception:  # noqa: BLE001 -- logged, and INTERNAL to the caller
-            _LOG.exception("call failed", extra=fields(call=name))
+            _LOG.exception("gRPC call failed", extra=fields(call=name))
             code, text = Code.INTERNAL, _INTERNAL_MESSAGE
         observe(name, code.value, time.monotonic() - began)
         return context.abort(grpc.StatusCode[code.value], escape(text))
@@ -188,12 +188,12 @@ class SocketServer:
         missing = [str(path) for path, ours in self._own_inodes.items() if _inode(path) != ours]
         if not missing:
             return
-        _LOG.warning("sockets missing, listening again", extra=fields(sockets=missing))
+        _LOG.warning("sockets of the CSI driver missing, listening again", extra=fields(sockets=missing))
         previous = self._server
         try:
             self.start()
         except ListenError:
-            _LOG.exception("listen failed, will retry")
+            _LOG.exception("listening on the sockets of the CSI driver failed, will retry")
             return
         if previous is not None:
             previous.stop(grace)

@@ -150,9 +150,12 @@ class RegistrationService:
     ) -> registration.RegistrationStatusResponse:
         """Log the result of the registration; kubelet repeats a registration that failed."""
         if status.plugin_registered:
-            _LOG.info("registered with kubelet", extra=fields(driver=DRIVER_NAME, endpoint=self.endpoint))
+            _LOG.info("CSI driver registered with kubelet", extra=fields(driver=DRIVER_NAME, endpoint=self.endpoint))
         else:
-            _LOG.error("registration with kubelet failed", extra=fields(driver=DRIVER_NAME, reason=status.error))
+            _LOG.error(
+                "registration of the CSI driver with kubelet failed",
+                extra=fields(driver=DRIVER_NAME, reason=status.error),
+            )
         return registration.RegistrationStatusResponse()
 
 

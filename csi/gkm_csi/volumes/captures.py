@@ -95,10 +95,11 @@ class Captures:
                 (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, directory.name, copied)))
                 temporary.rename(directory)
             _LOG.info(
-                "captured", extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped)
+                "capture of a volume finished",
+                extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped),
             )
         except Exception:  # noqa: BLE001 -- a failed capture must not hold up the pod
-            _LOG.exception("capture failed", extra=log_fields)
+            _LOG.exception("capture of a volume failed", extra=log_fields)
         finally:
             _remove(temporary)
 

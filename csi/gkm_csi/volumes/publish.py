@@ -92,7 +92,7 @@ class VolumePublisher:
         try:
             return families.chosen(self.layout, ref)
         except UnreadableState as error:
-            _LOG.exception("pointer unreadable", extra=fields(cache=str(ref)))
+            _LOG.exception("cache pointer unreadable", extra=fields(cache=str(ref)))
             raise publish_errors.pointer_unreadable(ref, self.node) from error
 
     def _usable(self, pointer: Pointer | None, request: PublishRequest) -> Pointer:
@@ -109,7 +109,7 @@ class VolumePublisher:
         try:
             waiting_pods.mark_waiting(self.layout, ref)
         except OSError:
-            _LOG.exception("waiting pod not recorded", extra=fields(cache=str(ref)))
+            _LOG.exception("pod that waits for a cache not recorded", extra=fields(cache=str(ref)))
 
     def _ensure_mounted(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)
@@ -118,7 +118,7 @@ class VolumePublisher:
         try:
             state = self._observe(target)
             if repeated and state.mounts == (mark,):
-                _LOG.info("already published", extra=_log_fields(record))
+                _LOG.info("volume already published", extra=_log_fields(record))
                 return
             # A record stays while a mount of its volume may exist.
             if repeated and mark not in state.mounts:
@@ -131,7 +131,7 @@ class VolumePublisher:
             if not repeated or is_final(error):
                 _undo(undo, record)
             raise
-        _LOG.info("published", extra=_log_fields(record))
+        _LOG.info("volume published", extra=_log_fields(record))
 
     def _mount(self, entry: int | None, record: VolumeRecord, undo: _UndoSteps, *, repeated: bool) -> None:
         target = Path(record.target_path)
@@ -210,7 +210,7 @@ def _undo(steps: _UndoSteps, record: VolumeRecord) -> None:
             step()
     except OSError:
         # A record and perhaps a mount are left: the next publish, unpublish or start removes both.
-        _LOG.exception("undo of a failed publish failed", extra=_log_fields(record))
+        _LOG.exception("undo of a failed volume publish failed", extra=_log_fields(record))
 
 
 def _record(request: PublishRequest, pointer: Pointer | None, *, empty_because: str = "") -> VolumeRecord:

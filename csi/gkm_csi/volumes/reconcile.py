@@ -76,17 +76,17 @@ def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -
         volume_records.track(record)
     for record in repairs.records:
         values = {"volume": record.volume_id, "cache": str(record.ref), "target": record.target_path}
-        with _logged_failure("record without a mount not removed", **values):
+        with _logged_failure("volume record without a mount not removed", **values):
             volume_records.remove(record.volume_id)
-            _LOG.warning("record without a mount removed", extra=fields(**values))
+            _LOG.warning("volume record without a mount removed", extra=fields(**values))
     for mount in repairs.mounts:
         values = {"volume": mount.mark.owner, "digest": mount.mark.content, "target": mount.point}
-        with _logged_failure("mount without a record not removed", **values):
+        with _logged_failure("mount without a volume record not removed", **values):
             mounter.unmount(Path(mount.point))
             mounter.remove(Path(mount.point))
-            _LOG.warning("mount without a record removed", extra=fields(**values))
+            _LOG.warning("mount without a volume record removed", extra=fields(**values))
     for ref in {record.ref for record in loaded} | _refs_with_usage(layout):
-        with _logged_failure("usage file not written", cache=str(ref)):
+        with _logged_failure("usage file of a cache not written", cache=str(ref)):
             volume_records.write_usage(ref)
 
 
@@ -111,10 +111,10 @@ def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
             else:
                 loaded.append(record)
         except UnreadableState:
-            _LOG.exception("record unreadable; delete the pod", extra=fields(volume=volume_id))
+            _LOG.exception("volume record unreadable; delete the pod", extra=fields(volume=volume_id))
             unreadable.append(volume_id)
         except OSError:
-            _LOG.exception("directory without a record not removed", extra=fields(volume=volume_id))
+            _LOG.exception("volume directory without a record not removed", extra=fields(volume=volume_id))
     return loaded, unreadable
 
 

@@ -60,7 +60,7 @@ class VolumeStats:
         try:
             state = self.mounter.observe(volume.target)
         except OSError:
-            _LOG.exception("target not readable", extra=fields(volume=volume.volume_id))
+            _LOG.exception("volume target not readable", extra=fields(volume=volume.volume_id))
             return "its target cannot be read: delete the pod"
         if state.mounts[-1:] != (mark_for(record),):
             return "the cache is not mounted any more: delete the pod"

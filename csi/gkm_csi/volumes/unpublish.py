@@ -50,7 +50,7 @@ class VolumeUnpublisher:
             try:
                 record = self.volume_records.load(volume.volume_id)
             except UnreadableState:
-                _LOG.exception("record unreadable", extra=fields(volume=volume.volume_id))
+                _LOG.exception("volume record unreadable", extra=fields(volume=volume.volume_id))
                 record = None
             if record is None:
                 self._without_record(volume)
@@ -59,7 +59,7 @@ class VolumeUnpublisher:
                 self.volume_records.remove(volume.volume_id)  # from memory too: /run may have been wiped
             elif record.target_path != str(volume.target):
                 _LOG.warning(
-                    "unpublish for another target than the published one",
+                    "volume unpublish names another target than the published one",
                     extra=fields(volume=volume.volume_id, target=str(volume.target), published=record.target_path),
                 )
             else:
@@ -82,8 +82,10 @@ class VolumeUnpublisher:
             self.volume_records.write_usage(record.ref)
         except OSError:
             # The next call for this cache, or the next start, rewrites it: no reason to hold up the end of a pod.
-            _LOG.exception("usage file not written", extra=fields(cache=str(record.ref)))
-        _LOG.info("unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest))
+            _LOG.exception("usage file of a cache not written", extra=fields(cache=str(record.ref)))
+        _LOG.info(
+            "volume unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest)
+        )
 
     def _layer_usage(self, volume: VolumeTarget, record: VolumeRecord) -> os.statvfs_result | None:
         """Return the usage of the private layer; None without one, or if it cannot be read."""
@@ -94,7 +96,7 @@ class VolumeUnpublisher:
                 return None
             return self.mounter.filesystem_usage(volume.target)
         except Exception:  # noqa: BLE001 -- a count must not hold up the end of the pod
-            _LOG.warning("private layer not counted", extra=fields(volume=volume.volume_id), exc_info=True)
+            _LOG.warning("usage of a private layer not read", extra=fields(volume=volume.volume_id), exc_info=True)
             return None
 
     def _without_record(self, volume: VolumeTarget) -> None:
@@ -105,16 +107,18 @@ class VolumeUnpublisher:
             return
         if state.mounts and all(mark is not None and mark.owner == volume.volume_id for mark in state.mounts):
             self._unmount(volume)
-            _LOG.warning("unpublished without a record", extra=fields(volume=volume.volume_id))
+            _LOG.warning("volume without a record unmounted", extra=fields(volume=volume.volume_id))
 
     def _unmount(self, volume: VolumeTarget) -> None:
         try:
             self.mounter.unmount(volume.target)
             removed = self.mounter.remove(volume.target)
         except OSError as error:
-            _LOG.exception("unmount failed", extra=fields(volume=volume.volume_id, target=str(volume.target)))
+            _LOG.exception(
+                "unmount of a volume failed", extra=fields(volume=volume.volume_id, target=str(volume.target))
+            )
             raise StatusError(
                 Code.INTERNAL, f"volume {volume.volume_id} cannot be unmounted on {self.node}; kubelet retries"
             ) from error
         if not removed:
-            _LOG.warning("target directory not empty, not removed", extra=fields(volume=volume.volume_id))
+            _LOG.warning("volume target directory not removed", extra=fields(volume=volume.volume_id))

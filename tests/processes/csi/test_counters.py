@@ -54,7 +54,7 @@ def test_the_file_is_there_and_good_from_the_start_on(bare: tuple[NodeFiles, Mou
     path.with_name(".counters.json.0badcafe.tmp").write_text("half")
 
     with driver(*bare) as running:
-        running.wait_for("ready")
+        running.wait_for("CSI driver ready")
         assert "counters.json" in running.logged[0]["reason"]
         until(lambda: b"a lie" not in path.read_bytes(), "the file is written anew")
         assert counted(files.layout) == {}
@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_written_costs_no_publish(bare: tuple[NodeFiles, M
 
     with driver(*bare) as running, Client(running.socket) as client:
         client.publish("csi-1", files.target("csi-1"), {"cacheName": ref.name})
-        assert "counters.json" in running.wait_for("counters not written")["path"]
+        assert "counters.json" in running.wait_for("counters of the CSI driver not written")["path"]
         client.unpublish("csi-1", files.target("csi-1"))
         assert running.stop() == 0
 

@@ -20,7 +20,7 @@ def test_a_file_instead_of_the_plugins_directory_ends_no_process() -> None:
         place = running.socket.parent
         shutil.rmtree(place)
         place.write_text("in the way")
-        running.wait_for("listen failed, will retry")
+        running.wait_for("listening on the sockets of the CSI driver failed, will retry")
         assert running.process.poll() is None
         place.unlink()
         until(running.socket.is_socket, "the socket to be back")

@@ -61,10 +61,10 @@ def test_kubelet_learns_the_socket_from_the_registration_socket(rig: Rig) -> Non
         assert (info.type, info.name, list(info.supported_versions)) == ("CSIPlugin", "csi.gkm.io", ["1.0.0"])
         assert info.endpoint == str(rig.driver.socket)
         kubelet.call("NotifyRegistrationStatus", registration_pb2.RegistrationStatus(plugin_registered=True))
-        assert rig.driver.wait_for("registered with kubelet")["driver"] == "csi.gkm.io"
+        assert rig.driver.wait_for("CSI driver registered with kubelet")["driver"] == "csi.gkm.io"
         refused = registration_pb2.RegistrationStatus(plugin_registered=False, error="no such node")
         kubelet.call("NotifyRegistrationStatus", refused)
-        assert rig.driver.wait_for("registration with kubelet failed")["reason"] == "no such node"
+        assert rig.driver.wait_for("registration of the CSI driver with kubelet failed")["reason"] == "no such node"
 
 
 @pytest.mark.mounts
@@ -81,7 +81,7 @@ def test_other_calls_are_unimplemented(rig: Rig) -> None:
 @pytest.mark.mounts
 def test_invalid_and_oversized_messages_are_refused(rig: Rig) -> None:
     assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\xff" * 64) == "INVALID_ARGUMENT"
-    assert rig.driver.wait_for("call refused")["reason"] == "the request is not a NodePublishVolumeRequest"
+    assert rig.driver.wait_for("gRPC call refused")["reason"] == "the request is not a NodePublishVolumeRequest"
     assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\0" * (1 << 20)) == "RESOURCE_EXHAUSTED"
     assert rig.client.call("Probe", csi_pb2.ProbeRequest()).ready.value
 
@@ -94,7 +94,7 @@ def test_a_refusal_is_one_log_line_without_secrets_of_the_pod(rig: Rig) -> None:
     message.MergeFromString(b"\x3a\x0e\x0a\x03key\x12\x07hunter2")
     code, text = rig.client.refused("NodePublishVolume", message)
     assert (code, "GKMCache ml-apps/nowhere is not known" in text) == ("UNAVAILABLE", True), text
-    line = rig.driver.wait_for("call refused")
+    line = rig.driver.wait_for("gRPC call refused")
     assert (line["level"], line["call"], line["code"]) == ("warning", "NodePublishVolume", "UNAVAILABLE")
     assert "hunter2" not in str(rig.driver.logged)
 
@@ -147,7 +147,7 @@ def test_sigterm_ends_it_and_leaves_the_sockets_so_that_kubelet_expects_it_back(
 ) -> None:
     with driver(*bare) as running:
         assert running.stop() == 0
-        running.wait_for("stopped")
+        running.wait_for("CSI driver stopped")
         assert running.socket.is_socket()
         assert running.registration.is_socket()
 
@@ -159,7 +159,7 @@ def test_removed_sockets_are_restored(bare: tuple[NodeFiles, MountNamespace], em
         directory = next(path.parent for path in (running.socket, running.registration) if path.parent.name == emptied)
         for path in directory.iterdir():
             path.unlink()
-        running.wait_for("sockets missing, listening again")
+        running.wait_for("sockets of the CSI driver missing, listening again")
         until(lambda: running.socket.is_socket() and running.registration.is_socket(), "the sockets to be back")
         with Client(running.socket) as client:
             client.call("Probe", csi_pb2.ProbeRequest())
@@ -171,7 +171,7 @@ def test_removed_sockets_are_restored(bare: tuple[NodeFiles, MountNamespace], em
 def test_a_second_process_waits_for_the_first_to_end(bare: tuple[NodeFiles, MountNamespace]) -> None:
     with driver(*bare) as first, driver(*bare, ready=False) as second:
         first.stop()
-        second.wait_for("ready")
+        second.wait_for("CSI driver ready")
         with Client(second.socket) as client:
             client.call("Probe", csi_pb2.ProbeRequest())
 
@@ -202,7 +202,7 @@ def test_one_socket_can_serve_for_both(bare: tuple[NodeFiles, MountNamespace]) -
         driver(files, namespace, *(("-m", "gkm_csi.main"), *flags), ready=False) as running,
         Client(path) as client,
     ):
-        running.wait_for("ready")
+        running.wait_for("CSI driver ready")
         client.call("Probe", csi_pb2.ProbeRequest())
         assert client.call("GetInfo", registration_pb2.InfoRequest()).endpoint == "/host/one.sock"
 
@@ -220,7 +220,7 @@ def test_a_node_that_cannot_mount_reports_the_missing_feature() -> None:
                 lines = []
                 for line in process.stderr:
                     lines.append(line)
-                    if '"ready"' in line:
+                    if '"CSI driver ready"' in line:
                         break
                 assert any("must run privileged" in line for line in lines)
                 with Client(running.socket) as client:

@@ -126,7 +126,7 @@ def test_an_entry_that_is_a_link_is_never_followed(rig: Rig) -> None:
     code, text = rig.refused(volume, target, {"cacheName": ref.name})
 
     assert (code, "its log on the node has the cause" in text) == ("INTERNAL", True), text
-    assert "Too many levels of symbolic links" in str(rig.driver.wait_for("call failed"))
+    assert "Too many levels of symbolic links" in str(rig.driver.wait_for("gRPC call failed"))
     assert str(rig.files.root) not in text
     assert rig.nothing_left(volume, target)
 

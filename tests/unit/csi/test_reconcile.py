@@ -75,7 +75,7 @@ def test_a_failed_repair_does_not_stop_the_start(caplog: pytest.LogCaptureFixtur
         assert not (layout.volumes / "csi-half").exists()
         assert layout.usage_file(REF).exists()
         assert not (layout.usage / "ml-apps" / "gone").exists()
-        assert "record unreadable; delete the pod" in caplog.text
+        assert "volume record unreadable; delete the pod" in caplog.text
         assert "record without a mount" not in caplog.text  # there was none where there is no record
 
 
@@ -86,7 +86,7 @@ def test_a_removed_record_is_logged_with_its_cache(caplog: pytest.LogCaptureFixt
         reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
 
         assert not list(files.layout.volumes.iterdir())
-    (line,) = [line for line in caplog.records if line.message == "record without a mount removed"]
+    (line,) = [line for line in caplog.records if line.message == "volume record without a mount removed"]
     assert (vars(line)["volume"], vars(line)["cache"]) == ("csi-1", "GKMCache ml-apps/llama")
 
 
