@@ -92,10 +92,10 @@ def main(arguments: list[str] | None = None) -> None:
             status = work(options, config, dependencies(config, options.layout), stop, wake)
         sys.exit(status)
     except node_cleanup.VolumesMounted as error:
-        _LOG.error("state not removed", extra=fields(why=str(error)))
+        _LOG.error("node state of GKM not removed", extra=fields(why=str(error)))
         sys.exit(NOT_READY)
     except node_cleanup.StillRunning as error:
-        _LOG.error("state not removed", extra=fields(why=str(error)))
+        _LOG.error("node state of GKM not removed", extra=fields(why=str(error)))
     except locks.LockBusy:
         _LOG.error("another agent works on this state", extra=fields(state=str(options.layout.state)))
     except (ConfigInvalid, NotConnected, OSError) as error:

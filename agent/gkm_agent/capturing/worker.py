@@ -125,7 +125,10 @@ class CaptureWorker:
                 if self._steps.begin_again(self._layout.capture(volume_id)):
                     self._ended.discard(volume_id)
                     self._due.pop(volume_id, None)
-                    _LOG.info("capture begins again on top of another generation", extra=fields(volume=volume_id))
+                    _LOG.info(
+                        "capture begins again on top of another generation of its cache family",
+                        extra=fields(volume=volume_id),
+                    )
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -135,7 +138,7 @@ class CaptureWorker:
             except CaptureStopped:
                 return
             except Exception:  # noqa: BLE001 -- a defect costs one round, not the thread
-                _LOG.exception("captures failed")
+                _LOG.exception("round over all captures failed")
             self._wait(before)
 
     def _wait(self, before: int) -> None:
@@ -220,7 +223,7 @@ class CaptureWorker:
         self._failures[volume_id] = _Failure(count, self._clock() + pause, Waiting(reason.value, message))
         metrics.count_capture_failure(reason.value)
         _LOG.warning(
-            "capture waits",
+            "capture waits for its next attempt",
             extra=fields(volume=volume_id, reason=reason.value, why=message, detail=detail or None, seconds=int(pause)),
         )
 
@@ -265,7 +268,10 @@ class KnownCapture:
 
 
 def by_namespace(captures: Iterable[KnownCapture]) -> Mapping[str, tuple[CapturedImage, ...]]:
-    """Return the reports of all captures: for each namespace's pods, at most MAX_CAPTURED_IMAGES."""
+    """Return the reports of captures by the namespace of the pod.
+
+    A namespace has at most MAX_CAPTURED_IMAGES reports. Beyond that, the oldest captures have no report.
+    """
     found: dict[str, list[CapturedImage]] = {}
     for capture in sorted(captures, key=lambda each: (-each.since, each.origin.volume_id)):
         listed = found.setdefault(capture.origin.pod_namespace, [])

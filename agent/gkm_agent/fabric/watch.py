@@ -134,7 +134,7 @@ class FabricWatch:
         verdict = self._settled.reported
         if verdict is not None and verdict != before:
             _LOG.info(
-                "fabric changed",
+                "NVLink fabric of the node changed",
                 extra=fields(domain=verdict.domain or None, health=verdict.health.value, why=verdict.cause or None),
             )
 
@@ -142,7 +142,7 @@ class FabricWatch:
         if skipped != self._skipped:
             self._skipped = skipped
             if skipped:
-                _LOG.warning("labels skipped", extra=fields(count=len(skipped), why=list(skipped[:20])))
+                _LOG.warning("fabric labels skipped", extra=fields(count=len(skipped), why=list(skipped[:20])))
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -150,7 +150,7 @@ class FabricWatch:
             try:
                 report = self.read()
             except Exception:  # noqa: BLE001 -- a surprise from a driver must not end the thread
-                _LOG.exception("fabric read failed")
+                _LOG.exception("read of the NVLink fabric failed")
                 report = None
             # Before the first reading of the GPUs, that reading is near.
             self._wake.wait(self._interval if report is not None else min(self._interval, 5.0))

@@ -127,7 +127,11 @@ class KubernetesSource:
             ]
             why = "the agent deletes no files until they are readable" if unknown else None
             level = logging.ERROR if unknown else logging.INFO
-            _LOG.log(level, "unreadable caches", extra=fields(count=len(unknown), caches=shown or None, why=why))
+            _LOG.log(
+                level,
+                "set of unreadable caches changed",
+                extra=fields(count=len(unknown), caches=shown or None, why=why),
+            )
 
     def _on_change(self, _old: object, _new: object) -> None:
         self._changed.set()
@@ -158,7 +162,7 @@ def wanted_of(cache: Cache, node: str) -> WantedCache | None:
     try:
         ref = CacheRef(cache.metadata.namespace or None, cache.metadata.name)
     except InvalidName as error:
-        _LOG.warning("cache skipped", extra=fields(why=str(error)))
+        _LOG.warning("cache with an invalid name skipped", extra=fields(why=str(error)))
         return None
     digest = verified_digest(cache)
     hold = _unknown_spec(cache) or (_pull_hold(cache) if digest is None else _bounded_by_rollout(cache, node, digest))

@@ -125,7 +125,7 @@ class Reconciler:
             try:
                 self.reconcile()
             except Exception:  # noqa: BLE001 -- a defect costs one pass, not the agent
-                _LOG.exception("reconcile failed")
+                _LOG.exception("reconcile of the node failed")
                 self._heartbeat.beat(succeeded=False)
             else:
                 self._heartbeat.beat(succeeded=True)
@@ -335,7 +335,7 @@ class VolumeReports:
         except UnreadableState as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                _LOG.warning("compiled kernels not read", extra=fields(why=self._last_error))
+                _LOG.warning("counts of compiled kernels not read", extra=fields(why=self._last_error))
             return NO_MISSES
         self._last_error = ""
         return found

@@ -47,7 +47,10 @@ class SpaceNeed:
 
     @classmethod
     def of(cls, image: CacheImage) -> "SpaceNeed":
-        """Return the need of an image. An image without a size label is taken to be as large as its blobs."""
+        """Return the bytes of disk that the pull of an image needs.
+
+        Without a size label, the content of the image is taken to be as large as its blobs.
+        """
         size = image.download_bytes if image.size_bytes is None else image.size_bytes
         return cls(size, image.download_bytes + size)
 
@@ -155,7 +158,11 @@ class DiskBudget:
             error = self._figures_text(_NOTHING) if short.bytes else ""
         if bool(error) != bool(self._last_error):
             level = logging.WARNING if error else logging.INFO
-            _LOG.log(level, "disk budget exceeded" if error else "disk budget met", extra=fields(why=error or None))
+            _LOG.log(
+                level,
+                "disk budget of the cache store exceeded" if error else "disk budget of the cache store met",
+                extra=fields(why=error or None),
+            )
         self._last_error = error
 
     def record_disk_full(self, ref: CacheRef) -> None:
@@ -256,9 +263,9 @@ class DiskBudget:
                 is_evicted = self._store.evict(digest)
             except (UnreadableState, OSError) as error:
                 is_evicted = False
-                _LOG.error("eviction failed", extra=fields(digest=digest, why=str(error)))
+                _LOG.error("eviction of a store entry failed", extra=fields(digest=digest, why=str(error)))
             if is_evicted:
-                _LOG.info("entry evicted", extra=fields(digest=digest, lack=short.bytes))
+                _LOG.info("store entry evicted", extra=fields(digest=digest, lack=short.bytes))
             short = self._lack(need)
             if is_evicted and short.disk > 0:
                 raise _SpaceComing
@@ -282,7 +289,7 @@ class DiskBudget:
                 # With this time every partial blob without a running pull is stale.
                 blobs.sweep(time.time() + 2 * STALE_SECONDS)
         except OSError as error:
-            _LOG.error("removal of blobs failed", extra=fields(why=str(error)))
+            _LOG.error("removal of image blobs failed", extra=fields(why=str(error)))
         return self._lack(need)
 
     def _figures_text(self, need: SpaceNeed) -> str:

@@ -88,11 +88,11 @@ class Collector:
         try:
             self._store.trash.sweep()
         except OSError as error:
-            _LOG.warning("sweep of the trash failed", extra=fields(why=str(error)))
+            _LOG.warning("sweep of the store's trash failed", extra=fields(why=str(error)))
         try:
             BlobFiles(self._store.layout.blobs).sweep()
         except OSError as error:
-            _LOG.warning("sweep of blobs failed", extra=fields(why=str(error)))
+            _LOG.warning("sweep of image blobs failed", extra=fields(why=str(error)))
 
     def _collect(
         self, observed: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
@@ -107,7 +107,7 @@ class Collector:
         self._budget.spare = frozenset(entries - eviction.in_use(observed, wanted.values()) - self._mounted)
         for digest in eviction.expired(self._store.catalog.entries(), entries - named, now, self._bounds.keep_seconds):
             if self._store.collect(digest):
-                _LOG.info("entry collected", extra=fields(digest=digest))
+                _LOG.info("unused store entry removed", extra=fields(digest=digest))
         self._budget.enforce()
         self._last_error = ""
 
@@ -126,4 +126,4 @@ class Collector:
     def _log_stopped(self, cause: str) -> None:
         if cause != self._last_error:
             self._last_error = cause
-            _LOG.error("collection stopped", extra=fields(why=cause))
+            _LOG.error("collection of unused store entries stopped", extra=fields(why=cause))

@@ -33,14 +33,14 @@ class FamilyFiles:
                     families.save(self._layout, choice)
                     self._written[ref] = choice
                     _LOG.info(
-                        "family member chosen",
+                        "member of a cache family chosen",
                         extra=fields(family=str(ref), member=choice.member.name, why=choice.why),
                     )
             for ref in [ref for ref in self._written if complete and ref not in choices]:
                 families.remove(self._layout, ref)
                 del self._written[ref]
         except OSError as error:
-            _LOG.error("family member not recorded", extra=fields(why=str(error)))
+            _LOG.error("choice of a cache family not recorded", extra=fields(why=str(error)))
 
     def _read(self, ref: CacheRef) -> FamilyChoice | None:
         try:

@@ -132,7 +132,9 @@ class Scrubber:
         try:
             self._store.revoke_ready(due.digest)
         except OSError as error:
-            _LOG.error("revocation of pointers failed", extra=fields(digest=due.digest, why=str(error)))
+            _LOG.error(
+                "revocation of Ready from damaged caches failed", extra=fields(digest=due.digest, why=str(error))
+            )
         self._changed.set()
 
     def _throttle(self, cost: int) -> None:
