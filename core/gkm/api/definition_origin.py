@@ -36,7 +36,9 @@ class DefinitionOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The differences between a definition and ours: paths of fields as `status.conditions[].type`.
+    """The differences between a CustomResourceDefinition in a cluster and ours, which this version of GKM installs.
+
+    They are paths of fields such as `status.conditions[].type`.
 
     A value of an enumeration is `spec.mode=Track`, `spec.mode=*` stands for any, and `spec.image (optional)` for a
     field that may be absent.

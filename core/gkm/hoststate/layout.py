@@ -105,7 +105,7 @@ class Layout:
     def captured(self) -> Path:
         """Return the directory of captures: files that pods added to their volumes, until the agent removes them.
 
-        The capture of a volume has its own directory, with CAPTURED_FILE in it.
+        Below it each captured volume has a directory. CAPTURED_FILE in it says whose files they are.
         """
         return self.state / "captured"
 
@@ -183,7 +183,11 @@ class Layout:
             directory.mkdir(parents=True, exist_ok=True)
 
     def make_state_directories(self) -> None:
-        """Make those below `state`; raises as `make_directories` does."""
+        """Make the directories below `state`.
+
+        Raises:
+            OSError: `state` cannot be written.
+        """
         for directory in (self.store, self.trash, self.work, self.empty, self.caches, self.locks):
             directory.mkdir(parents=True, exist_ok=True)
         placement.spread(self.work)

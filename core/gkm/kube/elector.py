@@ -93,7 +93,7 @@ class Elector:
                 is_holder = self._acquire_or_renew()
             except ApiError as error:
                 level = logging.INFO if error.conflict else logging.WARNING
-                _LOG.log(level, "lease not held", extra=fields(lease=self._name, why=str(error)))
+                _LOG.log(level, "lease not acquired or renewed", extra=fields(lease=self._name, why=str(error)))
                 return False
             if is_holder:
                 self._renewed = began

@@ -91,4 +91,4 @@ class Recorder:
                 return
             name = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
             log_fields = fields(object=f"{regarding.kind} {name}", reason=body.reason, why=str(error))
-            _LOG.warning("event not sent", extra=log_fields)
+            _LOG.warning("Kubernetes Event not sent", extra=log_fields)

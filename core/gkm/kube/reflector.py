@@ -243,11 +243,11 @@ class Reflector(Generic[T]):
 
     def _refuse(self, entry: ObjectEntry[T], why: str) -> None:
         name = "/".join(filter(None, entry.key))
-        _LOG.warning("object too large", extra=fields(object=f"{self.resource.kind} {name}", why=why))
+        _LOG.warning("watched object too large", extra=fields(object=f"{self.resource.kind} {name}", why=why))
         try:
             self._on_refused(self.resource, entry, why)
         except Exception:  # noqa: BLE001 -- a handler must not end the watch
-            _LOG.exception("handler failed", extra=fields(resource=self.resource.plural))
+            _LOG.exception("watch handler failed for a refused object", extra=fields(resource=self.resource.plural))
 
     def _delete(self, key: Key) -> None:
         with self._delivery:
@@ -264,7 +264,7 @@ class Reflector(Generic[T]):
         try:
             reader(old, new)
         except Exception:  # noqa: BLE001 -- a handler must not end the watch
-            _LOG.exception("handler failed, event dropped", extra=fields(resource=self.resource.plural))
+            _LOG.exception("watch handler failed, event dropped", extra=fields(resource=self.resource.plural))
 
     def _log_error(self, error: ApiError) -> None:
         if self._stopped.is_set():

@@ -189,12 +189,12 @@ class WorkQueue(Generic[K]):
             after = self._handle(key)
         except Retry as error:
             retry_after = error.retry_after
-            _LOG.info("retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
+            _LOG.info("reconcile retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
         except ApiError as error:
             retry_after, refused = error.retry_after, error.retry_after > 0
-            _LOG.warning("retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
+            _LOG.warning("reconcile retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
         except Exception:  # noqa: BLE001 -- a handler must not end the worker
-            _LOG.exception("handler failed", extra=fields(queue=self.name, key=str(key)))
+            _LOG.exception("reconcile failed", extra=fields(queue=self.name, key=str(key)))
             result = "failed"
         else:
             self._failures.pop(key, None)

@@ -182,7 +182,7 @@ class Request:
         if len({ceiling.scope for ceiling in self.ceilings}) < len(self.ceilings):
             raise ValueError("a run names each of its scopes once")
         if len({rule.level for rule in self.per_area}) < len(self.per_area):
-            raise ValueError("a run has one rule for the areas of a level")
+            raise ValueError("a run has at most one rule for each level of areas, such as domain or rack")
         inner = 1
         for rule in self.layers:
             if rule.multiple % inner:

@@ -119,7 +119,7 @@ class PageServer:
         try:
             page = make()
         except Exception:  # noqa: BLE001 -- a defect in one page costs that page
-            _LOG.exception("page failed", extra={"path": request.path})
+            _LOG.exception("page of the health server failed", extra={"path": request.path})
             page = error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "this page failed; the log has the cause")
         return encode(page, with_body=request.method == "GET")
 
@@ -144,7 +144,7 @@ async def _exchange(
 
 def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error of the loop: mostly no descriptors are left to accept a client, and the loop retries in a second."""
-    _LOG.warning("page server failed", extra={"reason": f"{context['message']}: {context.get('exception')}"})
+    _LOG.warning("health server failed", extra={"reason": f"{context['message']}: {context.get('exception')}"})
 
 
 def listen(address: tuple[str, int], backlog: int) -> socket.socket:

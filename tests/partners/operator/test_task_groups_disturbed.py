@@ -90,7 +90,9 @@ def test_controllers_that_are_killed_at_any_moment_leave_nothing(place: GroupClu
     place.delete(*place.phases())
     place.until_gone(*names)
     for process in processes:
-        assert "handler failed" not in process.log.read_text(encoding="utf-8")
+        text = process.log.read_text(encoding="utf-8")
+        assert "watch handler failed" not in text
+        assert "reconcile failed" not in text
         process.stop(30)
 
 

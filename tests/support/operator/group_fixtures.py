@@ -31,4 +31,6 @@ def running(place: GroupCluster) -> Iterator[Process]:
     yield process
     process.stop(30)
     assert process.popen.returncode == 0, process.tail()
-    assert "handler failed" not in process.log.read_text(encoding="utf-8")
+    text = process.log.read_text(encoding="utf-8")
+    assert "watch handler failed" not in text
+    assert "reconcile failed" not in text

@@ -281,7 +281,9 @@ class ImageDownload:
                 from_elsewhere = resumed_bytes or registry.has_mirrors(self.ref)
                 if is_last or not from_elsewhere or error.reason is not Reason.DIGEST_MISMATCH:
                     raise
-                _LOG.warning("blob fetched again", extra=fields(image=str(self.ref), why=str(error)))
+                _LOG.warning(
+                    "image blob has wrong bytes, downloaded again", extra=fields(image=str(self.ref), why=str(error))
+                )
                 self._count(-download.received)
                 return False
             locked.finalize(target)

@@ -123,7 +123,9 @@ class Registry(RegistryWrites):
         except GKMError as error:
             if error.reason is not Reason.DIGEST_MISMATCH or not self.has_mirrors(ref):
                 raise
-            _LOG.warning("wrong bytes, perhaps of a mirror", extra=fields(image=str(ref), why=str(error)))
+            _LOG.warning(
+                "image blob has wrong bytes, read again without mirrors", extra=fields(image=str(ref), why=str(error))
+            )
             return self.without_mirrors()._small_blob(ref, descriptor)  # noqa: SLF001 -- a copy of this object
 
     def referrers(self, ref: Reference) -> list[Descriptor]:

@@ -24,7 +24,7 @@ def decode(
         OutputUnreadable: it is not JSON of that shape, or has too many bytes or values.
     """
     if len(text) > max_bytes:
-        raise OutputUnreadable(f"it has {len(text)} bytes, the limit is {max_bytes}")
+        raise OutputUnreadable(f"the output has {len(text)} bytes, the limit is {max_bytes}")
     try:
         check(text)
         return decoder.decode(text)

@@ -141,7 +141,7 @@ def test_a_kubeconfig_that_cannot_be_read_now_is_not_quoted(
     server.takes = NEW
     (tmp_path / "kubeconfig").write_text(f'{{"users": [{{"name": "u", "token": "{NEW}"}}], "clusters": {NEW}')
     assert status_of(api) == 401
-    assert "credentials not reloaded" in caplog.text
+    assert "API server credentials not reloaded" in caplog.text
     assert NEW not in caplog.text + "".join(str(vars(line)) for line in caplog.records)
 
     (tmp_path / "kubeconfig").write_text(whole.replace('"tokenFile"', '"token"').replace(str(tmp_path / "token"), NEW))

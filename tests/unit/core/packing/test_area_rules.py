@@ -139,7 +139,10 @@ def test_a_refusal_offers_the_run_without_each_rule_that_alone_keeps_it_from_fit
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ((AreaRule(Level.RACK, max_groups=1), AreaRule(Level.RACK, max_nodes=1)), "one rule for the areas of a level"),
+        (
+            (AreaRule(Level.RACK, max_groups=1), AreaRule(Level.RACK, max_nodes=1)),
+            "at most one rule for each level of areas",
+        ),
         ((AreaRule(Level.BLOCK, multiple=4), AreaRule(Level.CLUSTER, multiple=6)), "do not divide into layers of 4"),
         ((AreaRule(Level.BLOCK, multiple=5),), "192 GPUs do not divide into 5 groups of 16"),
     ],

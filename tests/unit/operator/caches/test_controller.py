@@ -229,10 +229,10 @@ def test_log_lines_name_a_cache_in_one_form(site: Site, caplog: pytest.LogCaptur
     site.run()
     site.until_verified("RegistryUnavailable")
     until(lambda: site.api.get(CLUSTERGKMCACHES, "x").status.resolved_digest == OTHER, "the other is verified")
-    looks = [vars(record) for record in caplog.records if record.getMessage() == "image checked"]
+    looks = [vars(record) for record in caplog.records if record.getMessage() == "cache image checked"]
     assert {look["cache"] for look in looks} == {"GKMCache a/x", "ClusterGKMCache x"}
     assert all(("digest" in look) == (look["cache"] != "GKMCache a/x") for look in looks)
-    tries = [vars(record) for record in caplog.records if record.getMessage() == "retry scheduled"]
+    tries = [vars(record) for record in caplog.records if record.getMessage() == "reconcile retry scheduled"]
     # A status that is written twice before its watch has told is a conflict, and tried again too.
     assert {(tried["key"], tried["why"]) for tried in tries if tried["queue"] == "verify"} == {
         ("GKMCache a/x", "RegistryUnavailable: the registry does not answer")
