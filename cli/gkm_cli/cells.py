@@ -45,7 +45,10 @@ class _Segment(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A thing at a place, from the widest name to the closest; the numbers of its parts have the order of styles."""
+    """One drawn object, such as a node. `place` names the boxes around it, the outermost first.
+
+    `parts` has the number of parts in each of the drawing's styles, in the order of `Drawing.styles`.
+    """
 
     place: tuple[str, ...]
     name: str

@@ -57,8 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise  # gkm_operator.__main__ prints what to install
     except Exception as error:  # noqa: BLE001 -- every error ends the process
         # The last line must tell a person what to do; the traceback is for a bug report.
-        _LOG.debug("ended", exc_info=True)
-        _LOG.critical("ended", extra=logs.fields(command=arguments.command, error=type(error).__name__, why=str(error)))
+        _LOG.debug("process failed", exc_info=True)
+        _LOG.critical(
+            "process failed", extra=logs.fields(command=arguments.command, error=type(error).__name__, why=str(error))
+        )
         return EXIT_FAILURE
 
 

@@ -90,7 +90,7 @@ def explain(
     show(_result(results, found), output, lambda: _print(results, found))
     if found is not None and found.result is Comparison.OTHER:
         raise NegativeResult
-    raise CommandFailed(f"whether the cache hits is not known; {_AFTER_START}")
+    raise CommandFailed(f"not known whether the pod can use the kernels of the cache; {_AFTER_START}")
 
 
 def _pod(name: str, cluster: ClusterOptions, namespace: str) -> PodSpecFacts:

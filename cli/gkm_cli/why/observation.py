@@ -52,7 +52,7 @@ class Observation:
     _known: dict[Hashable, ReadResult[Any]] = field(default_factory=dict)
 
     def facts(self, pod: PodFacts) -> list[Facts]:
-        """Return the facts about each volume of GKM that a pod has."""
+        """Return the facts by which `gkm why` judges a pod: one Facts for each volume of the CSI driver of GKM."""
         volumes = [volume for volume in pod.spec.volumes or () if volume.csi and volume.csi.driver == DRIVER]
         if not volumes:
             return []
@@ -67,7 +67,7 @@ class Observation:
         return [self._completed(replace(shared, volume=volume)) for volume in volumes]
 
     def image_facts(self, pod: PodFacts) -> list[Facts]:
-        """Return the facts about each image volume that the webhook added to a pod."""
+        """Return the facts by which `gkm why` judges a pod: one Facts for each image volume that the webhook added."""
         volumes = {volume.name: volume for volume in pod.spec.volumes or ()}
         return [
             Facts(pod=pod, volume=volumes[volume], cache_name=name, cache=self._cache(name))

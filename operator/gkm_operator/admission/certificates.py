@@ -366,7 +366,7 @@ class Rotation:
         if may_serve(self._serving, waited=waited, times=self._times, now=now):
             write(self._directory, pair)
             self._serving, self._next = pair, None
-            _LOG.info("certificate renewed", extra=fields(until=pair.ends.isoformat()))
+            _LOG.info("webhook certificate renewed", extra=fields(until=pair.ends.isoformat()))
         return is_trusted
 
     def _make(self) -> CertificatePair:

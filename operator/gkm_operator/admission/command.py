@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
 
     def ready() -> None:
         server.ready.set()
-        _LOG.info("serving", extra=fields(port=server.port, mode=config.verification.mode))
+        _LOG.info("admission webhook serving", extra=fields(port=server.port, mode=config.verification.mode))
 
     msgspec_warmup.warm_up()  # all modules are imported now, and no thread runs yet
     server.start()

@@ -108,7 +108,7 @@ class ImageValidator:
         # Its labels have fixed sets of values: `review` accepts no other kind.
         metrics.reviewed(request.kind.kind, result, seconds)
         _LOG.info(
-            "admitted" if response.allowed else "refused",
+            "cache admitted" if response.allowed else "cache refused",
             extra=fields(
                 cache=request.cache,
                 operation=request.operation,

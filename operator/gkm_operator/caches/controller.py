@@ -121,7 +121,10 @@ class CachesController(Controller):
             pass
         if not self.synced:
             return False
-        _LOG.info("synced", extra=fields(caches=len(self._caches.values()) + len(self._cluster_caches.values())))
+        _LOG.info(
+            "watches of caches synced",
+            extra=fields(caches=len(self._caches.values()) + len(self._cluster_caches.values())),
+        )
         return True
 
     def run(self) -> None:

@@ -227,7 +227,7 @@ class CapturedCache:
 
 
 class Generation(NamedTuple):
-    """The place of a capture in its family: its number, and the contents that had one before, the latest first."""
+    """The number of a capture in its cache family, and the contents of `earlier` generations, the latest first."""
 
     number: int
     earlier: tuple[str, ...] = ()

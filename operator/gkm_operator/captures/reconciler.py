@@ -257,9 +257,9 @@ class CaptureEnder:
         try:
             self._writer.end(verdict)
         except ApiError as error:
-            _LOG.warning("captured cache not ended", extra=logged | fields(why=str(error)))
+            _LOG.warning("captured cache not deleted", extra=logged | fields(why=str(error)))
             return
-        _LOG.info("captured cache ended", extra=logged)
+        _LOG.info("captured cache deleted", extra=logged)
 
 
 class CapturesReconciler:

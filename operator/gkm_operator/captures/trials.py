@@ -204,7 +204,7 @@ class Trials:
         try:
             failed = self._failed.by_cache(namespace, cluster=cluster)
         except ApiError as error:
-            _LOG.warning("pods not read", extra=fields(namespace=namespace, why=str(error)))
+            _LOG.warning("failed pods of captured caches not read", extra=fields(namespace=namespace, why=str(error)))
             return CHECK_SECONDS
         for family in families:
             tallies = [Tally(failed.get(each.key.name, 0), each.pods_using) for each in family]
@@ -262,7 +262,10 @@ class Trials:
 
     def _record(self, cache: CapturedCache, status: str, reason: str, message: str) -> None:
         self._verdicts.put(cache.uid, ConditionValue(HELD_BACK, status, reason, message))
-        _LOG.warning("generation judged", extra=fields(cache=str(cache.key), reason=reason, why=message))
+        _LOG.warning(
+            "verdict HeldBack on a captured cache changed",
+            extra=fields(cache=str(cache.key), reason=reason, why=message),
+        )
         self._changed(cache.key)
 
 

@@ -167,7 +167,7 @@ class TopologyReport:
         try:
             found = parse_status(data.get(STATUS_KEY, "") if isinstance(data, dict) else "").conditions
         except ValueError as error:
-            _LOG.warning("report cannot be read", extra=fields(config_map=CONFIG_MAP, why=str(error)[:200]))
+            _LOG.warning("topology report cannot be read", extra=fields(config_map=CONFIG_MAP, why=str(error)[:200]))
             return {}
         return {condition.type: condition for condition in found}
 
@@ -187,4 +187,4 @@ class TopologyReport:
             self._recorder.emit(regarding, body, f"{self._now()}/{finding.occasion}")
             level = logging.INFO if finding.good else logging.WARNING
             log_fields = fields(condition=finding.type, reason=finding.reason, why=finding.message)
-            _LOG.log(level, "topology changed", extra=log_fields)
+            _LOG.log(level, "topology condition changed", extra=log_fields)

@@ -157,7 +157,10 @@ class ProviderSource:
             self.set_aside = (
                 f"has a tree that is set aside, revision {spec.revision}: {error}; its last good one is still used"
             )
-            _LOG.warning("tree set aside", extra=fields(provider=self.name, revision=spec.revision, why=str(error)))
+            _LOG.warning(
+                "tree of a topology provider set aside",
+                extra=fields(provider=self.name, revision=spec.revision, why=str(error)),
+            )
             return False
         self.set_aside = ""
         self.names = frozenset(tree.hypernodes)

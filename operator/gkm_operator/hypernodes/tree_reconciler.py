@@ -124,7 +124,7 @@ class TreeReconciler:
         in_domains = desired.placed()
         metrics.record_tree(desired.domains(), in_domains, len(tree.nodes) - in_domains, len(tree.quarantined))
         counts = fields(nodes=len(tree.nodes), quarantined=len(tree.quarantined), hypernodes=len(rendered.hypernodes))
-        _LOG.info("tree changed", extra=counts)
+        _LOG.info("topology tree changed", extra=counts)
         return desired
 
     def _approve(self, desired: DesiredTrees, nodes: Mapping[str, Node]) -> float | None:

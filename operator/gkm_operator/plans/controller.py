@@ -161,12 +161,12 @@ class PlansController(Controller):
                 self.wake()
             result = "done"
         except NotLeading as error:
-            _LOG.warning("planning stopped", extra=fields(why=str(error)))
+            _LOG.warning("planning of Runs stopped", extra=fields(why=str(error)))
             return False
         except (PodsUnread, TopologyUnread) as error:
-            _LOG.error("planning blocked", extra=fields(why=str(error)))
+            _LOG.error("planning of Runs blocked", extra=fields(why=str(error)))
         except Exception:  # noqa: BLE001 -- the thread must survive
-            _LOG.exception("reconcile failed")
+            _LOG.exception("planning of Runs failed")
             result = "failed"
             self.wake()
         finally:

@@ -133,7 +133,7 @@ class Planner:
         metrics.PLANS.labels("planned", "").inc()
         self.refusals.remove(case.uid)
         log_fields = fields(run=str(plan.run), plan=plan.name, gpus=plan.spec.gpus, domains=plan.spec.metrics.domains)
-        _LOG.info("planned", extra=log_fields | fields(gap=plan.spec.metrics.gap, why=plan.spec.reason[:200]))
+        _LOG.info("Run planned", extra=log_fields | fields(gap=plan.spec.metrics.gap, why=plan.spec.reason[:200]))
         log_groups(case.run, new.free, new.plan)
         return PlanningResult(plan, new.expired)
 
@@ -165,7 +165,7 @@ class Planner:
         try:
             cached.fixes = changes(free.inventory, request).fixes
         except Exception:  # noqa: BLE001 -- a refusal without fixes is still an answer
-            _LOG.exception("search for fixes failed", extra=fields(run=str(case.run.key)))
+            _LOG.exception("search for fixes of a refused Run failed", extra=fields(run=str(case.run.key)))
             cached.fixes = ()
         return _refused(case, cached)
 
@@ -190,7 +190,7 @@ class Planner:
         before = self.refusals.get(case.uid)
         if before is None or before.unfit != refusal:
             log_fields = fields(run=str(case.run.key), reason=refusal.reason, why=refusal.message[:400])
-            _LOG.info("not planned", extra=log_fields)
+            _LOG.info("Run not planned", extra=log_fields)
         cached = CachedRefusal(_request_key(case), version, state, refusal, until=until)
         self.refusals.put(case.uid, cached)
         return _refused(case, cached)

@@ -191,7 +191,7 @@ class KindWatches:
     def _stop(self, kind: KindName, feed: KindFeed) -> None:
         """Stop the watch of a kind or version that is not served any more; its objects are not observed any more."""
         version = feed.reflector.resource.api_version
-        _LOG.warning("kind not served", extra=fields(kind=str(kind), version=version))
+        _LOG.warning("kind in task groups no longer served", extra=fields(kind=str(kind), version=version))
         del self._feeds[kind]
         feed.retire()
 
@@ -213,7 +213,10 @@ class KindWatches:
 def _valid(data: dict[str, Any]) -> Iterable[str]:
     valid = [text for text in sorted(data) if _NAME.fullmatch(text)]
     for text in sorted(data.keys() - set(valid))[:MAX_KINDS]:
-        _LOG.warning("no kind", extra=fields(configmap=NAME, key=escape(text)))
+        _LOG.warning("invalid name of a kind skipped", extra=fields(configmap=NAME, key=escape(text)))
     if len(valid) > MAX_KINDS:
-        _LOG.error("too many kinds", extra=fields(configmap=NAME, kinds=len(valid), watched=MAX_KINDS))
+        _LOG.error(
+            "too many kinds in task groups, not all watched",
+            extra=fields(configmap=NAME, kinds=len(valid), watched=MAX_KINDS),
+        )
     return valid[:MAX_KINDS]

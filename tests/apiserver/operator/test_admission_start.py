@@ -30,7 +30,7 @@ def test_the_process_logs_a_missing_right_and_waits_for_it(gkm_cluster: Cluster,
         process.ready(lambda: "cannot get resource" in log_text(), "it says what it may not do")
         health = listening.address(process, besides=webhook)
         assert '\\"configmaps\\"' in log_text()
-        assert '"event": "serving"' not in log_text()
+        assert '"event": "admission webhook serving"' not in log_text()
         assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
         # What GKMAdmissionDown and GKMAdmissionCertificate read of such a process.
         _, metrics = pages.fetch(health, "metrics")

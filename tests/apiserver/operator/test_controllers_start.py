@@ -43,7 +43,7 @@ class Bare:
         with operator(self.directory / str(next(self.numbers)), *words) as process:
             assert process.popen.wait(scaled(120)) == 1
             told: Json = json.loads(log_text(process).splitlines()[-1])
-        assert (told["level"], told["event"], told["command"]) == ("critical", "ended", "controllers")
+        assert (told["level"], told["event"], told["command"]) == ("critical", "process failed", "controllers")
         return told
 
 

@@ -159,4 +159,4 @@ def test_a_process_that_lost_its_lease_ends(replicas: Replicas) -> None:
     taken = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}}
     replicas.api.merge(LEASES, replicas.lease, taken, "gkm-system")
     assert first.popen.wait(scaled(120)) == 1
-    assert "the lease was not renewed in time" in log_text(first, "ended")[0]["why"]
+    assert "the lease was not renewed in time" in log_text(first, "process failed")[0]["why"]

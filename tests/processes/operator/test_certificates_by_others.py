@@ -109,5 +109,5 @@ def test_unusable_files_end_the_process_with_one_line(tmp_path: Path) -> None:
             assert until(process.popen.poll, "it ends") == 1
             (line,) = process.log.read_text(encoding="utf-8").splitlines()
         told = json.loads(line)
-        assert (told["event"], told["error"]) == ("ended", "CertificateUnusable")
+        assert (told["event"], told["error"]) == ("process failed", "CertificateUnusable")
         assert f"{certificate} with {key}" in told["why"]

@@ -13,5 +13,5 @@ def test_a_fatal_error_ends_with_one_line(tmp_path: Path) -> None:
     (line,) = (done.stdout + done.stderr).splitlines()
     assert done.returncode == 1
     told = json.loads(line)
-    assert (told["event"], told["command"], told["error"]) == ("ended", "controllers", "NotConfigured")
+    assert (told["event"], told["command"], told["error"]) == ("process failed", "controllers", "NotConfigured")
     assert "no configuration of the Kubernetes API" in told["why"]

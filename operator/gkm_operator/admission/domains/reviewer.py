@@ -151,7 +151,7 @@ class WorkloadReviewer(Generic[T]):
         metrics.reviewed(self.kind, result, seconds)
         _LOG.log(
             logging.DEBUG if result == "admitted" and not response.patch else logging.INFO,
-            "admitted" if response.allowed else "refused",
+            "object admitted" if response.allowed else "object refused",
             extra=fields(
                 object=f"{self.kind} {request.namespace}/{request.name}",
                 operation=request.operation,

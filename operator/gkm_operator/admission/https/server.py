@@ -183,13 +183,13 @@ class AdmissionServer:
             except OSError as error:
                 # Usually the process has no free descriptor: the client stays in the backlog until another connection
                 # ends.
-                self._throttled_log.warning("accept failed", why=str(error))
+                self._throttled_log.warning("accept of an HTTPS connection failed", why=str(error))
                 await asyncio.sleep(_FULL_SECONDS)
                 continue
             try:
                 self._start_session(connection, str(peer[0]))
             except Exception:  # noqa: BLE001 -- a defect in one connection must not end the accept loop
-                _LOG.exception("connection not accepted")
+                _LOG.exception("HTTPS connection not accepted")
                 connection.close()
             await asyncio.sleep(0)  # let open sessions run between new connections
 
@@ -232,13 +232,15 @@ class AdmissionServer:
                 )
         except (PoolFull, TimeoutError) as error:
             reason = str(error) or f"not reviewed within {REVIEW_SECONDS:g} s"
-            self._throttled_log.warning("review failed", why=reason)
+            self._throttled_log.warning("admission review failed", why=reason)
             return error_page(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         except Exception:  # noqa: BLE001 -- a defect in one review fails only that request
-            _LOG.exception("review failed", extra=fields(path=http_request.path))
+            _LOG.exception("admission review failed", extra=fields(path=http_request.path))
             return error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "the review of this request failed; see the log")
         if response.status is not HTTPStatus.OK:
-            event = "bad request" if response.status is HTTPStatus.BAD_REQUEST else "review failed"
+            event = (
+                "admission review malformed" if response.status is HTTPStatus.BAD_REQUEST else "admission review failed"
+            )
             self._throttled_log.warning(event, why=response.body.decode().strip())
         return response
 
@@ -286,7 +288,7 @@ class ServerCertificate:
                 # Either a rotation is in progress, or the files are wrong: then an administrator must see it before the
                 # old pair expires.
                 why = error.strerror or str(error)
-                self._throttled_log.warning("certificate not loaded", file=str(self._files[0]), why=why)
+                self._throttled_log.warning("webhook certificate not loaded", file=str(self._files[0]), why=why)
         return self._context
 
     def _load(self) -> ssl.SSLContext:

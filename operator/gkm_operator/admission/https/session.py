@@ -346,7 +346,7 @@ class HttpSession:
                 await self._serve(http, slot)
             except BadRequest as error:
                 refusal = error.response
-                self._shared.log.warning("request refused", peer=self._peer, why=str(error))
+                self._shared.log.warning("HTTPS request refused", peer=self._peer, why=str(error))
             if refusal is not None:
                 # Release the input before the response is sent.
                 http.discard()
@@ -355,11 +355,11 @@ class HttpSession:
         except ssl.SSLError as error:
             self._shared.log.warning("TLS handshake failed", peer=self._peer, why=str(error))
         except TimeoutError:
-            self._shared.log.warning("session timed out", peer=self._peer)
+            self._shared.log.warning("HTTPS connection of the webhook timed out", peer=self._peer)
         except OSError:
             pass  # the client disconnected
         except Exception:  # noqa: BLE001 -- a defect in one session ends only that session
-            _LOG.exception("session failed", extra=fields(peer=self._peer))
+            _LOG.exception("HTTPS connection of the webhook failed", extra=fields(peer=self._peer))
 
     async def _serve(self, http: HttpConnection, slot: ConnectionSlot) -> None:
         async with asyncio.timeout(READ_SECONDS):

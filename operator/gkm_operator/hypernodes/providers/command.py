@@ -223,7 +223,7 @@ def _earlier(tree: TreeObject, stop: Event) -> ProviderTreeSpec | None:
             return tree.read()
         except ApiError as error:
             failures += 1
-            _LOG.warning("tree not read", extra=fields(failures=failures, why=str(error)))
+            _LOG.warning("ProviderTree not read", extra=fields(failures=failures, why=str(error)))
             stop.wait(_BACKOFF.pause(failures, error.retry_after))
     return None
 
@@ -233,7 +233,7 @@ def _names(earlier: ProviderTreeSpec) -> frozenset[str]:
     try:
         return frozenset(each.name for each in unpack(earlier.tree).hypernodes) if earlier.tree else frozenset()
     except InvalidTree as error:
-        _LOG.warning("earlier tree cannot be read", extra=fields(why=str(error)))
+        _LOG.warning("tree of the earlier ProviderTree cannot be read", extra=fields(why=str(error)))
         return frozenset()
 
 

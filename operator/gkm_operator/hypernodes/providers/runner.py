@@ -245,14 +245,16 @@ class ProviderRunner:
             self._write_failures += 1
             pause = _BACKOFF.pause(self._write_failures, error.retry_after)
             self._next_write = now + pause
-            _LOG.warning("tree not written", extra=fields(provider=self._name, why=str(error), retry_seconds=pause))
+            _LOG.warning(
+                "ProviderTree not written", extra=fields(provider=self._name, why=str(error), retry_seconds=pause)
+            )
             return
         self._channel.answer(status)
         self._write_failures, self.has_written, self._written_version = 0, True, version
         self._next_write, self._next_heartbeat = now + self._pace.least, now + self._pace.heartbeat
 
     def _end_failed(self, reason: str) -> int:
-        _LOG.error("provider failed", extra=fields(provider=self._name, reason=reason))
+        _LOG.error("topology provider failed", extra=fields(provider=self._name, reason=reason))
         self._channel.fail(reason)
         self._channel.stop()
         self._write_last()

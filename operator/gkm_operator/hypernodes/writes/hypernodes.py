@@ -184,7 +184,7 @@ class HyperNodeWriter:
         foreign |= {name: HyperNode(name, "", ()) for name in server.unreadable}
         current = hypernode_objects.own(server.objects.values(), self._levels)
         if selecting := sum(SELECTED in hypernode.members for hypernode in current.values()):
-            _LOG.warning("members that others added are removed", extra=fields(hypernodes=selecting))
+            _LOG.warning("members that others added to HyperNodes are removed", extra=fields(hypernodes=selecting))
         self._names = wanted.keys() | current.keys()
         now = self._clock()
         self._refused = {

@@ -208,7 +208,7 @@ class LabelWriter:
                     raise
                 refused.append(str(error))
         if written:
-            _LOG.info("nodes labeled", extra=fields(nodes=written, refused=len(refused)))
+            _LOG.info("topology labels of nodes written", extra=fields(nodes=written, refused=len(refused)))
         if refused:
             message = f"the API server refuses the labels of {count_of(len(refused), 'node')}"
             raise Blocked(TopologyReason.WRITE_FAILED, message, detail=min(refused))

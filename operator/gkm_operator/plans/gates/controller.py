@@ -165,9 +165,9 @@ class GatesController(Controller):
                 self._pods.send(facts.uid, "", "")
                 return None
             hint = f": {install(Feature.POD_GATES)}" if error.status == HTTPStatus.FORBIDDEN else ""
-            _LOG.warning("gate not removed", extra=log_fields | fields(why=f"{error}{hint}"))
+            _LOG.warning("scheduling gate of a pod not removed", extra=log_fields | fields(why=f"{error}{hint}"))
             return error
-        _LOG.info("gate removed", extra=log_fields)
+        _LOG.info("scheduling gate of a pod removed", extra=log_fields)
         return None
 
     def _pod_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:

@@ -73,7 +73,7 @@ def _current_placement(former: Sequence[Group]) -> FormerPlan | None:
     try:
         return FormerPlan(tuple(former)) if former else None
     except ValueError as error:
-        _LOG.warning("former plan ignored", extra=fields(why=str(error)))
+        _LOG.warning("former plan of a Run ignored", extra=fields(why=str(error)))
         return None
 
 
@@ -155,4 +155,4 @@ def log_groups(run: WatchedRun, free: FreeGpus, planned: Plan) -> None:
         for spare in group.spares:
             residual[spare.place] -= spare.gpus
         where = fields(domain=str(group.place), residual_gpus=residual[group.place])
-        _LOG.debug("group placed", extra=fields(run=str(run.key), group=group.index) | where)
+        _LOG.debug("group of a Run placed", extra=fields(run=str(run.key), group=group.index) | where)

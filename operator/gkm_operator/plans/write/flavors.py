@@ -71,9 +71,9 @@ class FlavorCounts:
         try:
             api.apply(SERVICE_ACCOUNTS, value | {"automountServiceAccountToken": False}, field_manager=FIELD_MANAGER)
         except ApiError as error:
-            _LOG.warning("flavors not written", extra=fields(why=str(error)))
+            _LOG.warning("GPU flavors not written to ServiceAccount gkm-flavors", extra=fields(why=str(error)))
             return False
-        _LOG.info("flavors written", extra=fields(flavors=text[:400]))
+        _LOG.info("GPU flavors written to ServiceAccount gkm-flavors", extra=fields(flavors=text[:400]))
         self._written = text
         return True
 

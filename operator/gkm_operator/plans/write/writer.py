@@ -114,7 +114,7 @@ class PlanWriter:
             _LOG.warning("plan lookup failed", extra=log_fields | fields(why=str(error)))
             return False
         if not exists:
-            _LOG.warning("plan deleted before the watch showed it", extra=log_fields)
+            _LOG.warning("new plan not found on the API server, forgotten", extra=log_fields)
             self._index.remove_unconfirmed(plan)
         return not exists
 
@@ -172,7 +172,7 @@ class PlanWriter:
             stored = self._api.apply(RUNS, value, field_manager=FIELD_MANAGER, subresource="status")
         except ApiError as error:
             if not (error.not_found or error.conflict):
-                _LOG.warning("status not written", extra=fields(run=str(run.key), why=str(error)))
+                _LOG.warning("Run status not written", extra=fields(run=str(run.key), why=str(error)))
             return
         self._written.put(meta.uid, _WrittenStatus(meta.resource_version, stored.metadata.resource_version, new))
         event, condition = refusal_event(last.status, new), new.condition(CONDITION)

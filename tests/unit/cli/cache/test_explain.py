@@ -63,7 +63,7 @@ def test_without_a_difference_it_is_not_known_and_never_a_hit(llama: str, tmp_pa
     assert (code, result["verdict"]) == (1, "not known")
     equal = [each["factor"] for each in result["factors"] if each["result"] == "equal"]
     assert equal == ["mount path", "VLLM_NIXL_SIDE_CHANNEL_PORT"]
-    assert "whether the cache hits is not known; start the pod: gkm why POD" in stderr
+    assert "not known whether the pod can use the kernels of the cache; start the pod: gkm why POD" in stderr
     assert "secret" not in stdout
 
 

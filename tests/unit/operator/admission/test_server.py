@@ -130,7 +130,7 @@ def test_a_defect_in_a_review_fails_one_request(tmp_path: Path, caplog: pytest.L
         status, body = site.ask("POST", "/validate", REVIEW)
         assert (status, b"secret" in body) == (500, False)
         assert site.ask("GET", "/healthz")[0] == 200
-    assert [record.message for record in caplog.records if record.exc_info] == ["review failed"]
+    assert [record.message for record in caplog.records if record.exc_info] == ["admission review failed"]
 
 
 def test_a_defect_in_accepting_a_connection_fails_one_connection(
@@ -141,7 +141,7 @@ def test_a_defect_in_accepting_a_connection_fails_one_connection(
         with site.connect_plain() as peer:
             assert is_disconnected(peer)
     assert is_reviewed(site)
-    assert [record.message for record in caplog.records] == ["connection not accepted"]
+    assert [record.message for record in caplog.records] == ["HTTPS connection not accepted"]
 
 
 def test_a_new_certificate_is_served_without_a_restart(site: Webhook) -> None:
@@ -161,7 +161,7 @@ def test_the_old_pair_serves_on_with_a_warning_while_certificate_and_key_do_not_
     assert site.ask("GET", "/healthz")[0] == 200
     site.issued.key.unlink()
     assert site.ask("GET", "/healthz")[0] == 200
-    assert [record.message for record in caplog.records] == ["certificate not loaded"]
+    assert [record.message for record in caplog.records] == ["webhook certificate not loaded"]
 
 
 def test_an_encrypted_key_is_an_error_without_a_prompt(tmp_path: Path) -> None:

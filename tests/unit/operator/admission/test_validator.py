@@ -415,6 +415,6 @@ def test_a_log_line_names_the_cache_as_every_process_does(caplog: pytest.LogCapt
     judged(images, name="")
     judged(images, operation="DELETE", object=None, name="../x")
     lines = [vars(record) for record in caplog.records]
-    assert [line["message"] for line in lines] == ["admitted"] * 4
+    assert [line["message"] for line in lines] == ["cache admitted"] * 4
     assert [line.get("cache") for line in lines] == ["GKMCache a/x", "ClusterGKMCache x", None, None]
     assert [line.get("image") for line in lines] == [IMAGE, IMAGE, IMAGE, None]

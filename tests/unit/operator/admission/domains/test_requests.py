@@ -130,11 +130,11 @@ def test_a_review_is_logged_with_its_object_and_result(caplog: pytest.LogCapture
     refused, admitted = (record for record in caplog.records if "gkm_operator" in record.name)
     assert (refused.levelname, refused.message, vars(refused)["object"]) == (
         "INFO",
-        "refused",
+        "object refused",
         f"PodCliqueSet {NAMESPACE}/test-pcs",
     )
     assert "must be" in vars(refused)["why"]
-    assert (admitted.levelname, admitted.message) == ("DEBUG", "admitted")
+    assert (admitted.levelname, admitted.message) == ("DEBUG", "object admitted")
 
 
 def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,7 @@ def test_an_api_server_that_is_away_loses_no_tree(
     with misbehaves(api, "floods", tmp_path) as pod:
         pod.serves()
         api.fault = lambda verb, _plural: ApiError(0, "", "away") if verb == "merge" else None
-        pod.until(lambda: "tree not written" in caplog.text, "a failed write")
+        pod.until(lambda: "ProviderTree not written" in caplog.text, "a failed write")
         stuck = pod.spec.revision
         api.fault = lambda _verb, _plural: None
         pod.until(lambda: pod.spec.revision > stuck, "the next tree")
