@@ -9,8 +9,9 @@ from support.cluster.cluster import Cluster
 from support.host import pages
 from support.operator.deployment import SHORT_LEASE
 from support.operator.nodes import put
-from support.operator.plans import PODS, RAW_RUNS, claims, gpu_pod, newest, overallocated
+from support.operator.plans import PODS, RAW_CLAIMS, RAW_RUNS, claims, gpu_pod, newest, overallocated
 from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
+from support.topology.claims import claim
 
 
 @pytest.fixture
@@ -65,6 +66,17 @@ def test_the_life_of_a_run(site: Site) -> None:
         return told.split(",")
 
     site.cluster.until(lambda: FLAVOR in flavors(), "the flavors to be told")
+
+
+def test_gpus_of_claims_are_in_use(site: Site) -> None:
+    """The allocation is what a scheduler writes: the API server validates it."""
+    site.rack("pc1", 2)
+    put(site.api, RAW_CLAIMS, claim("held", "plans-pc1-n0", *(f"gpu-{at}" for at in range(8)), namespace=NAMESPACE))
+    site.start("first")
+    site.ask("both", 16, selector={"labels": {"fabric.domain": "pc1"}})
+    site.until("both", "DoesNotFit")
+    site.api.delete(RAW_CLAIMS, "held", NAMESPACE)
+    site.until("both", "Planned", "both-1")
 
 
 @pytest.mark.partners

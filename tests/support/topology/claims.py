@@ -27,4 +27,12 @@ def claim(
     meta: Json = {"name": name, "namespace": namespace}
     if annotations:
         meta["annotations"] = annotations
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta, "spec": {}, "status": status}
+    exactly = {"deviceClassName": driver, "allocationMode": "ExactCount", "count": max(1, len(devices))}
+    spec = {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": meta,
+        "spec": spec,
+        "status": status,
+    }
