@@ -1,4 +1,4 @@
-"""An example of a topology provider: groups of nodes from an inventory, {"rack-1": ["gpu-1", "gpu-2"], …}."""
+"""An example of a topology provider: groups of nodes from an inventory, {"block-1": ["gpu-1", "gpu-2"], …}."""
 
 import json
 from pathlib import Path
