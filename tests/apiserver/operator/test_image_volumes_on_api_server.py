@@ -54,7 +54,7 @@ def site(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         secret = {"imagePullSecrets": [{"name": "of-the-account"}]}
         gkm_cluster.kubectl("patch", "serviceaccount", "default", "-n", SPACE, "-p", json.dumps(secret))
         chart = render({"config": CONFIG, "features": {"podCaches": True}})
-        found = [each.value for each in chart if "/pod-caches/" in each.source]
+        found = [each.value for each in chart if each.source.startswith("pod-caches/")]
         gkm_cluster.apply([called_here(each, made.port) if "webhooks" in each else each for each in found])
         declared = cache("llama", SPACE, IMAGE)
         declared["spec"]["imagePullSecrets"] = [{"name": "of-the-cache"}]
