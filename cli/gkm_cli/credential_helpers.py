@@ -62,7 +62,10 @@ def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 class PersonalCredentials:
-    """The credentials in files and of the helpers that they name; each helper runs once. Thread-safe."""
+    """The credentials in files and of the helpers that they name. Thread-safe.
+
+    The answer of a helper for a server is kept; a helper that failed runs again at the next request.
+    """
 
     def __init__(self, configs: Sequence[DockerConfig]) -> None:
         self._configs = configs
@@ -90,7 +93,7 @@ class PersonalCredentials:
         return found
 
     def _query_helper(self, name: str, server: str) -> Login | None:
-        with self._lock:  # a helper may prompt the user: once, not once for each thread
+        with self._lock:  # a helper may prompt the user: not in several threads at once
             if (name, server) not in self._logins:
                 self._logins[name, server] = get_login(name, server)
             return self._logins[name, server]

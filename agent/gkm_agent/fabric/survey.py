@@ -116,7 +116,7 @@ class SubnetSurvey:
             self._sink.survey(packed)
         except (FabricCommandFailed, UnusableSurvey, NotWritten) as error:
             if not self._stop.is_set():
-                _LOG.warning("fabric survey failed", extra=fields(why=str(error)))
+                _LOG.warning("InfiniBand survey failed", extra=fields(why=str(error)))
             return False
         if not missing:
             self._retain(packed)
@@ -127,7 +127,7 @@ class SubnetSurvey:
             if not self._whole.is_file() or self._whole.read_bytes() != packed:
                 files.replace(self._whole, packed)
         except OSError as error:
-            _LOG.warning("whole fabric survey not retained", extra=fields(why=str(error)))
+            _LOG.warning("complete InfiniBand survey not saved on this node", extra=fields(why=str(error)))
 
     def _retained(self) -> bytes:
         """Return the text of the last whole survey, b"" without one."""
@@ -137,7 +137,7 @@ class SubnetSurvey:
         except FileNotFoundError:
             return b""
         except (UnreadableState, zlib.error) as error:
-            _LOG.warning("last whole fabric survey is unreadable", extra=fields(why=str(error)))
+            _LOG.warning("saved InfiniBand survey is unreadable", extra=fields(why=str(error)))
             return b""
         return text if stream.eof else b""
 
@@ -154,7 +154,7 @@ class SubnetSurvey:
         missing = unanswered(result.errors.splitlines())
         if missing:
             why = printable(" ".join(result.errors.decode(errors="replace").split()), 160)
-            _LOG.warning("fabric survey is partial", extra=fields(unanswered=missing, why=why))
+            _LOG.warning("InfiniBand survey is partial", extra=fields(unanswered=missing, why=why))
         return result.output, missing
 
     def _run(self) -> None:
@@ -165,7 +165,7 @@ class SubnetSurvey:
             try:
                 done = self.once()
             except Exception:  # noqa: BLE001 -- a defect must not end the thread
-                _LOG.exception("fabric survey failed")
+                _LOG.exception("InfiniBand survey failed")
                 done = False
             failures = 0 if done else failures + 1
             self._surveyed = self._surveyed or done

@@ -104,9 +104,11 @@ class Publisher(Generic[T]):
             metrics.succeeded(self._name)
         except NotWritten as error:
             self._retry_after = error.retry_after
-            _LOG.warning("node state not published", extra=fields(publisher=self._name, why=str(error)))
+            _LOG.warning(
+                "node state not written to the API or to files", extra=fields(publisher=self._name, why=str(error))
+            )
         except Exception:  # noqa: BLE001 -- a defect in a sink must not end the thread
-            _LOG.exception("publisher of node state failed", extra=fields(publisher=self._name))
+            _LOG.exception("write of node state failed", extra=fields(publisher=self._name))
             self._sink.invalidate()
         with self._condition:
             self._written = written

@@ -40,10 +40,10 @@ class StartedWatch(Protocol):
         """Return the event that is set after the first complete list."""
 
     def start(self) -> None:
-        """Start it, unless it has started."""
+        """Start the watch, unless it has started."""
 
     def close(self, seconds: float = 5.0) -> None:
-        """End it, and wait at most so long."""
+        """End the watch, and wait at most `seconds` for its thread to end."""
 
 
 class WatchSet:
@@ -142,8 +142,8 @@ class Controller:
     def attempt(self, act: Callable[[], T], backoff: Backoff, failure: str = "API server not available") -> T | None:
         """Call `act` until it succeeds, and return its result; None if `stop` ends it, after one attempt at least.
 
-        `failure` is the event in the log, once for each cause. The thread survives every error: no other code would
-        start it again.
+        `failure` is the event in the log: of an ApiError or Retry when its text changes, of another error each time.
+        The thread survives every error: no other code would start it again.
         """
         failures, last, after = 0, "", 0.0
         while True:

@@ -144,7 +144,10 @@ async def _exchange(
 
 def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error of the loop: mostly no descriptors are left to accept a client, and the loop retries in a second."""
-    _LOG.warning("health server failed", extra={"reason": f"{context['message']}: {context.get('exception')}"})
+    _LOG.warning(
+        "health server could not serve a connection",
+        extra={"reason": f"{context['message']}: {context.get('exception')}"},
+    )
 
 
 def listen(address: tuple[str, int], backlog: int) -> socket.socket:

@@ -229,7 +229,7 @@ BLOCK_BYTES = 1 << 18
 
 
 class ListPart(NamedTuple):
-    """A part of a list: an array of some of its `objects`, or the rest of the list without them, or the whole list."""
+    """A part of the text of a list: with `objects`, an array of some items; else the rest of the list, or all of it."""
 
     text: bytes
     objects: bool

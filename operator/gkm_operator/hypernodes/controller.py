@@ -259,7 +259,9 @@ class TopologyController(Controller):
         answers = [sink.check(self._api) for sink in self.sinks.values()]
         self._failures = 0 if all(answers) else self._failures + 1
         if self._failures:
-            _LOG.warning("a kind of the topology is not available", extra=fields(failures=self._failures))
+            _LOG.warning(
+                "API server does not answer whether a topology kind is served", extra=fields(failures=self._failures)
+            )
         self._use()
         pause = self._backoff.pause(self._failures) if self._failures else self._look_seconds
         return min(pause, self._look_seconds)

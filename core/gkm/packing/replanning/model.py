@@ -84,7 +84,7 @@ def assign(
 def matched(
     offer: Capacity, request: Request, surviving: SurvivingPlan, groups: Sequence[Group], *, proven: bool
 ) -> Assignment:
-    """Return the assignment of a plan from scratch: groups stay that find their domain and scope in it."""
+    """Return the assignment of a plan from scratch: a group stays if the plan has one in its domain and scope."""
     scopes = {name: number for number, name in enumerate(request.scope_names)}
     whole: Counter[Key] = Counter()
     colocated: Counter[Key] = Counter()

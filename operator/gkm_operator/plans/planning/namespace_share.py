@@ -29,7 +29,9 @@ class _Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceShare:
-    """The limit in one reconcile pass: `percent` of all GPUs of a flavor, of which there are `totals`.
+    """The limit in one pass on GPUs that plans of a namespace hold without pods, while another namespace waits.
+
+    The limit is `percent` of the GPUs of a flavor; `totals` has the GPUs by flavor.
 
     `runs` has the runs of each namespace and flavor, and `waiting` the namespaces with a run that waits for its first
     plan, by flavor.

@@ -18,7 +18,7 @@ class FollowReason(StrEnum):
 
 
 class PodsReport(NamedTuple):
-    """The pods of a run, counted, and the first cause why one of them is not where the plan says."""
+    """The pods of a run, counted; the reason of its condition Followed, and a message with the first cause."""
 
     counts: RunPods
     reason: FollowReason

@@ -181,7 +181,7 @@ class Reservations:
 
     @property
     def version(self) -> int:
-        """Return a number that is equal for equal sums."""
+        """Return a hash of the reserved GPUs and loads by node: equal reservations give the same number."""
         # Every waiting run reads it.
         if self._version is None:
             self._version = hash((frozenset(self.total.items()), frozenset(self.loads.items())))

@@ -108,7 +108,7 @@ def test_ports_that_do_not_answer_stand_in_the_survey_though_the_program_ends_wi
     (tmp_path / "errors").write_text("".join(f"{error}\n" for error in errors))
     assert surveying(tmp_path, f"cat {tmp_path}/errors >&2; cat {PRINTED}", sink).once()
     assert gzip.decompress(sink.surveys[0]) == marker + gzip.decompress(pack(PRINTED.read_bytes()))
-    assert [line.message for line in caplog.records] == (["fabric survey is partial"] if marker else [])
+    assert [line.message for line in caplog.records] == (["InfiniBand survey is partial"] if marker else [])
 
 
 def partly(directory: Path, output: Path) -> str:
@@ -157,7 +157,7 @@ def test_a_disk_that_takes_no_file_costs_no_survey(tmp_path: Path, caplog: pytes
     (tmp_path / "state").write_text("no directory")
     assert surveying(tmp_path, f"cat {PRINTED}", sink).once()
     assert switches_in(sink.surveys[-1]) == {*ibnetdiscover.parse(PRINTED.read_bytes()).switches}
-    assert [line.message for line in caplog.records] == ["whole fabric survey not retained"]
+    assert [line.message for line in caplog.records] == ["complete InfiniBand survey not saved on this node"]
 
 
 def test_a_sink_that_is_away_gets_it_later(tmp_path: Path) -> None:
