@@ -8,7 +8,7 @@ from support.benches.smallest import smallest, unusable
 from support.peers import require
 from support.triton import installation as triton
 
-pytestmark = [pytest.mark.own_node, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.heavy, pytest.mark.own_node, pytest.mark.timeout(900)]
 
 
 def test_the_bench_of_families_has_each_figure_that_documents_cite(tmp_path: Path) -> None:

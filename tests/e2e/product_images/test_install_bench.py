@@ -8,7 +8,7 @@ from support.benches.smallest import smallest, unusable
 from support.peers import require
 from support.product_images import build
 
-pytestmark = [pytest.mark.images, pytest.mark.own_node, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.heavy, pytest.mark.images, pytest.mark.own_node, pytest.mark.timeout(900)]
 
 
 def test_the_bench_of_installations_has_each_figure_that_documents_cite(tmp_path: Path) -> None:
