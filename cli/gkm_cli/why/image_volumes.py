@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-import msgspec
 from gkm.api.pod_caches import INJECTED, VOLUMES
-from msgspec import Struct
 
 from gkm_cli.why.facts import CacheName, Facts, PodFacts
+from gkm_cli.why.injection import ReportUnreadable, read_report
 from gkm_cli.why.links import (
     decide_cache_object,
     decide_digest,
@@ -15,27 +14,13 @@ from gkm_cli.why.links import (
     has_started,
 )
 from gkm_cli.why.outcomes import Broken, Holds, Outcome, kubectl
-from gkm_cli.why.unmounted import MAX_REPORT
-
-
-class InjectedVolume(Struct, frozen=True):
-    """A volume in the webhook's report."""
-
-    volume: str = ""
-    delivery: str = ""
-    member: str = ""
-
-
-class _Report(Struct, frozen=True):
-    caches: tuple[InjectedVolume, ...] = ()
 
 
 def members(pod: PodFacts) -> Iterator[tuple[str, CacheName]]:
     """Yield the name of each image volume that the webhook added, and the cache whose image it is."""
-    report = pod.metadata.annotations.get(INJECTED, "")
     try:
-        found = msgspec.json.decode(report, type=_Report).caches if len(report) <= MAX_REPORT else ()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        found = read_report(pod.metadata.annotations.get(INJECTED, "")).caches
+    except ReportUnreadable:
         return
     images = {volume.name for volume in pod.spec.volumes or () if volume.image is not None}
     for each in found:

@@ -1,31 +1,15 @@
 """A pod without a volume of GKM: it names no cache by a label, or the webhook did not see or could not use it. Pure."""
 
-import msgspec
 from gkm.api.features import Feature, install
 from gkm.api.installation import DRIVER
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED, WEBHOOK
-from msgspec import Struct
 
 from gkm_cli.why.facts import PodFacts
+from gkm_cli.why.injection import ReportUnreadable, read_report
 from gkm_cli.why.links import LinkResult, State
 from gkm_cli.why.outcomes import kubectl
 
 _BY_LABEL = "docs/how-to/caches-by-label.md"
-MAX_REPORT = 32 << 10
-"""Characters. The reports of the webhook are shorter; the annotations of a pod may have 256 KiB."""
-
-
-class SkippedPart(Struct, frozen=True):
-    """A part that the webhook left out, and why."""
-
-    what: str = ""
-    why: str = ""
-
-
-class InjectionReport(Struct, frozen=True):
-    """The parts of the webhook's report that were left out."""
-
-    skipped: tuple[SkippedPart, ...] = ()
 
 
 def no_volume(pod: PodFacts) -> LinkResult:
@@ -52,12 +36,10 @@ def no_volume(pod: PodFacts) -> LinkResult:
 
 def left_out(report: str) -> str:
     """Return the reasons in a report, which its reader must escape: any author of a pod can write one."""
-    if len(report) > MAX_REPORT:
-        return f"its report {INJECTED} is longer than any of the webhook"
     try:
-        found = msgspec.json.decode(report, type=InjectionReport).skipped
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return f"its report {INJECTED} cannot be read"
+        found = read_report(report).skipped
+    except ReportUnreadable as error:
+        return f"its report {INJECTED} {error}"
     return "; ".join(f"{each.what}: {each.why}" for each in found[:4]) or "its report has no reason"
 
 

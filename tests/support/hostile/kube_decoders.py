@@ -8,7 +8,7 @@ from gkm.kube import client, decoding, discovery, errors, resources, watches
 from gkm.kube.resources import Resource
 from gkm_agent.kubernetes import sinks as kube_fabric
 from gkm_agent.kubernetes.source import OWN_NODE
-from gkm_cli.why import unmounted
+from gkm_cli.why import injection
 from gkm_operator.admission import review
 from gkm_operator.admission.domains import cluster_view
 from gkm_operator.admission.domains import requests as workloads
@@ -140,9 +140,9 @@ KUBE = (
     ),
     Decoder(
         "report about a pod",
-        lambda text: unmounted.left_out(text.decode()),
-        unmounted.InjectionReport,
-        unmounted.MAX_REPORT,
+        lambda text: injection.read_report(text.decode()),
+        injection.InjectionReport,
+        injection.MAX_REPORT,
         factor=OBJECT_FACTOR,
     ),
     Decoder(
