@@ -12,8 +12,8 @@ from support.docs.printed_commands import kubectl_lines
 from support.kube import our_kinds
 from support.peers import require
 
-FOREIGN = "computedomains?|certificate|topologies"
-"""Kinds of NVIDIA, cert-manager, Kueue and KAI."""
+FOREIGN = "computedomains?|certificate|topologies|hypernodes?"
+"""Kinds of NVIDIA, cert-manager, Kueue, KAI and Volcano."""
 REFUSED = re.compile(
     rf"NotFound|no objects passed to replace|no resources found|doesn't have a resource type \"({FOREIGN})"
 )
