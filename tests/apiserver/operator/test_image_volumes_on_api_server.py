@@ -2,18 +2,18 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import GKMCACHES, Json
 from support.chart.helm import render
-from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import cache, namespace
 from support.kube.our_kinds import status_writer
 from support.operator.admission_process import AdmissionSite
-from support.operator.deployment import called_here
+from support.operator.deployment import called_here, manifests
 from support.operator.pod_caches import a_pod, container
 from support.operator.workloads import as_json
 
@@ -22,12 +22,8 @@ IMAGE = "registry.test/team/cache:1"
 REFERENCE = f"registry.test/team/cache@sha256:{'a' * 64}"
 H100 = {"nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0"}
 CONFIG: Json = {"delivery": "auto"}
-DRIVER = {
-    "apiVersion": "storage.k8s.io/v1",
-    "kind": "CSIDriver",
-    "metadata": {"name": "csi.gkm.io"},
-    "spec": {"attachRequired": False, "podInfoOnMount": True, "volumeLifecycleModes": ["Ephemeral"]},
-}
+(DRIVER,) = (each for each in manifests() if each["kind"] == "CSIDriver")
+"""Other tests of the cluster may have applied it."""
 
 
 class Site(AdmissionSite):
@@ -64,11 +60,11 @@ def site(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         written["status"] = {"runtime": "triton", "image": IMAGE, "imageVolume": volume}
         writer = connect(str(status_writer(gkm_cluster)))
         writer.apply(as_json(GKMCACHES), written, field_manager="gkm-controllers", subresource="status")
+        gkm_cluster.objects.delete(DRIVER)
+        stack.callback(gkm_cluster.apply, DRIVER)
         made.serve(CONFIG, "gkm-pod-caches", "--pod-caches=on", ("mutating",))
         gkm_cluster.until(lambda: "image" in made.volume(nodeSelector=H100), "the webhook to see the cache")
         yield made
-        with suppress(KubectlFailed):
-            gkm_cluster.kubectl("delete", "csidriver", "csi.gkm.io")
         gkm_cluster.objects.delete_named("mutatingwebhookconfiguration", "gkm-pod-caches")
 
 
@@ -97,5 +93,5 @@ def test_a_pod_that_requires_nodes_gets_them_and_another_one_learns_how(site: Si
 def test_auto_follows_the_csidriver_while_it_serves(site: Site) -> None:
     site.cluster.apply(DRIVER)
     site.cluster.until(lambda: "csi" in site.volume(nodeSelector=H100), "volumes of the driver")
-    site.cluster.kubectl("delete", "csidriver", "csi.gkm.io")
+    site.cluster.objects.delete(DRIVER)
     site.cluster.until(lambda: "image" in site.volume(nodeSelector=H100), "image volumes")
