@@ -175,6 +175,7 @@ def main() -> None:
 
 def complete() -> None:
     """Print completions, as the variables of typer's completion ask for them."""
+    os.environ["COLUMNS"] = "1000"  # typer folds descriptions at the width of the terminal: each is one line
     typer.main.get_command(app)(prog_name="gkm", complete_var="_GKM_COMPLETE", standalone_mode=False)
 
 

@@ -74,7 +74,11 @@ def sample() -> list[Json]:
     return list(yaml.safe_load_all((ROOT / "deploy" / "samples" / "pull-secret.yaml").read_text(encoding="utf-8")))
 
 
-COMPONENTS = (*(feature.component.rpartition("/")[2] for feature in Feature), "topology-infiniband")
+_ADDS_NO_RIGHT = Feature.TOPOLOGY_HYGIENE
+COMPONENTS = (
+    *(each.component.rpartition("/")[2] for each in Feature if each is not _ADDS_NO_RIGHT),
+    "topology-infiniband",
+)
 """Directories of the manifests that add rights: one for each feature, and a provider."""
 _BY_COMPONENT = {name: sorted(granted(component(name))) for name in COMPONENTS}
 BASE = sorted(granted(manifests()))

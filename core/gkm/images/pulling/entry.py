@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ MANIFEST = "manifest.json"
 _SEALED_DIRECTORY = 0o555
 _SEALED_FILE = 0o444
 _OPEN_DIRECTORY = 0o755
+LOOKS = 3
+"""For an entry without its list: another program may publish or remove it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +44,27 @@ def find(layout: Layout, digest: str) -> StoreEntry | None:
         UnreadableState: the entry is damaged or has another digest: another program changed the store.
     """
     path = layout.entry(digest)
-    try:
-        listed, count = file_list.read(path / FILE_LIST)
-    except FileNotFoundError as error:
-        if os.path.lexists(path):
-            raise UnreadableState(f"{path}: the entry has no {FILE_LIST}") from error
+    if (found := _listed(path)) is None:
         return None
+    listed, count = found
     if listed.digest != digest:
         raise UnreadableState(f"{path / FILE_LIST}: it lists another entry")
     if not exists(layout, digest):
         raise UnreadableState(f"{path}: the entry has no {CONTENT}/")
     return StoreEntry(digest, path, listed.size_bytes, count)
+
+
+def _listed(path: Path) -> tuple[FileList, int] | None:
+    """Return the file list of an entry, and how many files it has; None without an entry.
+
+    Another program may publish or remove the entry between two looks, each by one rename of the whole.
+    """
+    for _ in range(LOOKS):
+        with suppress(FileNotFoundError):
+            return file_list.read(path / FILE_LIST)
+        if not os.path.lexists(path):
+            return None
+    raise UnreadableState(f"{path}: the entry has no {FILE_LIST}")
 
 
 def exists(layout: Layout, digest: str) -> bool:

@@ -61,6 +61,30 @@ def test_an_entry_without_its_content_directory_is_damaged(site: Site, layout: L
         entry.find(layout, site.ref.digest or "")
 
 
+def test_an_entry_that_is_published_between_two_looks_is_found(
+    site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fetched(site, layout)
+    elsewhere = path.rename(path.with_name("elsewhere"))
+
+    def published(_path: Path) -> bool:
+        if elsewhere.exists():
+            elsewhere.rename(path)
+        return True
+
+    monkeypatch.setattr("gkm.images.pulling.entry.os.path.lexists", published)
+    found = entry.find(layout, site.ref.digest or "")
+    assert found is not None
+    assert found.path == path
+
+
+def test_an_entry_without_its_list_is_damaged(site: Site, layout: Layout) -> None:
+    path = fetched(site, layout)
+    (path / entry.FILE_LIST).unlink()
+    with pytest.raises(UnreadableState, match=r"the entry has no files\.json"):
+        entry.find(layout, site.ref.digest or "")
+
+
 def test_a_tree_is_removed_and_nothing_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "foreign" / "sealed").mkdir(parents=True)
     (tmp_path / "foreign" / "sealed").chmod(0o555)
