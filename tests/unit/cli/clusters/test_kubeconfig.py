@@ -1,5 +1,6 @@
 """Files, context and namespace of a person, of a pod, and of a file that is wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,4 +22,6 @@ def test_in_a_pod_the_files_of_the_pod_come_after_those_of_the_user(
     (tmp_path / ".kube").mkdir()
     path = config(tmp_path / ".kube" / "config", {"home": "mine"}, "home")
     assert choose(None, None, pod) == KubeconfigSelection(path, "home", "mine")
-    assert choose(None, None, {"HOME": "/nowhere"}) == KubeconfigSelection("/nowhere/.kube/config", None, "default")
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{nowhere}/.kube/config")):
+        choose(None, None, {"HOME": str(nowhere)})
