@@ -47,19 +47,28 @@ class Stored:
 def load(place: FleetCluster, first: int, last: int) -> dict[str, float]:
     """Add the nodes from `first` up to but without `last`; return the sizes of the objects of one, in bytes."""
     kinds = _templates(place) if first == 0 else _read(place)
-    pool = urllib3.PoolManager()
-    written = 0
-    for batch in _batches(_copies(kinds, range(max(first, 1), last))):
-        answer = pool.request("POST", f"{place.etcd}/v3/kv/txn", json={"success": batch}, retries=False, timeout=60.0)
-        if answer.status != 200:  # noqa: PLR2004 -- OK
-            raise RuntimeError(f"etcd did not take the copies: {answer.status} {answer.data[:300]!r}")
-        written += len(batch)
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\rfleet: {written} of {3 * (last - max(first, 1))} objects copied")
+    put(place.etcd, _copies(kinds, range(max(first, 1), last)))
     _check(place, last - 1)
     return {
         f"{name}_bytes": float(len(stored.value)) for name, stored in zip(("node", "pod", "report"), kinds, strict=True)
     }
+
+
+def put(etcd: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write keys and values into the storage of the API server.
+
+    Raises:
+        RuntimeError: etcd refused a batch.
+    """
+    pool = urllib3.PoolManager()
+    written = 0
+    for batch in _batches(pairs):
+        answer = pool.request("POST", f"{etcd}/v3/kv/txn", json={"success": batch}, retries=False, timeout=60.0)
+        if answer.status != 200:  # noqa: PLR2004 -- OK
+            raise RuntimeError(f"etcd did not take the copies: {answer.status} {answer.data[:300]!r}")
+        written += len(batch)
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\rfleet: {written} objects copied")
 
 
 def _templates(place: FleetCluster) -> tuple[Stored, Stored, Stored]:

@@ -1,11 +1,14 @@
 """Clusters for pods that follow plans: one where a scheduler binds them on nodes of kwok, one that is only objects."""
 
+import json
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import fleet_place
 import yaml
+from fleet_load import put
 from gkm.kube.resources import Json
 from support.cluster import kwok
 from support.cluster.cluster import Cluster
@@ -46,15 +49,20 @@ def objects_only(directory: Path, nodes: list[Json]) -> Iterator[Site]:
         control_plane.start()
         cluster = Cluster(directory, control_plane)
         deployed(cluster)
-        cluster.apply(nodes)
-        for one in nodes:
-            status = one["status"] | {"conditions": [{"type": "Ready", "status": "True"}]}
-            cluster.objects.merge("node", one["metadata"]["name"], {"spec": {"taints": None}})
-            cluster.objects.merge("node", one["metadata"]["name"], {"status": status}, subresource="status")
+        put(control_plane.etcd, map(_stored, nodes))
         site = stack.enter_context(_planning(cluster, directory))
         meta = {"name": "default", "namespace": NAMESPACE}
         cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
         yield site
+
+
+def _stored(node: Json) -> tuple[bytes, bytes]:
+    """Return the key and the value of a node in the storage of the API server, as if it were Ready."""
+    name = node["metadata"]["name"]
+    born = {"uid": str(uuid.uuid5(uuid.NAMESPACE_DNS, name)), "creationTimestamp": "2026-01-01T00:00:00Z"}
+    status = node["status"] | {"conditions": [{"type": "Ready", "status": "True"}]}
+    found = node | {"metadata": node["metadata"] | born, "status": status}
+    return f"/registry/minions/{name}".encode(), json.dumps(found).encode()
 
 
 @contextmanager

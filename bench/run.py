@@ -14,18 +14,18 @@ from pathlib import Path
 
 OUTPUT = Path("build") / "bench"
 BENCHES = (
-    *("agent", "agent_api", "coldstart", "csi", "delivery", "domains", "families", "fleet", "groups", "install"),
-    *("layers", "packing", "peers", "pull", "rollout", "topology", "verify"),
+    *("agent", "agent_api", "coldstart", "csi", "delivery", "domains", "families", "fleet", "followed"),
+    *("groups", "install", "layers", "packing", "peers", "pull", "rollout", "topology", "verify"),
 )
 """agent: starts with 200 caches, and idleness; agent_api: the same with a real API server, and its requests; coldstart:
 a process up to its first Triton kernels, on an empty cache and on a mounted one; csi: memory, readiness and publish
-times; delivery: reads through a mount, and copies; domains: ComputeDomains of 500 PodCliqueSets, created and deleted
-at once; families: what one pod compiled reaches the next; fleet: the controllers over 10,000 nodes; groups: 1,000
-TaskGroups of five objects, created and deleted at once; install: what a new user waits for; layers: candidates for a
-private layer; packing: plans beside those of other rules and of solvers, and how long they take; peers: one signed
-image by GKM, and by containerd for an image volume; pull: registry to files beside its peers, and signatures;
-rollout: a new image on 10,000 virtual and 100 real nodes; topology: the tree of 12,500 nodes, and changes of it;
-verify: the signatures alone."""
+times; delivery: reads through a mount, and copies; domains: ComputeDomains of 500 PodCliqueSets, created and deleted at
+once; families: what one pod compiled reaches the next; fleet: the controllers over 10,000 nodes; followed: pods bound
+where plans said, and plans beside Kueue's; groups: 1,000 TaskGroups of five objects, created and deleted at once;
+install: what a new user waits for; layers: candidates for a private layer; packing: plans beside those of other rules
+and of solvers, and how long they take; peers: one signed image by GKM, and by containerd for an image volume; pull:
+registry to files beside its peers, and signatures; rollout: a new image on 10,000 virtual and 100 real nodes; topology:
+the tree of 12,500 nodes, and changes of it; verify: the signatures alone."""
 
 
 def main() -> int:

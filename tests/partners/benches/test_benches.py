@@ -58,6 +58,7 @@ NEEDS = {
 ELSEWHERE = {
     "coldstart": "partners/triton/test_coldstart_bench.py",
     "families": "e2e/test_families_bench.py",
+    "followed": "partners/topology/test_followed_bench.py",
     "install": "e2e/product_images/test_install_bench.py",
 }
 

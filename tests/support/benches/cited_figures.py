@@ -77,6 +77,15 @@ CITED: Mapping[str, tuple[str, ...]] = {
         *("sync_s", "rss_mib", "cpu_s_per_1000_events", "lag_p50_ms", "lag_p99_ms", "cost_growth_1k_to_10k"),
         *_fleet(),
     ),
+    # docs/features/placement.md
+    "followed": (
+        *("runs", "pods", "nodes", "followed_percent", "bound_s", "run_to_pods_p50_ms", "run_to_pods_p99_ms"),
+        *_each("load_{}_rejected_ratio", "0.80", "0.90"),
+        *_each("load_0.80_{}_rejected_percent", "gkm", "kueue"),
+        *_each("load_0.90_{}_rejected_percent", "gkm", "kueue"),
+        *_each("load_0.80_{}_domains_a_run", "gkm", "kueue"),
+        *_each("load_0.90_{}_domains_a_run", "gkm", "kueue"),
+    ),
     "groups": ("create_s", "destroy_s", "requests_per_object", "leaked", "render_p50_ms", "hostile_refused_s"),
     # docs/reference/images.md
     "install": ("help_s", "quickstart_s", "agent_mb", "csi_mb", "operator_mb", "doctor_found", "doctor_seeded"),
