@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gkm.kube.resources import Json
 from support.host.waiting import until
-from support.operator.gated_jobs import INDEX, bound_nodes, gated_job, in_order, planned_nodes, pod_template
+from support.operator.gated_jobs import INDEX, bound_nodes, bound_pods, gated_job, in_order, planned_nodes, pod_template
 from support.operator.plans_site import NAMESPACE, Site
 
 PER_POD, NODE_GPUS, NODES_A_DOMAIN = 4, 8, 18
@@ -41,7 +41,7 @@ def placed(site: Site, runs: dict[str, Sizes]) -> dict[str, float]:
         site.cluster.objects.create(gated_job(run, size.all_pods, PER_POD))
         ask(site, run, size)
     wanted = sum(size.all_pods for size in runs.values())
-    until(lambda: _bound(site) == wanted, f"{wanted} pods to be bound", LONGEST_SECONDS, every=0.5)
+    until(lambda: bound_pods(site.cluster) == wanted, f"{wanted} pods to be bound", LONGEST_SECONDS, every=0.5)
     seconds = time.monotonic() - began
     bound = {run: in_order(nodes) for run, nodes in bound_nodes(site.cluster).items()}
     plans = {plan["spec"]["run"]: planned_nodes(plan, PER_POD) for plan in site.plans()}
@@ -78,7 +78,3 @@ def _pod(run: str, number: int) -> Json:
 def _free(site: Site, run: str) -> int:
     pods = site.cluster.objects.every("pods", NAMESPACE, labelSelector=f"gkm.io/run={run}")
     return sum(not pod["spec"].get("schedulingGates") for pod in pods)
-
-
-def _bound(site: Site) -> int:
-    return sum(bool(node) for nodes in bound_nodes(site.cluster).values() for node in nodes.values())

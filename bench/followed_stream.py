@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from gkm.api.node_names import unfold
 from gkm.kube.resources import Json
@@ -22,6 +22,14 @@ from support.topology.kueue_cluster import GPU, QUEUE
 PATIENCE_SECONDS = 2.0
 T = TypeVar("T")
 _KUEUE = "kueue.x-k8s.io/v1beta2"
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """What one look at a request shows: a place, a refusal that may still change, or neither yet."""
+
+    found: T | None
+    is_refused: bool
 
 
 class Planner(Protocol):
@@ -113,7 +121,7 @@ class GkmPlanner:
     def place(self, name: str, run: Arrival) -> list[int] | None:
         """Create a Run and read its plan."""
         self.site.ask(name, run.nodes * NODE_GPUS, gpusPerPod=NODE_GPUS, groupGPUs=run.size.nodes * NODE_GPUS)
-        plan = _until_answered(lambda: self._plan(name), lambda: self._is_refused(name))
+        plan = _until_answered(lambda: self._read(name))
         if plan is None:
             self.end(name)
             return None
@@ -124,12 +132,9 @@ class GkmPlanner:
         """Delete the Run."""
         self.site.cluster.objects.delete_patiently("run", name, NAMESPACE)
 
-    def _plan(self, name: str) -> str:
-        return self.site.condition(name)[1]
-
-    def _is_refused(self, name: str) -> bool:
+    def _read(self, name: str) -> Answer[str]:
         reason, plan = self.site.condition(name)
-        return bool(reason) and not plan
+        return Answer(plan or None, is_refused=bool(reason) and not plan)
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ class KueuePlanner:
     def place(self, name: str, run: Arrival) -> list[int] | None:
         """Create a Workload of slices, one for each group, that prefers one block; read its assignment."""
         self.cluster.objects.create(_workload(name, run))
-        admission = _until_answered(lambda: self._admission(name), lambda: self._is_refused(name))
+        admission = _until_answered(lambda: self._read(name))
         if admission is None:
             self.end(name)
             return None
@@ -152,16 +157,11 @@ class KueuePlanner:
         """Delete the Workload."""
         self.cluster.objects.delete_patiently("workload", name, "default")
 
-    def _status(self, name: str) -> Json:
-        found: Json = self.cluster.get("workload", name, "default").get("status", {})
-        return found
-
-    def _admission(self, name: str) -> Json | None:
-        return self._status(name).get("admission")
-
-    def _is_refused(self, name: str) -> bool:
-        conditions = self._status(name).get("conditions", ())
-        return any((one["type"], one["status"]) == ("QuotaReserved", "False") for one in conditions)
+    def _read(self, name: str) -> Answer[Json]:
+        status: Json = self.cluster.get("workload", name, "default").get("status", {})
+        waiting = ("QuotaReserved", "False")
+        is_refused = any((one["type"], one["status"]) == waiting for one in status.get("conditions", ()))
+        return Answer(status.get("admission"), is_refused)
 
 
 def assigned_nodes(assignment: Json) -> list[str]:
@@ -194,14 +194,15 @@ def _workload(name: str, run: Arrival) -> Json:
     return {"apiVersion": _KUEUE, "kind": "Workload", "metadata": meta, "spec": spec}
 
 
-def _until_answered(answer: Callable[[], T | None], is_refused: Callable[[], bool]) -> T | None:
+def _until_answered(read: Callable[[], Answer[T]]) -> T | None:
     """Wait for an answer; return None after a refusal that lasts."""
     first_refused: list[float] = []
 
     def decided() -> tuple[T | None] | None:
-        if found := answer():
-            return (found,)
-        if not is_refused():
+        answer = read()
+        if answer.found:
+            return (answer.found,)
+        if not answer.is_refused:
             first_refused.clear()
             return None
         first_refused.append(time.monotonic())

@@ -1,7 +1,7 @@
 """The collections of the API: group, version, plural, and the type of their objects."""
 
 import builtins
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -123,14 +123,7 @@ KERNEL_CACHES = Resource(
     namespaced=True,
     type=kernel_caches.KernelCache,
 )
-WATCHED_KERNEL_CACHES = Resource(
-    kernel_caches.API_VERSION,
-    kernel_caches.KERNEL_CACHE,
-    "kernelcaches",
-    namespaced=True,
-    type=kernel_caches.WatchedKernelCache,
-    metadata_only=True,
-)
+WATCHED_KERNEL_CACHES = replace(KERNEL_CACHES.of(kernel_caches.WatchedKernelCache), metadata_only=True)
 KERNEL_CACHE_NODE_GROUPS = Resource(
     kernel_caches.API_VERSION,
     "KernelCacheNodeGroup",

@@ -14,7 +14,7 @@ from support.cluster import kwok
 from support.cluster.cluster import Cluster
 from support.docs.placement_page import PAGE, manifest
 from support.operator.deployment import HURRIED, component, deployed
-from support.operator.gated_jobs import bound_nodes, gated_job, in_order, planned_nodes
+from support.operator.gated_jobs import bound_nodes, bound_pods, gated_job, in_order, planned_nodes
 from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
 from support.peers import require
 
@@ -52,7 +52,7 @@ def test_every_pod_is_bound_where_the_plan_said(site: Site, tmp_path: Path) -> N
         site.cluster.objects.create(gated_job(run, pods, PER_POD))
         site.ask(run, pods * PER_POD, gpusPerPod=PER_POD, groupGPUs=PER_POD * rng.choice([1, pods]))
     wanted = sum(sizes.values())
-    site.cluster.until(lambda: bound(site) == wanted, f"{wanted} pods to be bound")
+    site.cluster.until(lambda: bound_pods(site.cluster) == wanted, f"{wanted} pods to be bound")
     planned = {plan["spec"]["run"]: planned_nodes(plan, PER_POD) for plan in site.plans()}
     assert {run: in_order(nodes) for run, nodes in bound_nodes(site.cluster).items()} == planned
 
@@ -67,7 +67,7 @@ def test_the_job_of_the_page_starts_where_its_run_is_planned(site: Site, tmp_pat
     config.write_text(yaml.safe_dump({"packing": {"podGates": True, "namespaceShare": 100}}))
     site.start("page", main=HURRIED, arguments=(f"--config={config}",))
     site.cluster.apply([job, asked])
-    site.cluster.until(lambda: bound(site) == pods, f"{pods} pods to be bound")
+    site.cluster.until(lambda: bound_pods(site.cluster) == pods, f"{pods} pods to be bound")
     (plan,) = site.plans()
     assert in_order(bound_nodes(site.cluster)[asked["metadata"]["name"]]) == planned_nodes(plan, per_pod)
     shown = site.cluster.kubectl("get", "runs", "-n", NAMESPACE).splitlines()[1].split()
@@ -88,7 +88,3 @@ def racks(asked: Json) -> Iterator[Json]:
         labels = {"fabric.domain": f"rack-{rack}", "block": "b1", "gpu.flavor": spec["flavor"]}
         for number in range(18):
             yield kwok.node(f"page-{rack}-{number}", gpus=spec["gpusPerPod"], labels=labels.items())
-
-
-def bound(site: Site) -> int:
-    return sum(bool(node) for nodes in bound_nodes(site.cluster).values() for node in nodes.values())

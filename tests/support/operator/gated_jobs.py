@@ -52,6 +52,11 @@ def bound_nodes(cluster: Cluster) -> dict[str, dict[int, str]]:
     return found
 
 
+def bound_pods(cluster: Cluster) -> int:
+    """Return how many pods of runs have a node."""
+    return sum(bool(node) for nodes in bound_nodes(cluster).values() for node in nodes.values())
+
+
 def in_order(nodes: Mapping[int, str]) -> Sequence[str]:
     """Return the nodes of pods by their numbers."""
     return [nodes[number] for number in sorted(nodes)]
