@@ -201,7 +201,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
 
 
 def _driver_version(path: Path) -> str | None:
-    """Return the version of the loaded GPU driver, None without one (the file belongs to the kernel module)."""
+    """Return the version of the loaded GPU driver, None if absent (the file belongs to the kernel module)."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -51,13 +51,13 @@ class Images(ImageChecker, Protocol):
     """The questions of the controllers about images."""
 
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
-        """See RegistryImages."""
+        """Implement RegistryImages.with_pull_secrets."""
 
     def without_mirrors(self) -> "Images":
-        """See RegistryImages."""
+        """Implement RegistryImages.without_mirrors."""
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """See RegistryImages."""
+        """Implement RegistryImages.revoked."""
 
 
 class CheckedImages(RegistryImages):
@@ -75,7 +75,7 @@ class CheckedImages(RegistryImages):
         return cls(Registry(config.registries, limits=limits), Verifier(config.verification, seconds), secrets)
 
     def claims(self, image: str, digest: str) -> ImageClaims:
-        """See ImageChecker."""
+        """Implement ImageChecker.claims."""
         described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
         volume = image_volume(described)
         return ImageClaims(described.size_bytes or 0, described.created, runtime=described.runtime, volume=volume)

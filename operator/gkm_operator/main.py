@@ -169,7 +169,7 @@ def add_admission_flags(parser: Parser) -> None:
 
 
 def _admission_problem(arguments: argparse.Namespace) -> str:
-    """Return the conflict among the flags, or "" without one."""
+    """Return the conflict among the flags, "" if they do not conflict."""
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         return "--tls-cert and --tls-key go together"
     if bool(arguments.tls_cert) == bool(arguments.self_signed):

@@ -96,12 +96,12 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
         )
 
     def label(self, key: str) -> str:
-        """Return a label; "" without it."""
+        """Return a label; "" if absent."""
         return (self.labels or {}).get(key, "")
 
     @property
     def run(self) -> str:
-        """Return the Run that its label names, "" without one."""
+        """Return the Run that its label names, "" if absent."""
         return self.label(RUN_LABEL)
 
     @property
@@ -196,7 +196,7 @@ class RunPod(Struct, frozen=True, gc=False):
     """The properties that decide where a pod of a Run starts.
 
     `gated`: it has our gate. `blocked`: it has another gate, too. `hostname` is the label of the node that its
-    nodeSelector names, "" without one.
+    nodeSelector names, "" if absent.
     """
 
     uid: str
@@ -285,7 +285,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
 
     @property
     def domain(self) -> str:
-        """Return the ComputeDomain that its label names, "" without one."""
+        """Return the ComputeDomain that its label names, "" if absent."""
         return self.metadata.label(DOMAIN_LABEL)
 
     @property

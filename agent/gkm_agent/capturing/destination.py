@@ -86,7 +86,7 @@ class RegistryDestination:
         return cls(config, secrets, os.environ)
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
-        """See Destination."""
+        """Implement Destination.push."""
         size = sum(blob.descriptor.size for blob in image.blobs)
         seconds = _SPARE_SECONDS + 2 * size / self.config.capture.bytes_per_second
         registry = self._registry(ref).within(seconds)
@@ -95,7 +95,7 @@ class RegistryDestination:
         return push.manifest(registry, tag, image.manifest, image.media_type) if tag else image.digest
 
     def layers(self, pinned: Reference) -> BaseLayers | None:
-        """See Destination."""
+        """Implement Destination.layers."""
         registry = self._registry(pinned)
         try:
             described = registry.manifest(pinned).image()
@@ -112,7 +112,7 @@ class RegistryDestination:
         return BaseLayers(tuple(layers), diff_ids)
 
     def sign(self, pinned: Reference) -> None:
-        """See Destination."""
+        """Implement Destination.sign."""
         sign.sign(self._registry(pinned), pinned, self._signer())
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:

@@ -53,7 +53,7 @@ def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | Non
 
 
 def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
-    """Return the generation that this node gives to its pods now; None without one.
+    """Return the member of a family that this node mounts into new pods now; None if the node has no Ready member.
 
     Raises:
         UnreadableState: the choice or the state of the cache is damaged.
@@ -90,7 +90,7 @@ def union(
 
     Raises:
         GKMError: NODE_ERROR, the store has lost the entry, it is damaged, or garbage collection holds it.
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     captured = work.with_name(CAPTURED_CONTENT)
     if base is None:

@@ -63,7 +63,7 @@ class Progress(Struct, frozen=True, rename="camel"):
     repository: Annotated[str, Meta(max_length=525)] = ""
     """Where it is pushed, from PUSHED on."""
     base: Annotated[str, Meta(max_length=525)] = ""
-    """The image that this image extends, by digest; "" without one."""
+    """The image that this image extends, by digest; "" if absent."""
     base_layers: _Count = 0
     """How many of the image's layers belong to the base, which the registry has; from PACKED on."""
     attempts: _Count = 0
@@ -71,12 +71,12 @@ class Progress(Struct, frozen=True, rename="camel"):
 
     @property
     def base_digest(self) -> str:
-        """Return the digest of the base, "" without one."""
+        """Return the digest of the base, "" if absent."""
         return self.base.partition("@")[2]
 
 
 class CaptureOrigin(Struct, frozen=True, rename="camel"):
-    """captured.json: the volume whose files these are. `digest` is the digest of the cache below them, "" without one.
+    """captured.json: the volume whose files these are. `digest` is the digest of the cache below them, "" if absent.
 
     `cache_namespace` is None for a ClusterGKMCache.
     """

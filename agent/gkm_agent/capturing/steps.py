@@ -75,7 +75,7 @@ class CaptureSteps:
         Raises:
             GKMError: the step failed and can be tried again; the record may be from an earlier step.
             UnreadableState: the description of the capture is unusable.
-            OSError: the disk refused.
+            OSError: a disk operation failed.
             Stopped: the agent ends.
         """
         if self.stop.is_set():
@@ -106,7 +106,7 @@ class CaptureSteps:
         The capture is then packed on top of that generation, or adds no files to it.
 
         Raises:
-            UnreadableState, OSError: the record of the capture or the choice is damaged, or the disk refused.
+            UnreadableState, OSError: the record of the capture or the choice is damaged, or a disk operation failed.
         """
         done = progress.load(directory)
         if done.state is not CaptureState.ANNOUNCED or done.attempts >= MAX_ATTEMPTS:

@@ -258,7 +258,7 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class KnownCapture:
-    """A capture of this node; `since` in seconds since the epoch. `family` is its family, "" without one."""
+    """A capture of this node; `since` in seconds since the epoch. `family` is its family, "" if absent."""
 
     origin: CaptureOrigin
     progress: Progress

@@ -130,7 +130,7 @@ class SubnetSurvey:
             _LOG.warning("complete InfiniBand survey not saved on this node", extra=fields(why=str(error)))
 
     def _retained(self) -> bytes:
-        """Return the text of the last whole survey, b"" without one."""
+        """Return the text of the last whole survey, b"" if absent."""
         try:
             stream = zlib.decompressobj(_GZIP)
             text = stream.decompress(files.read_bounded(self._whole, MAX_SURVEY_BYTES), MAX_BYTES)

@@ -77,7 +77,7 @@ class KubernetesStatusSink:
         return set(self._written)
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
-        """See StatusSink."""
+        """Implement StatusSink.publish."""
         owner = known_owner(self._owner(), self._node)
         before, now = self._written.get(scope), timestamp()
         # The conditions cover all caches, also those that the size limit drops from the object.
@@ -91,7 +91,7 @@ class KubernetesStatusSink:
         self._written[scope] = _Written(plain, updated, status.conditions)
 
     def remove(self, scope: str | None) -> None:
-        """See StatusSink."""
+        """Implement StatusSink.remove."""
         self._written.pop(scope, None)
         with api_errors(missing_ok=True):
             self._api.delete(_resource(scope), self._node, scope)
@@ -179,7 +179,7 @@ class KubernetesFabricSink:
         self._stored_survey = ""
 
     def survey(self, packed: bytes) -> None:
-        """See FabricSink."""
+        """Implement FabricSink.survey."""
         owner = known_owner(self._owner(), self._node)
         digest = f"{owner.metadata.uid} {hashlib.sha256(packed).hexdigest()}"
         if digest == self._stored_survey:

@@ -81,7 +81,7 @@ class KubernetesSource:
         return self._nodes.get(self._name)
 
     def caches(self) -> list[WantedCache]:
-        """See CacheSource; empty before the Node is known, because the node selectors need its labels.
+        """Implement CacheSource.caches; empty before the Node is known, because the node selectors need its labels.
 
         The caches of a deleted Node stay: the kubelet registers it again.
         """
@@ -94,17 +94,17 @@ class KubernetesSource:
         return sorted((cache for cache in found if cache is not None), key=lambda cache: str(cache.ref))
 
     def start(self) -> None:
-        """See CacheSource."""
+        """Implement CacheSource.start."""
         for part in self._parts:
             part.start()
 
     def wait(self, seconds: float) -> bool:
-        """See CacheSource."""
+        """Implement CacheSource.wait."""
         deadline = time.monotonic() + seconds
         return all(part.synced.wait(max(0.0, deadline - time.monotonic())) for part in self._parts)
 
     def stop(self) -> None:
-        """See CacheSource."""
+        """Implement CacheSource.stop."""
         for part in self._parts:
             part.close()
 

@@ -60,7 +60,7 @@ class _CountedRegistry(Registry):
     """A registry that counts the received bytes."""
 
     def blob(self, ref: Reference, download: BlobDownload) -> None:
-        """See Registry."""
+        """Implement Registry.blob."""
         before = download.received
         try:
             super().blob(ref, download)
@@ -82,7 +82,7 @@ class NodeImages(RegistryImages):
         return cls(_CountedRegistry(config.registries), verifier, secrets, layout, config.store.max_image_bytes)
 
     def opened_for(self, wanted: WantedCache) -> CacheImages:
-        """See CacheImages."""
+        """Implement CacheImages.opened_for."""
         return self.with_pull_secrets(wanted.image, wanted.ref.namespace, wanted.pull_secrets)
 
     def resolve(self, image: str) -> str:
@@ -96,12 +96,12 @@ class NodeImages(RegistryImages):
         return timed_verification(lambda: verify(image, digest, namespace))
 
     def describe(self, image: str, digest: str) -> CacheImage:
-        """See CacheImages."""
+        """Implement CacheImages.describe."""
         with metrics.PULL_SECONDS.labels("describe").time():
             return cache.describe(self.registry, Reference.parse(image).pinned(digest))
 
     def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
-        """See CacheImages."""
+        """Implement CacheImages.fetch."""
         with timed_stages(progress) as timed:
             return pull.fetch(
                 self.registry, image, self.layout, max_bytes=self.max_bytes, reservation=reservation, progress=timed

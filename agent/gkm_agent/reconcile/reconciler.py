@@ -343,7 +343,7 @@ class VolumeReports:
 
 @dataclass(frozen=True, slots=True)
 class _UnpersistedFailure:
-    """The pointer that the disk refused, and the pointer that it has instead."""
+    """The pointer that could not be written to the disk, and the pointer that the disk has instead."""
 
     intended: Pointer
     on_disk: Pointer | None

@@ -166,7 +166,7 @@ class ScopedStatuses:
         self._written: dict[str | None, NodeStatus | None] | None = None
 
     def publish(self, statuses: Mapping[str | None, NodeStatus]) -> None:
-        """See Sink. A scope that fails does not stop the others."""
+        """Implement Sink.publish. A scope that fails does not stop the others."""
         if self._written is None:
             self._written = dict.fromkeys(self._sink.scopes())
         failures: list[tuple[str | None, NotWritten]] = []
@@ -187,7 +187,7 @@ class ScopedStatuses:
             raise _summary(failures)
 
     def invalidate(self) -> None:
-        """See Sink."""
+        """Implement Sink.invalidate."""
         if self._written is not None:
             self._written = dict.fromkeys(self._written)
 

@@ -36,7 +36,7 @@ class FileStatusSink:
         self._node = names.node_name(node)
 
     def scopes(self) -> set[str | None]:
-        """See StatusSink."""
+        """Implement StatusSink.scopes."""
         found: set[str | None] = set()
         for path in self._directory.glob(f"*/{self._node}.yaml"):
             try:
@@ -46,7 +46,7 @@ class FileStatusSink:
         return found
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
-        """See StatusSink."""
+        """Implement StatusSink.publish."""
         path, now = self._path(scope), timestamp()
         with _written_to(path):
             kind: type[CacheNode] = ClusterGKMCacheNode if scope is None else GKMCacheNode
@@ -56,7 +56,7 @@ class FileStatusSink:
                 _replace(path, node_object(self._node, scope, new, now))
 
     def remove(self, scope: str | None) -> None:
-        """See StatusSink."""
+        """Implement StatusSink.remove."""
         path = self._path(scope)
         with _written_to(path):
             path.unlink(missing_ok=True)
@@ -88,7 +88,7 @@ class FileFabricSink:
         """See FabricSink; `publish` reads the file each time."""
 
     def survey(self, packed: bytes) -> None:
-        """See FabricSink."""
+        """Implement FabricSink.survey."""
         with _written_to(self._survey):
             if _bytes_in(self._survey) != packed:
                 files.replace(self._survey, packed, durable=False)

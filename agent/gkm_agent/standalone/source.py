@@ -67,17 +67,17 @@ class FileSource:
 
     @property
     def synced(self) -> bool:
-        """See CacheSource."""
+        """Implement CacheSource.synced."""
         with self._lock:
             return self._listed and all(file.manifests is not None for file in self._files.values())
 
     def caches(self) -> list[WantedCache]:
-        """See CacheSource; if two manifests name one cache, the first file by name wins."""
+        """Implement CacheSource.caches; if two manifests name one cache, the first file by name wins."""
         last_first = [manifests.caches for manifests in self._last_first()]
         return list({cache.ref: cache for caches in last_first for cache in reversed(caches)}.values())
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
-        """See Secrets; if two manifests name one Secret, the first file by name wins."""
+        """Implement Secrets.data; if two manifests name one Secret, the first file by name wins."""
         last_first = [manifests.secrets for manifests in self._last_first()]
         found = {key: data for secrets in last_first for key, data in secrets.items()}
         if (namespace, name) not in found:
@@ -95,12 +95,12 @@ class FileSource:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """See CacheSource; `start` has read the directory already."""
+        """Implement CacheSource.wait; `start` has read the directory already."""
         del seconds
         return True
 
     def stop(self) -> None:
-        """See CacheSource."""
+        """Implement CacheSource.stop."""
         self._stop.set()
 
     def scan(self) -> None:

@@ -44,7 +44,7 @@ class Damage:
 def check(
     layout: Layout, digest: str, throttle: Throttle = lambda _cost: None, *, content: bool = True
 ) -> Damage | None:
-    """Return the first difference of an entry from its list, None without one; compare bytes only with `content`.
+    """Return the first difference between an entry and its file list, None if equal; read the bytes only with `content`.
 
     Raises:
         FileNotFoundError: the entry no longer exists.

@@ -80,7 +80,7 @@ class PointerStore:
 
         Raises:
             Superseded: the token is cancelled.
-            OSError: the disk refused, or the entry of a Ready pointer is removed or damaged.
+            OSError: a disk operation failed, or the entry of a Ready pointer is removed or damaged.
         """
         with self._lock:
             if token is not None:
@@ -97,7 +97,7 @@ class PointerStore:
         Without a pointer no pod mounts the cache: it serves no files whose access is not proven.
 
         Raises:
-            OSError: the disk refused for another reason.
+            OSError: a disk operation failed for another reason.
         """
         with self._lock:
             try:
@@ -167,7 +167,7 @@ class PointerStore:
 
         Raises:
             UnreadableState: a record or a pointer is unreadable, so the store removes no entry.
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         try:
             with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
@@ -190,7 +190,7 @@ class PointerStore:
         Raises:
             GKMError: NODE_ERROR while a pod mounts the entry, because the agent never touches a mounted entry.
             UnreadableState: a record is unreadable, so the mounts are unknown.
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         try:
             # In this order two removals of this process wait for each other; the file lock is never waited for.
@@ -220,7 +220,7 @@ class PointerStore:
         """Take Ready back from every pointer to a damaged entry, so that no further pod mounts it.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         with self._lock:
             for ref in pointers.refs(self.layout):

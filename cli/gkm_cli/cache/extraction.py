@@ -74,12 +74,12 @@ def _make_writable(directory: Path) -> None:
 def relocate(content: Path, tree: Path, path: MountPath, mode: int = 0o644) -> RewriteCounts:
     """Replace the files that name paths by files for `path` with this mode.
 
-    They are first written to the new directory `tree` on the same disk.
-    A replaced file is another one: hard links to the old one stay as they are.
+    They are first written to the new directory `tree` on the same disk. A replaced file is another one: hard links to
+    the old one stay as they are.
 
     Raises:
         GKMError: UNSAFE_CONTENT: the content is no cache.
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     with closing(os.open(content, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
         try:

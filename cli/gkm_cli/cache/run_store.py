@@ -2,7 +2,7 @@
 
 The agent's own store is never used: it belongs to the agent's budget and garbage collection. Several runs of one user
 may use one directory at once, also from several machines that share it; a run tries again while another one holds a
-lock, never for ever.
+lock, never forever.
 """
 
 import math
@@ -158,7 +158,7 @@ class RunStore:
         """Record the reference by which a run named the image of an entry.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         if reference != self.reference(digest):
             files.replace(self.layout.entry(digest) / _REFERENCE, reference.encode(), durable=False)
@@ -174,7 +174,7 @@ class RunStore:
         """Return all caches, the least recently used first.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         try:
             digests = [f"sha256:{name}" for name in files.names_in(self.layout.store)]
@@ -203,7 +203,7 @@ class RunStore:
             The removed caches.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         found = self.caches()
         sound = [each for each in found if not each.damage]
@@ -220,7 +220,7 @@ class RunStore:
         """Remove the least recently used caches that no program uses, until all have `max_bytes` together at most.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         self.free(sum(found.size_bytes for found in self.caches()) - max_bytes)
 
@@ -228,7 +228,7 @@ class RunStore:
         """Remove the least recently used caches that no program uses, `wanted_bytes` together; return their bytes.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         # A pull of the digest of a damaged entry names it.
         sound = [each for each in self.caches() if not each.damage]
@@ -238,7 +238,7 @@ class RunStore:
         """Remove a tree: by one rename first, so that a run that is killed here leaves no part of it in its place.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         gone = self.layout.trash / secrets.token_hex(8)
         with suppress(FileNotFoundError):

@@ -45,7 +45,7 @@ def mount(store: RunStore, digest: str, private_bytes: int | None) -> Path:
     Raises:
         GKMError: UNSAFE_CONTENT: the content is no cache.
         CommandFailed: another run takes too long.
-        OSError: the kernel or the disk refused.
+        OSError: a system call failed.
     """
     layout = store.layout
     point = store.mounts / layout.entry(digest).name
@@ -89,7 +89,7 @@ def view(store: RunStore, digest: str) -> Path:
     Raises:
         GKMError: UNSAFE_CONTENT: the content is no cache.
         CommandFailed: another run takes too long.
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     path = store.view(digest)
     content = path / entry.CONTENT
@@ -108,7 +108,7 @@ def private_copy(store: RunStore, digest: str) -> Path:
     Raises:
         GKMError: UNSAFE_CONTENT: the content is no cache.
         CommandFailed: another run takes too long.
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     path = store.new_copy(digest)
     with store.building():

@@ -140,7 +140,7 @@ class _Sums:
 
 
 def _claimed(api: Api, runs: Mapping[tuple[str, str], RunName]) -> Mapping[RunName | None, Mapping[str, int]] | None:
-    """Return the GPUs by node that claims of each run hold, None those of other pods; None where claims are not shown.
+    """Return the GPUs by node that claims of each run hold, None those of other pods; None if claims are not shown.
 
     Raises:
         CommandFailed: claims are too many, or one of them cannot be read.

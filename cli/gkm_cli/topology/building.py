@@ -98,7 +98,7 @@ def print_tree(options: SourceOptions, where: ClusterOptions, output: BuildOutpu
 
 
 def of_cluster(options: SourceOptions, where: ClusterOptions, *, with_usage: bool) -> "ClusterNodes | None":
-    """Return what a cluster has; None where files have the nodes.
+    """Return what a cluster has; None if files have the nodes.
 
     Raises:
         CommandFailed: no API server answers, or nodes or pods cannot be read.

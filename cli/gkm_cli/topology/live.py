@@ -51,7 +51,7 @@ def read(options: ClusterOptions, *, with_usage: bool) -> ClusterNodes:
 
 
 def _settings(api: Api) -> Topology | None:
-    """Return the settings of the controllers; None where GKM is not installed."""
+    """Return the settings of the controllers; None if GKM is not installed."""
     found = get(api, CONFIGMAPS, CONFIG_MAP, NAMESPACE)
     text = (found or {}).get("data", {}).get(CONFIG_KEY)
     return parse(text).topology if isinstance(text, str) else None

@@ -40,7 +40,7 @@ Json = dict[str, Any]
 class Branch:
     """A domain: the nodes of the tree from index `first` up to `end`, some in `branches` and the others in `nodes`.
 
-    `hypernode` is the name of its HyperNode, `switch` the name of the switch that names it, for people; "" without one.
+    `hypernode` is the name of its HyperNode, `switch` the name of the switch that names it, for people; "" if absent.
     """
 
     level: str

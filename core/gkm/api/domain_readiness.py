@@ -73,7 +73,7 @@ def unused(now: str) -> MNNVLReadiness:
 
 
 def parse_readiness(text: str | None) -> MNNVLReadiness | None:
-    """Return the readiness in an annotation; None without one, or if anyone else wrote an invalid one."""
+    """Return the readiness in an annotation; None if absent, or if anyone else wrote an invalid one."""
     if text is None or len(text) > MAX_TEXT:
         return None
     try:

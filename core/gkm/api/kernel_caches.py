@@ -30,7 +30,7 @@ class KServe(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class CachePath(Struct, frozen=True, rename="camel"):
-    """A directory of an image, and where a container has it; "" where KServe finds out by itself."""
+    """A directory of an image, and where a container has it; "" if KServe finds out by itself."""
 
     container_name: str = ""
     container_path: str = ""
@@ -59,7 +59,7 @@ class Artifact(Struct, frozen=True, rename="camel"):
 
 
 class NodeGroupRef(Struct, frozen=True):
-    """A KernelCacheNodeGroup; "" without one."""
+    """A KernelCacheNodeGroup; "" if absent."""
 
     name: str = ""
 

@@ -77,7 +77,7 @@ class HasConditions:
     conditions: list[Condition]
 
     def condition(self, kind: str) -> Condition | None:
-        """Return the condition of a type; None without one."""
+        """Return the condition of a type; None if absent."""
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
 

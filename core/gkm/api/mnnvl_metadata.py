@@ -119,11 +119,11 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
         )
 
     def label(self, key: str) -> str:
-        """Return a label; "" without it."""
+        """Return a label; "" if absent."""
         return (self.labels or {}).get(key, "")
 
     def annotation(self, key: str) -> str | None:
-        """Return an annotation; None without it, because an empty one is an error of the user."""
+        """Return an annotation; None if absent, because an empty one is an error of the user."""
         return (self.annotations or {}).get(key)
 
     @property

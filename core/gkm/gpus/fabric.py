@@ -70,7 +70,7 @@ def clique_of(cliques: Iterable[tuple[int, int]]) -> int | None:
 
 
 def health(mask: int, summary: int) -> str:
-    """Return NVML's summary, followed by the problems in the mask; "" where NVML reports no health."""
+    """Return NVML's summary, followed by the problems in the mask; "" if NVML reports no health."""
     problems = problems_in_mask(mask)
     text = _SUMMARIES.get(summary, "")
     if not text and mask:

@@ -103,7 +103,7 @@ def _checked(targets: tuple[NormalizedTarget, ...], gpus: tuple[Gpu, ...]) -> Pr
 
 
 def _mismatch(targets: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:
-    """Return why a GPU does not fit, by the closest target; None where it fits."""
+    """Return why a GPU does not fit, by the closest target; None if it fits."""
     if fault := _unusable(gpu):
         return Reason.GPU_LOST, fault
     if not targets:
@@ -165,7 +165,7 @@ def _gpus(ids: Sequence[int]) -> str:
 
 
 def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | None:
-    """Return why a driver cannot run the binaries of a target; None where it can, or where that is unknown."""
+    """Return why a driver cannot run the binaries of a target; None if it can, or where that is unknown."""
     driver = _DRIVER_VERSION.fullmatch(gpu.driver_version)
     if gpu.backend != CUDA or driver is None:
         return None

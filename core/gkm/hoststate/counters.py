@@ -93,7 +93,7 @@ def save(layout: Layout, counted: NodeCounters) -> None:
     """Replace the file in one step.
 
     Raises:
-        OSError: the disk refused; the old content stays.
+        OSError: a disk operation failed; the old content stays.
     """
     encoded = {
         code: {"counts": list(histogram.counts), "seconds": histogram.seconds}

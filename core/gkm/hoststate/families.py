@@ -31,7 +31,7 @@ def save(layout: Layout, choice: FamilyChoice) -> None:
 
 
 def load(layout: Layout, ref: CacheRef) -> FamilyChoice | None:
-    """Return the choice for a family, None without one.
+    """Return the choice for a family, None if absent.
 
     Raises:
         UnreadableState: the file exists and cannot be used.

@@ -70,7 +70,7 @@ def sync_file_system(path: Path) -> None:
     """Make everything below `path` durable with one syncfs(2); thousands of fsyncs would take minutes.
 
     Raises:
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:

@@ -18,7 +18,7 @@ class LRUCache(Generic[K, V]):
         self._lock = RLock()
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, None without one."""
+        """Return the value of a key, None if absent."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

@@ -67,7 +67,7 @@ def save(layout: Layout, pointer: Pointer) -> None:
 
 
 def load(layout: Layout, ref: CacheRef) -> Pointer | None:
-    """Return the pointer of a cache, None without one.
+    """Return the pointer of a cache, None if absent.
 
     Raises:
         UnreadableState: the file exists and cannot be used.

@@ -74,7 +74,7 @@ def save(layout: Layout, record: VolumeRecord) -> None:
 
 
 def load(layout: Layout, volume_id: str) -> VolumeRecord | None:
-    """Return the record of a volume, None without one.
+    """Return the record of a volume, None if absent.
 
     Raises:
         UnreadableState: the file exists and cannot be used.

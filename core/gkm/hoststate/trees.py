@@ -80,7 +80,7 @@ def _remove_directory(name: str, parent: int, top: int, level: int) -> None:
 
 
 def _remove_if_empty(path: Path | str, parent: int | None = None) -> bool:
-    """Remove a directory; return False where it is not empty."""
+    """Remove a directory; return False if it is not empty."""
     try:
         os.rmdir(path, dir_fd=parent)
     except FileNotFoundError:

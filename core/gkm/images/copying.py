@@ -54,7 +54,7 @@ class ImageCopy:
         Raises:
             GKMError: as ImageSource.manifest and ImageStore.store_manifest; TOO_LARGE beyond MAX_IMAGES and
                 MAX_ARTIFACTS; as store.add_to_tag and store.store_referrer.
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         image = self.source.manifest(self.origin)
         images = [*self._images_in(image), image]

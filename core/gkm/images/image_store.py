@@ -65,7 +65,7 @@ class ImageStore(ImageSource, Protocol):
         """Return whether the repository of `ref` has a blob; raises as `store_manifest` does."""
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:
-        """Let the repository of `ref` share a blob of `source`; False where the place cannot, and the blob is sent."""
+        """Let the repository of `ref` share a blob of `source`; False if the place cannot, and the blob is sent."""
 
     def store_blob(self, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
         """Store a blob and report its bytes; raises as `store_manifest` does."""

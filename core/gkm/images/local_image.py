@@ -119,7 +119,7 @@ def write_blob(parts: Iterable[bytes], target: Path, media_type: str) -> LocalBl
     """Write `parts` to the new file `target` and return them as a blob.
 
     Raises:
-        OSError: the disk refused, or the file exists.
+        OSError: a disk operation failed, or the file exists.
     """
     hasher = StreamHasher()
     with target.open("xb") as file:

@@ -108,7 +108,7 @@ class Api(Protocol):
         """Return one object."""
 
     def find(self, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
-        """Return one object, None where the API server answers 404: the object, or its kind, does not exist."""
+        """Return one object, None if the API server answers 404: the object, or its kind, does not exist."""
         try:
             return self.get(resource, name, namespace)
         except ApiError as error:

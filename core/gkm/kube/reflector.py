@@ -36,7 +36,7 @@ class Reflector(Generic[T]):
     When a watch ends, the reflector resumes it. It lists again only after 410 Gone or a response that cannot be
     decoded, and then reports the deletions in between. While the server fails, it waits with a jittered backoff, or as
     long as the server requests. `on_change` should be quick, and put a key on a WorkQueue. The reflector logs an
-    exception of it and does not repeat the event: a bad event must not be retried for ever.
+    exception of it and does not repeat the event: a bad event must not be retried forever.
 
     An object that `retain` rejects is not stored, and looks deleted: a cluster has 100,000 pods, and a controller may
     need few of them. An object that cannot be decoded stays as it was last decoded, and `unreadable` names it. `synced`

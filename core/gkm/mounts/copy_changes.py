@@ -42,7 +42,7 @@ def copy_changes(view: MountedView, lowers: Sequence[int], destination: Path, ma
 
     Raises:
         LayerTooLarge: more files or bytes, or deeper directories, than the bounds.
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     copying = _Copier(destination, max_bytes)
     destination.mkdir(0o700)

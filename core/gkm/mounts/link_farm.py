@@ -69,7 +69,7 @@ def mount(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size:
 
     Raises:
         Unlinkable: the cache has too many names at its top, or CONTENT.
-        OSError: the kernel refused; `target` has no new mount.
+        OSError: a system call failed; `target` has no new mount.
     """
     names = _top_names(lowers)
     syscalls.mount(name, str(scratch), "tmpfs", overlay.FLAGS, _options(names, size))

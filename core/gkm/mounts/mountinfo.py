@@ -47,7 +47,7 @@ class Mark:
 
     @classmethod
     def parse(cls, source: str) -> Self | None:
-        """Return the mark in the device `source`, None where it is not a mark."""
+        """Return the mark in the device `source`, None if it is not a mark."""
         match = _MARK.fullmatch(source)
         return cls(match["owner"], match["content"]) if match else None
 

@@ -33,7 +33,7 @@ def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
     between check and use. `name` is the device in mountinfo.
 
     Raises:
-        OSError: the kernel refused; there is no mount.
+        OSError: a system call failed; there is no mount.
     """
     if len(lowers) < _MIN_LOWERS:
         raise ValueError("an overlay without an upper layer needs two lower ones (EINVAL otherwise)")
@@ -48,7 +48,7 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
     overlay accepts no detached layer (EINVAL).
 
     Raises:
-        OSError: the kernel refused; there is no mount.
+        OSError: a system call failed; there is no mount.
     """
     inodes = max(MIN_INODES, size // BYTES_PER_INODE)
     syscalls.mount(name, str(scratch), "tmpfs", FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
@@ -63,7 +63,7 @@ def mount_on_layer(lowers: Sequence[int], target: int, name: str, layer: int, mo
     """Mount `lowers` on `target` with an upper layer in the empty directory `layer`; its top has `mode`.
 
     Raises:
-        OSError: the kernel refused; nothing is mounted.
+        OSError: a system call failed; nothing is mounted.
     """
     os.mkdir("upper", dir_fd=layer)
     os.chmod("upper", mode, dir_fd=layer)

@@ -64,7 +64,7 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
     """Make a mount (man 2 mount).
 
     Raises:
-        OSError: the kernel refused.
+        OSError: a system call failed.
     """
     code = _libc.mount(os.fsencode(source), os.fsencode(target), os.fsencode(kind), flags, os.fsencode(options))
     _check(code, target)
@@ -74,7 +74,7 @@ def umount2(target: str, flags: int) -> None:
     """Remove a mount (man 2 umount).
 
     Raises:
-        OSError: the kernel refused; EINVAL without a mount.
+        OSError: a system call failed; EINVAL without a mount.
     """
     _check(_libc.umount2(os.fsencode(target), flags), target)
 
@@ -175,7 +175,7 @@ def move_mount(tree: int, target: int) -> None:
     """Attach a detached mount, with all mounts in it, to a directory in one step (move_mount(2), Linux >= 5.2).
 
     Raises:
-        OSError: the kernel refused; nothing is mounted there.
+        OSError: a system call failed; nothing is mounted there.
     """
     empty = ctypes.c_char_p(b"")
     arguments = (ctypes.c_int(tree), empty, ctypes.c_int(target), empty, ctypes.c_uint(_MOVE_MOUNT_EMPTY_PATHS))

@@ -66,12 +66,12 @@ class MountTarget:
     def unmount(self) -> int:
         """Unmount all mounts of the directory and return their number.
 
-        Mounts stack, so umount2 is repeated until no mount is left (EINVAL, measured; ENOENT without the directory).
-        A link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a
-        process holds a file: the path is free at once, and the kernel ends the mount with its last user.
+        Mounts stack, so umount2 is repeated until no mount is left (EINVAL, measured; ENOENT without the directory). A
+        link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a process
+        holds a file: the path is free at once, and the kernel ends the mount with its last user.
 
         Raises:
-            OSError: the kernel refused; EBUSY where more than `MAX_STACKED` mounts are stacked.
+            OSError: a system call failed; EBUSY where more than `MAX_STACKED` mounts are stacked.
         """
         path = f"{safe_open.proc_fd_path(self.parent)}/{self.name}"
         for count in range(MAX_STACKED):

@@ -370,7 +370,7 @@ def _planned(
 
 
 def _counted_out(proposal: _Proposal) -> str:
-    """Return what counts do not tell of a run; "" where they tell all."""
+    """Return what counts do not tell of a run; "" if they tell all."""
     if proposal.request.per_area:
         return "keep the rules for areas"
     return "give each domain equally many groups" if proposal.request.balanced else ""

@@ -76,7 +76,7 @@ class RunProgram(ABC):
                 self.program.at_most(pods, limit)
 
     def limit(self, ceilings: Iterable[int | None]) -> None:
-        """Limit each scope to its ceiling in pods, None where it gives any number; missing spares take no slots."""
+        """Limit each scope to its ceiling in pods, None if it gives any number; missing spares take no slots."""
         for scope, most in enumerate(ceilings):
             if most is not None:
                 self.program.row(self.pods_of(scope), most=most)

@@ -124,7 +124,7 @@ def _areas(capacity: Capacity, request: Request) -> Iterator[Capacity]:
 
 
 def _shares(capacity: Capacity, request: Request) -> list[int]:
-    """Return how many groups a used domain may have, the most first; 0 where that is free."""
+    """Return how many groups a used domain may have, the most first; 0 if that is free."""
     groups, domains = request.groups, int((capacity.domain_slots > 0).sum())
     if not request.may_spread:
         return [groups]

@@ -95,7 +95,7 @@ def _planned(offer: Capacity, request: Request, sized: Request, inventory_versio
 def metrics(offer: Capacity, request: Request, groups: Sequence[Group], bound: int | None) -> Metrics:
     """Return what a plan costs; `request` is of the size that was planned.
 
-    `bound` is the bound of a placement for it, None where no other plan is known.
+    `bound` is the bound of a placement for it, None if no other plan is known.
     """
     inventory = offer.inventory
     places = {group.place for group in groups}

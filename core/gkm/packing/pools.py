@@ -54,7 +54,7 @@ class FreeingOption(NamedTuple):
 class Pools(RunProgram):
     """The program of a run in some domains, and its sums by scope: whole groups, short groups and the pods of these.
 
-    `ceilings` are in pods, None where a scope gives any number. `freed` counts the nodes that are freed; `options` and
+    `ceilings` are in pods, None if a scope gives any number. `freed` counts the nodes that are freed; `options` and
     `nodes` say which: these by domain, kind and slots added.
 
     Raises:

@@ -100,7 +100,7 @@ def _elsewhere(inventory: Inventory, request: Request, groups: Sequence[Group]) 
 
 
 def _misplaced(request: Request, group: Group, node: Node, place: Location, gpus: int) -> str:
-    """Return why pods cannot be on a node; "" where they can."""
+    """Return why pods cannot be on a node; "" if they can."""
     if node.place != place:
         return f"lies in {'/'.join(place)}, and its node {node.name} in {'/'.join(node.place)}"
     if group.scope and group.scope not in node.scopes:

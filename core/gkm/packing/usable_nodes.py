@@ -164,7 +164,7 @@ _CONTRADICTED = {
 
 
 def no_usable_node(usable: UsableNodes) -> Refusal | None:
-    """Return why there is no node, by the last check that any of them came to; None where there is one."""
+    """Return why there is no node, by the last check that any of them came to; None if there is one."""
     if usable.nodes:
         return None
     reached = {entry.why for entry in usable.excluded} - _BEFORE_FLAVOR

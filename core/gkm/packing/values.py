@@ -49,7 +49,7 @@ class Node:
     """A node that may be used: healthy, schedulable, of the flavour. GPUs in whole numbers; `free` is never below 0.
 
     `scopes` are the names of the request's scopes that take it; empty for a request without scopes. `rack` is unique in
-    its cluster, and empty where it is not known.
+    its cluster, and empty if it is not known.
     """
 
     name: str

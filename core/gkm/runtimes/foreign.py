@@ -37,7 +37,7 @@ def holds_secret(head: bytes) -> bool:
 
 
 def foreign_kind(path: str) -> FileKind | None:
-    """Return the kind of a path by its names alone; None where they do not show it.
+    """Return the kind of a path by its names alone; None if they do not show it.
 
     A secret stays one wherever it stands: also as part of a path that a runtime writes.
     """

@@ -79,7 +79,7 @@ class Entries:
     """Further parts of the key, which no pod states."""
     may_truncate: bool = False
     environment: Callable[[bytes], Mapping[str, object]] | None = None
-    """Returns the variables in a key file; None where key files state no variables."""
+    """Returns the variables in a key file; None if key files state no variables."""
     key_variables: frozenset[str] = frozenset()
     """Variables that a key file states where they are set, and only there."""
     by_content: bool = False

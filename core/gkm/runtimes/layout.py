@@ -41,12 +41,12 @@ class Place:
 
     name: re.Pattern[str]
     kind: FileKind | None = None
-    """The kind of a file here; None where only a directory has this name."""
+    """The kind of a file here; None if only a directory has this name."""
     inside: tuple["Place", ...] | None = None
-    """The layout of a directory here; None where only a file has this name."""
+    """The layout of a directory here; None if only a file has this name."""
     needs: tuple[re.Pattern[str], ...] | None = None
     """An entry stands here, and hits only with these: names in its directory, suffixes beside its file. Groups of a
-    name are numbers of ranks: an entry has the files of several ranks, and all of them. None where no entry stands."""
+    name are numbers of ranks: an entry has the files of several ranks, and all of them. None if no entry stands."""
 
     def suits(self, name: str, *, is_directory: bool) -> bool:
         """Return whether a file or directory of this name stands here."""
@@ -77,7 +77,7 @@ def _patterns(needs: Iterable[str] | None) -> tuple[re.Pattern[str], ...] | None
 
 
 def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKind | None:
-    """Return the kind of the file at `path`, relative and with slashes; None where the layout has no such path.
+    """Return the kind of the file at `path`, relative and with slashes; None if the layout has no such path.
 
     A directory has the kind of its files if the layout has files of one kind there and no directories, else CONTENT.
     """
@@ -88,7 +88,7 @@ def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKi
 
 
 def place_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> Place | None:
-    """Return the place of a path; None where the layout has no such path."""
+    """Return the place of a path; None if the layout has no such path."""
     *directories, name = path.split("/")
     places = layout
     for each in directories:

@@ -1,6 +1,6 @@
 """TVM-FFI: extension modules that ninja builds; they cannot move. Pure.
 
-Source: apache-tvm-ffi 0.1.15. A hit takes a lock that it must write: on a read-only mount it waits for ever. With a
+Source: apache-tvm-ffi 0.1.15. A hit takes a lock that it must write: on a read-only mount it waits forever. With a
 private layer ninja compiles again, because the layers of an image have no file times.
 """
 

@@ -49,7 +49,7 @@ _RESULTS: Final = folder(
     needs=(r"autotune_configs_dp([0-9]{1,4})_rank([0-9]{1,4})\.json",),
 )
 _TUNED: Final = folder(r"flashinfer_autotune_cache", folder(_NAME, folder(_NAME, _RESULTS)))
-"""Results of rank 0 alone stop vLLM before 0.33 for ever."""
+"""Results of rank 0 alone stop vLLM before 0.33 forever."""
 _ROCM: Final = folder(
     r"rocm_segmented_attention",
     *(folder(r"triton", *TRITON.layout), file(r"[0-9a-f]{64}\.json"), file(r"[0-9a-f]{64}\.lock|\.lock")),

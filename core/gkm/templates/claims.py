@@ -16,7 +16,7 @@ def compute_domains(objects: Sequence[Json]) -> list[Json]:
 
 
 def claim_template_of(objects: Sequence[Json]) -> str | None:
-    """Return the name that the group's ComputeDomain gives its ResourceClaimTemplate; None without one."""
+    """Return the name that the group's ComputeDomain gives its ResourceClaimTemplate; None if absent."""
     for domain in compute_domains(objects):
         try:
             return msgspec.convert(domain.get("spec"), ComputeDomainSpec).channel.resource_claim_template.name or None

@@ -22,7 +22,7 @@ _ONE = 1000
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """One pod of a run: its GPUs, and requests in thousandths of CPUs and of bytes; None without one."""
+    """One pod of a run: its GPUs, and requests in thousandths of CPUs and of bytes; None if absent."""
 
     gpus: int = 1
     cpu: int | None = None

@@ -82,7 +82,7 @@ def flavor(value: str) -> str:
 
 
 def named_flavor(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the flavor that the first label that is not empty names, in normalized spelling; "" without one."""
+    """Return the flavor that the first label that is not empty names, in normalized spelling; "" if absent."""
     return next((flavor(value) for key in keys if (value := labels.get(key))), "")
 
 
@@ -105,7 +105,7 @@ def first_value(labels: Mapping[str, str], keys: Sequence[str]) -> str:
 
 
 def first_clique(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first label that names an NVLink clique, "" without one (gkm.api.cliques).
+    """Return the value of the first label that names an NVLink clique, "" if absent (gkm.api.cliques).
 
     Raises:
         MalformedLabel: that value, or one before it, violates the syntax of labels.

@@ -10,7 +10,7 @@ _UUID_LENGTH = 36
 
 
 class DomainKey(NamedTuple):
-    """The identity of a domain. Region and cluster are empty where the name is unique in the world."""
+    """The identity of a domain. Region and cluster are empty if the name is unique in the world."""
 
     region: str
     cluster: str

@@ -105,7 +105,7 @@ DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
 
 
 def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """Return the first taint that repels a pod with these tolerations, None without one."""
+    """Return the first taint that repels a pod with these tolerations, None if no taint does."""
     for taint in taints:
         if taint.effect in _BLOCKING_EFFECTS and not any(each.tolerates(taint) for each in tolerations):
             return taint

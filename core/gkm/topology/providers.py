@@ -58,7 +58,7 @@ class Event(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """An event that failed. `name` is the HyperNode at fault, empty where it is the whole event.
+    """An event that failed. `name` is the HyperNode at fault, empty if it is the whole event.
 
     The provider may send the event again.
     """

@@ -99,7 +99,7 @@ def _location(node: str, named: Location, defaults: TopologyDefaults) -> Locatio
 class LocatedNode(NamedTuple):
     """A node with GPUs and its location. `gpus` are its allocatable GPUs: 0 while its device plugin is down.
 
-    `rack` is the value of its label, "" without one.
+    `rack` is the value of its label, "" if absent.
     """
 
     node: Node

@@ -36,7 +36,7 @@ class ProbeFailed(Exception):
 
 
 def probe(socket: Path, seconds: float = PROBE_TIMEOUT_SECONDS) -> str:
-    """Return the problem that the driver on a socket reports, "" without one.
+    """Return the problem that the driver on a socket reports, "" if it reports no problem.
 
     A driver that cannot mount on this machine answers, so it is alive: its errors reach the events of pods.
 

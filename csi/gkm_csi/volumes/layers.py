@@ -107,7 +107,7 @@ def _keys(records: Iterable[VolumeRecord]) -> set[str]:
 
 
 def relocation_layer(record: VolumeRecord) -> RelocationLayer | None:
-    """Return the tree on top of a volume's entry, None where the volume needs no tree."""
+    """Return the tree on top of a volume's entry, None if the volume needs no tree."""
     path = record.options.mount_path
     if not record.digest or not (path or record.is_private):
         return None

@@ -32,7 +32,7 @@ class MountInterface(Protocol):
         """Hold a descriptor of the directory of a store entry that pods see; FileNotFoundError without the entry."""
 
     def observe(self, path: Path) -> TargetState:
-        """Return the state of a target; OSError where its path leads through a link or a file."""
+        """Return the state of a target; OSError if its path leads through a link or a file."""
 
     def make(self, path: Path) -> bool:
         """Make the directory of a target and return whether it was missing."""
@@ -54,7 +54,7 @@ class MountInterface(Protocol):
         """Mount layers on an existing target: read-only, or with a private layer of `private_bytes` on top.
 
         Raises:
-            OSError: the kernel refused.
+            OSError: a system call failed.
             Unlinkable: the form for a user namespace is not possible for this cache.
         """
 

@@ -102,7 +102,7 @@ class Mounter:
         """Unmount and remove a scratch directory that a killed process left; idempotent.
 
         Raises:
-            OSError: the kernel refused, or more mounts are stacked there than this driver makes.
+            OSError: a system call failed, or more mounts are stacked there than this driver makes.
         """
         with targets.open_target(self.layout.layers, directory) as target:
             target.unmount()

@@ -84,7 +84,7 @@ class VolumePublisher:
             self._ensure_mounted(_record(request, None, empty_because=refusal.message), repeated=False)
 
     def _pointer(self, ref: CacheRef) -> Pointer | None:
-        """Return the pointer of the chosen member of a family, or of the cache of this name; None without one.
+        """Return the pointer of the chosen member of a family, or of the cache of this name; None if absent.
 
         Raises:
             StatusError: it is damaged.

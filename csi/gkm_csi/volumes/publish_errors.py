@@ -24,7 +24,7 @@ _MAX_MESSAGE = 500
 def usable_pointer(pointer: Pointer | None, ref: CacheRef, node: str, driver: str | None) -> Pointer:
     """Return `pointer` when `ref` can be published now.
 
-    `driver` is the version of the loaded GPU driver, None without one.
+    `driver` is the version of the loaded GPU driver, None if absent.
 
     Raises:
         StatusError: `ref` cannot be published now.

@@ -63,7 +63,7 @@ class SettledLayers:
     _lock: Lock = field(default_factory=Lock)
 
     def usage_measured(self, record: VolumeRecord, usage: os.statvfs_result) -> None:
-        """Take note of the usage of a volume; returns at once. Raises OSError where the target is gone."""
+        """Take note of the usage of a volume; returns at once. Raises OSError if the target is gone."""
         if not record.options.capture or not record.is_private:
             return
         settled = self.seconds > 0 and self._has_settled(record, usage)

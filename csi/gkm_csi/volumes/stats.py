@@ -56,7 +56,7 @@ class VolumeStats:
         return record
 
     def _problem(self, volume: VolumeTarget, record: VolumeRecord) -> str:
-        """Return the problem of a volume, "" without one."""
+        """Return the problem of a volume, "" for a sound volume."""
         try:
             state = self.mounter.observe(volume.target)
         except OSError:

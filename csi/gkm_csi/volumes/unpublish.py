@@ -1,6 +1,6 @@
 """NodeUnpublishVolume in steps: unmount all mounts of the target, remove the target, then the record.
 
-A volume that does not exist is unpublished with OK: kubelet takes any error as a failure and repeats the call for ever.
+A volume that does not exist is unpublished with OK: kubelet takes any error as a failure and repeats the call forever.
 """
 
 import logging
@@ -88,7 +88,7 @@ class VolumeUnpublisher:
         )
 
     def _layer_usage(self, volume: VolumeTarget, record: VolumeRecord) -> os.statvfs_result | None:
-        """Return the usage of the private layer; None without one, or if it cannot be read."""
+        """Return the usage of the private layer; None if absent, or if it cannot be read."""
         if not record.is_private:
             return None
         try:

@@ -249,11 +249,11 @@ class VerdictCache:
         self._verdicts: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
-        """See ImageVerifier."""
+        """Implement ImageVerifier.check_allowed."""
         self._images.check_allowed(image, namespace)
 
     def resolve(self, image: str) -> str:
-        """See ImageVerifier."""
+        """Implement ImageVerifier.resolve."""
         return self._images.resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
@@ -273,7 +273,7 @@ class VerdictCache:
         return verdict
 
     def claims(self, image: str, digest: str) -> ImageClaims:
-        """See ImageChecker."""
+        """Implement ImageChecker.claims."""
         return self._images.claims(image, digest)
 
 

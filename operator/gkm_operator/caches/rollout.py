@@ -19,7 +19,7 @@ from gkm_operator.caches.totals import CacheKey
 SETTLE_SECONDS = 10.0
 """The agents of a cluster report a new cache one after the other; ranks among a few of them would open too much."""
 LONGEST_SETTLE_SECONDS = 120.0
-"""10,000 first reports take the API server a minute; a cluster in which nodes come and go must not wait for ever."""
+"""10,000 first reports take the API server a minute; a cluster in which nodes come and go must not wait forever."""
 STALL_SECONDS = 1800.0
 """The nodes that are open hold their places this long without progress of any: a pull of 64 GiB at 40 MB/s."""
 _REMEMBERED = 8192

@@ -69,7 +69,7 @@ class Announcement:
     family: str = ""
     """The family that the pod named; "" for a cache by itself."""
     base: str = ""
-    """The digest of the image that this one extends; "" without one."""
+    """The digest of the image that this one extends; "" if absent."""
 
     @property
     def group(self) -> tuple[str, str]:

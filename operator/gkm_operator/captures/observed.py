@@ -88,7 +88,7 @@ class ObservedCaptures:
         return found is not None and captured_cache(found, self._registry) == cache
 
     def named_by_user_cache(self, cache: CapturedCache) -> str:
-        """Return a cache object that a user made in the same namespace and that names the image; "" without one.
+        """Return a cache object that a user made in the same namespace and that names the image; "" if absent.
 
         A cache of another namespace does not retain captures: its author has no rights here, and its name is not
         published here.

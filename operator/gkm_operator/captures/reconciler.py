@@ -58,7 +58,7 @@ class RegistryCaptures:
     images: CheckedImages
 
     def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
-        """See CapturedImages."""
+        """Implement CapturedImages.prove."""
         ref, scope = Reference.parse(announced.image), None if cluster else announced.namespace
         images = self.images.with_pull_secrets(announced.image, scope, ())
         verdict = images.verify(announced.image, ref.target, scope)
@@ -293,7 +293,7 @@ class CapturesReconciler:
         self._attempts = Attempts(clock, backoff)
 
     def reconcile(self, namespace: str) -> float | None:
-        """Do the due work of a namespace; return the seconds until the next pass, None without one.
+        """Do the due work of a namespace; return the seconds until the next pass, None if no pass is due.
 
         Raises:
             Retry, ApiError: a write has to be repeated.

@@ -59,7 +59,7 @@ class RetentionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The rules. `named_by` returns the cache object of a user that names an image, "" without one.
+    """The rules. `named_by` returns the cache object of a user that names an image, "" if absent.
 
     `extends_member` returns whether a member that is present has the image that an announced capture extends.
     """

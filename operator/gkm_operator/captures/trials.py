@@ -2,7 +2,7 @@
 
 A generation is on trial from the first pass in which three pods use it, for half an hour. Meanwhile the pods of its
 namespace are listed once a minute. They are not watched: no selector of the API finds pods that use a cache, so that a
-watch would deliver every pod of the cluster for ever. Node objects say which generation a pod mounts; they are read for
+watch would deliver every pod of the cluster forever. Node objects say which generation a pod mounts; they are read for
 the nodes of failing pods only.
 
 Only pods of the namespace that compiled the kernels are included: pods of another namespace could take a cluster-wide

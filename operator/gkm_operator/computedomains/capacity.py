@@ -43,7 +43,7 @@ class FabricNode(Struct, frozen=True, gc=False):
 
     name: str
     clique: str = ""
-    """Its fabric domain, "" without one."""
+    """Its fabric domain, "" if absent."""
     product: str = ""
     """The product of its GPUs, in lower case."""
     gpus: int | None = None

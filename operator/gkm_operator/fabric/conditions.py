@@ -60,7 +60,7 @@ class ConditionedObject(Struct, frozen=True, gc=False):
 
     @property
     def domain(self) -> str:
-        """Return the NVLink domain of a NodeFabric, or the one before a fault took it; "" without one."""
+        """Return the NVLink domain of a NodeFabric, or the one before a fault took it; "" if absent."""
         return self.status.domain or self.status.last_domain
 
     def condition(self, kind: str) -> FabricCondition | None:

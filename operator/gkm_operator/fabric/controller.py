@@ -67,7 +67,7 @@ class FabricController(Controller):
         return (self._nodes, self._fabrics)
 
     def reconcile(self, key: str) -> float | None:
-        """Write the condition of a Node or of a domain; return the seconds until the next time, None without one.
+        """Write the condition of a Node or domain; return the seconds until the next write, None if no write is due.
 
         Raises:
             ApiError: the API server refuses it, or does not respond.

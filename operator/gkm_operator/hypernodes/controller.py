@@ -236,7 +236,7 @@ class TopologyController(Controller):
         return None
 
     def _at_pace(self, key: str, act: Callable[[], float | None]) -> float | None:
-        """Act, unless it was too recent; return the seconds until the next time, None without one."""
+        """Act unless the last call was too recent; return the seconds until the next call, None if no call is due."""
         began = time.monotonic()
         if (rest := self._rest_until.get(key, 0.0) - began) > 0:
             return rest

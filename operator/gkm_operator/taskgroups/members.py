@@ -141,7 +141,7 @@ def owned_by(metadata: MemberMetadata, uid: str) -> bool:
 
 
 def owner_of(metadata: MemberMetadata, uid: str) -> OwnerReference | None:
-    """Return the ownerReference to the TaskGroup with this uid, None without one."""
+    """Return the ownerReference to the TaskGroup with this uid, None if absent."""
     return next((owner for owner in metadata.owner_references or () if uid and owner.uid == uid), None)
 
 

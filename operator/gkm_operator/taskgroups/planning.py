@@ -1,7 +1,7 @@
 """Plans the objects of a group by the templates of its pool (gkm.templates.planning).
 
 A pool or template that the watch does not show is read from the API server: a new object is used at once. An object
-that is being deleted is not used: the finalizer of another controller may hold it for ever.
+that is being deleted is not used: the finalizer of another controller may hold it forever.
 """
 
 from collections.abc import Callable

@@ -80,6 +80,6 @@ class LeakSweep:
         return REST_SECONDS if len(leaks) > MAX_DELETIONS else None
 
     def _read(self, group: Key) -> str:
-        """Return the uid of the group of a name that lives, from the API server; "" without one."""
+        """Return the uid of the group of a name that lives, from the API server; "" if absent."""
         found = self._api.find(WATCHED_GROUPS, group[1], group[0])
         return "" if found is None or found.status.phase in ENDED else found.metadata.uid

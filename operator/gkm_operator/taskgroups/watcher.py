@@ -165,7 +165,7 @@ class GroupWatcher:
         self._written.put(key, None)
 
     def living(self, key: Key) -> str:
-        """Return the uid of a group that exists and has not ended, as last observed; "" without one."""
+        """Return the uid of a group that exists and has not ended, as last observed; "" if absent."""
         group = self.groups.get(key[1], key[0])
         return group.metadata.uid if group is not None and group.status.phase not in ENDED else ""
 

@@ -217,7 +217,7 @@ def has_templates(listed: Listed) -> bool:
 def template_names(listed: Listed) -> Iterator[Finding]:
     """Yield the templates that have the name of a ComputeDomain's template, and are a user's or another domain's.
 
-    NVIDIA's controller tries for ever to create its own, and reports that only in its log.
+    NVIDIA's controller tries forever to create its own, and reports that only in its log.
     """
     by_name = {key(template.metadata): template for template in listed.templates}
     for domain in listed.domains:

@@ -70,7 +70,7 @@ def open_archive(path: Path, work: Path, tag: str | None = None) -> LocalImage:
     Raises:
         GKMError: METADATA_MISSING when it is no such archive, METADATA_INVALID, DIGEST_MISMATCH, CONTENT_MISMATCH,
             TOO_LARGE, UNSAFE_CONTENT.
-        OSError: it cannot be read, or the disk refused.
+        OSError: it cannot be read, or a disk operation failed.
     """
     index = ArchiveIndex.from_file(path)
     entry = _single_image(
@@ -203,7 +203,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
     Raises:
         GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
-        OSError: the disk refused; no file remains.
+        OSError: a disk operation failed; no file remains.
     """
     with all_or_nothing(path) as temporary:
         with temporary.open("xb") as file:

@@ -59,7 +59,7 @@ class LayoutStore(LocalSource):
         self._root = root
 
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
-        """See ImageSource."""
+        """Implement ImageSource.manifest."""
         listed = self._listed()
         if not ref.digest:
             return self._read(self._named(ref, listed), limit)
@@ -67,7 +67,7 @@ class LayoutStore(LocalSource):
         return self._read(found, limit) if found else self._unlisted(ref, ref.digest, limit)
 
     def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:
-        """See LocalSource."""
+        """Implement LocalSource.pieces."""
         with os.fdopen(open_file(self._root, _parts(descriptor.digest)), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size != descriptor.size:
@@ -78,7 +78,7 @@ class LayoutStore(LocalSource):
                 yield piece
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
-        """See ImageSource."""
+        """Implement ImageSource.referrers."""
         found: dict[str, Descriptor] = {}
         left = MAX_READ_BYTES
         for each in self._listed():
@@ -96,7 +96,7 @@ class LayoutStore(LocalSource):
         return list(found.values())
 
     def tags(self, ref: Reference, limit: int) -> list[str]:  # noqa: ARG002 -- see ImageStore
-        """See ImageStore."""
+        """Implement ImageStore.tags."""
         names = (each.annotations.get(REF_NAME, "") for each in self._listed())
         return sorted({name for name in names if name})[:limit]
 
@@ -112,11 +112,11 @@ class LayoutStore(LocalSource):
             raise
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:  # noqa: ARG002 -- see there
-        """See ImageStore."""
+        """Implement ImageStore.mount_blob."""
         return False
 
     def store_blob(self, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
-        """See ImageStore."""
+        """Implement ImageStore.store_blob."""
         digest = blob.descriptor.digest.removeprefix("sha256:")
         with self._locked():
             temporary = self._root.joinpath(*BLOBS, f".{digest}.part")

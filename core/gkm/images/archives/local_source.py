@@ -24,19 +24,19 @@ class LocalSource(ABC):
         return False
 
     def without_mirrors(self) -> Self:
-        """See ImageSource."""
+        """Implement ImageSource.without_mirrors."""
         return self
 
     def within(self, seconds: float) -> Self:  # noqa: ARG002 -- see ImageSource
-        """See ImageSource."""
+        """Implement ImageSource.within."""
         return self
 
     def resolve(self, ref: Reference) -> str:
-        """See ImageSource."""
+        """Implement ImageSource.resolve."""
         return ref.digest or self.manifest(ref).digest
 
     def blob(self, ref: Reference, download: BlobDownload) -> None:
-        """See ImageSource."""
+        """Implement ImageSource.blob."""
         known = download.received
         for piece in self.pieces(ref, download.descriptor):
             known, fresh = max(0, known - len(piece)), piece[known:]
@@ -45,7 +45,7 @@ class LocalSource(ABC):
         download.verify(ref.name)
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
-        """See ImageSource."""
+        """Implement ImageSource.small_blob."""
         if descriptor.size > limit:
             what = f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
             raise GKMError(Reason.TOO_LARGE, what)
@@ -59,7 +59,7 @@ class LocalSource(ABC):
 
     @abstractmethod
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
-        """See ImageSource."""
+        """Implement ImageSource.manifest."""
 
 
 class ArchiveSource(LocalSource):
@@ -75,14 +75,14 @@ class ArchiveSource(LocalSource):
         self._blobs = {blob.descriptor.digest: blob for blob in self._image.blobs}
 
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:  # noqa: ARG002 -- see ImageSource
-        """See ImageSource."""
+        """Implement ImageSource.manifest."""
         digest = self._image.digest
         if ref.target != digest and (ref.digest or (ref.tag or "").startswith("sha256-")):
             raise GKMError(Reason.NOT_FOUND, f"{ref} does not exist: the image in the archive becomes {digest}")
         return Manifest(self._image.manifest, self._image.media_type, digest)
 
     def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:
-        """See LocalSource."""
+        """Implement LocalSource.pieces."""
         blob = self._blobs.get(descriptor.digest)
         if blob is None:
             raise GKMError(Reason.NOT_FOUND, f"{ref} has no blob {descriptor.digest}")

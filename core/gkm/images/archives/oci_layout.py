@@ -56,7 +56,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
     Raises:
         GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
-        OSError: the disk refused; no file remains.
+        OSError: a disk operation failed; no file remains.
     """
     with all_or_nothing(path) as temporary:
         blobs = temporary.joinpath(*BLOBS)

@@ -223,7 +223,7 @@ class _DirectoryScan:
 
 
 def _kind_by_content(entry: TreeEntry) -> FileKind | None:
-    """Return why a selected file stays out, from its bytes; None where it belongs to the image."""
+    """Return why a selected file stays out, from its bytes; None if it belongs to the image."""
     if entry.directory or entry.kind in _KNOWN:
         return None
     if entry.kind is FileKind.ARTIFACTS:

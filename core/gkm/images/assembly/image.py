@@ -86,7 +86,7 @@ def pack(
     Raises:
         GKMError: METADATA_INVALID when the user states another version than the kernels, CONTENT_MISMATCH when a
             program writes to the cache, TOO_LARGE when no node would accept it.
-        OSError: it cannot be read, or the disk refused.
+        OSError: it cannot be read, or a disk operation failed.
     """
     base = base or BaseLayers((), ())
     unpacked = StreamHasher()

@@ -82,7 +82,7 @@ def runtime_of(directory: Path) -> Runtime:
 
 
 def runtime_in(directory: Path) -> Runtime | None:
-    """Return the runtime whose cache is in `directory`; None where there is no cache. Raises OSError."""
+    """Return the runtime whose cache is in `directory`; None if there is no cache. Raises OSError."""
     marked = next((runtime for runtime in RUNTIMES if _has_mark(directory, runtime.marks)), None)
     # A file of artifacts has no name that tells.
     return INDUCTOR if marked is None and _has_artifact_file(directory) else marked

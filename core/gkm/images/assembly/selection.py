@@ -20,7 +20,7 @@ KindOf = Callable[[str, bool], FileKind]
 class Selection:
     """The kind of each path, and the kinds that an image gets; `excluded` are paths that a look inside decided.
 
-    `runtime` is the one whose table decides; None without one.
+    `runtime` is the one whose table decides; None if absent.
     """
 
     kind: KindOf

@@ -61,7 +61,7 @@ class BlobFiles:
         While another pull holds the lock, call `on_wait`, which may raise to give up.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         whole = self._path(ref, blob)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class BlobFiles:
         """Remove the blobs of an image with refused content, whole or partial, unless another pull has locked them.
 
         Raises:
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         for blob in blobs:
             whole = self._path(ref, blob)

@@ -80,7 +80,7 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
     """Seal `work`, which holds CONTENT, and rename it to the entry of `listed.digest`.
 
     Raises:
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     (work / MANIFEST).write_bytes(manifest)
     file_list.write(work / FILE_LIST, listed)

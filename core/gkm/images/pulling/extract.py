@@ -106,7 +106,7 @@ class FileWriter:
 
         Raises:
             GKMError: UNSAFE_CONTENT for a name that exists.
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         with ThreadPoolExecutor(WRITERS, "gkm-write") as pool:
             writer = cls(destination, append, pool)
@@ -240,7 +240,7 @@ class Extraction:
 
         Raises:
             GKMError: UNSAFE_CONTENT, TOO_LARGE, CONTENT_MISMATCH; NODE_ERROR when it takes too long.
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         with (
             prefetched(inflated(self._in_time(parts))) as chunks,

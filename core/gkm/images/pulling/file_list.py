@@ -76,7 +76,7 @@ def write(path: Path, listed: FileList) -> None:
     """Write a list to the new file `path`.
 
     Raises:
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     with path.open("xb") as file:
         head = msgspec.json.encode(FileList(listed.digest, listed.format, listed.size_bytes, []))

@@ -105,7 +105,7 @@ def extract(
 
     Raises:
         GKMError: as `fetch`; the content of `work` is then useless.
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     _check_size(image, max_bytes)
     with _blobs_in_bounds(layout, image):
@@ -234,7 +234,7 @@ class ImageDownload:
 
         Raises:
             GKMError: as the registry raises; the first failure ends the other downloads.
-            OSError: the disk refused.
+            OSError: a disk operation failed.
         """
         self.files.sweep()
         msgspec_warmup.warm_up()  # several connections may request tokens at once

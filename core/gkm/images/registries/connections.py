@@ -198,7 +198,7 @@ def make_pools(proxy: Proxy | None, ca_file: str) -> PoolManager:
 
 
 def describe_error(error: exceptions.HTTPError) -> tuple[str, str]:
-    """Return the cause of an error in plain words, and a remedy, "" where only a retry can help."""
+    """Return the cause of an error in plain words, and a remedy, "" if only a retry can help."""
     match error:
         case exceptions.NameResolutionError():
             return "its name cannot be resolved", ""

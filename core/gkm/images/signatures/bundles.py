@@ -77,7 +77,7 @@ class LogEntry(Struct, frozen=True, rename="camel"):
 
     @property
     def promise(self) -> bytes:
-        """Return the log's signature over the entry and its time; b"" without one."""
+        """Return the log's signature over the entry and its time; b"" if absent."""
         return self.inclusion_promise.signed_entry_timestamp if self.inclusion_promise else b""
 
 

@@ -49,7 +49,7 @@ class RegistryImages:
     secrets: PullSecrets | None
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
-        """See ImageVerifier."""
+        """Implement ImageVerifier.check_allowed."""
         ref = Reference.parse(image)
         self.registry.check_allowed(ref)
         self.verifier.check_covered(ref, namespace)
@@ -68,11 +68,11 @@ class RegistryImages:
         return replace(self, registry=self.registry.without_mirrors())
 
     def resolve(self, image: str) -> str:
-        """See ImageVerifier."""
+        """Implement ImageVerifier.resolve."""
         return self.registry.resolve(Reference.parse(image))
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """See ImageVerifier."""
+        """Implement ImageVerifier.verify."""
         return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:

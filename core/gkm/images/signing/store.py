@@ -228,7 +228,7 @@ def _found(registry: ImageStore, tag: Reference) -> Manifest | None:
 
 
 def _replace(registry: ImageStore, tag: Reference, before: str, raw: bytes, media_type: str) -> None:
-    """Write a tag whose manifest has the digest `before`, "" without one, and wait until the registry serves another.
+    """Write a tag whose manifest has the digest `before`, "" for a new tag, and wait until the registry serves another.
 
     The next writer reads the tag, adds to it and writes it: an old copy would lose what was added now.
     """

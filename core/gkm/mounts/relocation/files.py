@@ -22,7 +22,7 @@ def make_directory(top: Path, relative: str, mode: int) -> int:
     Mostly only the last name is missing, so it is tried first.
 
     Raises:
-        OSError: the disk refused.
+        OSError: a disk operation failed.
     """
     parents = 0
     directory = f"{top}/{relative}" if relative else str(top)
@@ -59,7 +59,7 @@ def write(path: str, data: bytes) -> None:
     """Write a new file that every user may read.
 
     Raises:
-        OSError: it exists already, or the disk refused.
+        OSError: it exists already, or a disk operation failed.
     """
     with closing(os.open(path, _WRITE, _FILE_MODE)) as descriptor:
         os.fchmod(descriptor, _FILE_MODE)

@@ -77,7 +77,7 @@ def relocate(
         TooMany: the caller's namespace uses its share.
         AllInUse: other namespaces use all trees of the limit.
         Unrelocatable: the content is no store entry.
-        OSError: the disk refused; existing trees stay.
+        OSError: a disk operation failed; existing trees stay.
     """
     boot = boot_id()
     roots = [root] if memory is None else [memory, root]
@@ -126,7 +126,7 @@ def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | No
 
 
 def _metadata(directory: Path) -> dict[str, object]:
-    """Return the metadata of a tree, empty where it is missing or unreadable."""
+    """Return the metadata of a tree, empty if it is missing or unreadable."""
     try:
         return files.read_object(directory / _METADATA_FILE, _MAX_BYTES)
     except (FileNotFoundError, UnreadableState):
@@ -151,7 +151,7 @@ def _evict_unused(roots: Sequence[Path], key: str, in_use: Callable[[], Uses]) -
 
 
 def _built_in_memory(content: int, layer: RelocationLayer, memory: Path, boot: str) -> Path | None:
-    """Return the tree, built in memory; None where it is too large, or memory holds enough trees."""
+    """Return the tree, built in memory; None if it is too large, or memory holds enough trees."""
     taken = sum(_memory_bytes(tree) for tree in memory.parent.glob("*/[!.]*"))
     # Each of the trees that are being written now may yet take its limit.
     if taken + MAX_CONCURRENT * MAX_TREE_MEMORY > MAX_MEMORY:

@@ -37,7 +37,7 @@ def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> Rewrit
 
 
 def _moved(key: object, value: object, directory: str, siblings: Collection[str]) -> object:
-    """Return the value of one graph in the index, None where the graph is left out.
+    """Return the value of one graph in the index, None if the graph is left out.
 
     Newer versions wrap the handle in a mapping, with the key under which torch shares equal graphs.
     """

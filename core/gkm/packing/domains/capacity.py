@@ -138,7 +138,7 @@ def _ways(slots: int, request: Request, most: int, *, overflow: bool, short: boo
 
 
 def scope_of_domains(capacity: Capacity) -> Integers | None:
-    """Return the scope of each domain; None where scopes overlap or cut through a domain."""
+    """Return the scope of each domain; None if scopes overlap or cut through a domain."""
     if any(len(kind) > 1 for kind in capacity.kinds) or bool(((capacity.slots > 0).sum(axis=1) > 1).any()):
         return None
     if not capacity.kinds:

@@ -60,10 +60,10 @@ class Steps(NamedTuple):
 
 
 class PricingInstance(NamedTuple):
-    """The groups to place: so many whole groups, and at most `limits` of each axis (None where no ceiling binds).
+    """The groups to place: so many whole groups, and at most `limits` of each axis (None if no ceiling binds).
 
     There are `copies` of each area; each has a step of no groups first. `short` are the steps with the short last
-    group, whole groups beside it; None where the last group is whole.
+    group, whole groups beside it; None if the last group is whole.
     """
 
     whole: Steps
@@ -105,7 +105,7 @@ class Prices:
 
 
 def prices(instance: PricingInstance) -> Prices | None:
-    """Return prices at which the bound is high; None where 64 bits do not hold the sums."""
+    """Return prices at which the bound is high; None if 64 bits do not hold the sums."""
     # No group is worth more than the dearest step.
     highest = int(instance.whole.cost.max(initial=0)) * DENOMINATOR
     if _extent(instance, highest) >= MOST:
@@ -169,7 +169,7 @@ class Fixing:
     """Domains that are looked at, by number, their axes, kinds (of equal slots and axis) and the steps of each kind.
 
     `area` is the number of each domain's area of the prices. `rows` are the steps of the prices in their order, without
-    the short group and with it; None where areas are blocks.
+    the short group and with it; None if areas are blocks.
     """
 
     offer: Offer

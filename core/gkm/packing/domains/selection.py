@@ -68,7 +68,7 @@ class Chosen(NamedTuple):
     """The groups that a domain takes, by scope, and the scope of the short last group if it is there, WHOLE else.
 
     `domain` is its number in the inventory. Without scopes there is one, with number 0. `away` are the groups of each
-    scope whose spares may lie elsewhere; empty where that follows from the slots.
+    scope whose spares may lie elsewhere; empty if that follows from the slots.
     """
 
     domain: int

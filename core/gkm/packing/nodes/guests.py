@@ -104,7 +104,7 @@ def distance_between(inventory: Inventory, one: int, other: int) -> Distance:
 
 
 def area_of(inventory: Inventory, domain: int, distance: Distance) -> tuple[object, ...] | None:
-    """Return what a domain shares with all that is no further from it; None where its rack is not known."""
+    """Return what a domain shares with all that is no further from it; None if its rack is not known."""
     place = inventory.places[domain]
     if distance is Distance.RACK:
         rack = inventory.racks[domain]

@@ -43,7 +43,7 @@ def assign(
 ) -> Assignment | None:
     """Return the assignment that moves the fewest groups, then pods, lacks the fewest spares and costs least.
 
-    None where the touched groups do not fit beside the untouched. With `any_way` the first assignment that fits is
+    None if the touched groups do not fit beside the untouched. With `any_way` the first assignment that fits is
     returned.
 
     Raises:
@@ -177,7 +177,7 @@ class _Staying:
         self._counts: Counter[tuple[bool, Key]] = Counter()
 
     def fixed(self) -> bool:
-        """Hold the untouched groups where they are; return False where the model has no columns for them."""
+        """Hold the untouched groups where they are; return False if the model has no columns for them."""
         for member in self._surviving.untouched:
             if self._groups(self._key(member)) is None:
                 return False

@@ -85,13 +85,13 @@ class _Task:
     deadline: float
 
     def beside_untouched(self, sized: Request) -> Replanned | None:
-        """Return the plan in which untouched groups stay as they are; None where the others do not fit beside them."""
+        """Return the plan in which untouched groups stay as they are; None if the others do not fit beside them."""
         surviving = self._surviving(sized)
         chosen = surviving and assign(self.offer, sized, surviving, self.deadline)
         return self._result(sized, surviving, chosen) if surviving and chosen else None
 
     def with_untouched_released(self) -> Replanned | None:
-        """Return the plan with the fewest moves where untouched groups may move as well; None where no plan fits."""
+        """Return the plan with the fewest moves where untouched groups may move as well; None if no plan fits."""
         surviving = self._surviving(self.request)
         if surviving is None:
             return None
@@ -107,7 +107,7 @@ class _Task:
         return self._result(self.request, surviving, chosen, freed=True) if chosen else None
 
     def smaller(self) -> Replanned | None:
-        """Return the largest smaller size of a malleable run that keeps its standing groups; None without one."""
+        """Return the largest smaller size of a malleable run that keeps its standing groups; None if no size does."""
         if self.request.layers:
             return None  # the groups that stand may be of more layers than a smaller run has
 
@@ -139,7 +139,7 @@ class _Task:
     def _result(
         self, sized: Request, surviving: SurvivingPlan, chosen: Assignment, *, freed: bool = False
     ) -> Replanned | None:
-        """Return the plan of an assignment; None where its spares find no slots, and may not be lacking."""
+        """Return the plan of an assignment; None if its spares find no slots, and may not be lacking."""
         offer = self.offer
         if chosen.nodes:
             offer = offer.with_node_slots(used_slots(offer, chosen.nodes))

@@ -209,7 +209,7 @@ class _Claims:
 
 @dataclass(slots=True)
 class NewGroup:
-    """A group in its domain and scope. `member` is what stood of it there, None where the group came from elsewhere.
+    """A group in its domain and scope. `member` is what stood of it there, None if the group came from elsewhere.
 
     `ready` are spares of the former plan whose slots no pod took; `spares` the spares of this plan. `from_spares` are
     pods that took the slots of spares, their own or a neighbor's.

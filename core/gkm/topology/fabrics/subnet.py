@@ -16,11 +16,10 @@ FILLED = "a survey is not whole: nodes that an earlier one showed stay"
 
 
 class HostPort(NamedTuple):
-    """A port of an adapter in a host, at the host's end of a cable to `switch`. GUIDs are empty where unknown.
+    """A port of an adapter in a host, at the host's end of a cable to `switch`. GUIDs are empty if unknown.
 
-    `words` may name the node: the first word of the NodeDescription, or the name that a fabric manager gives it.
-    `host` tells hosts apart that are no nodes; empty where the description is a factory's. `adapter` is its name
-    in the host.
+    `words` may name the node: the first word of the NodeDescription, or the name that a fabric manager gives it. `host`
+    tells hosts apart that are no nodes; empty if the description is a factory's. `adapter` is its name in the host.
     """
 
     switch: str
@@ -83,6 +82,6 @@ def names_in(description: str) -> tuple[tuple[str, ...], str]:
 
 
 def adapter_in(description: str) -> str:
-    """Return the name of the adapter in its NodeDescription as rdma-ndd writes it, "" without one."""
+    """Return the name of the adapter in its NodeDescription as rdma-ndd writes it, "" if absent."""
     words = description.split(None, 2)
     return intern(words[1]) if len(words) == _HOST_AND_ADAPTER else ""

@@ -84,7 +84,7 @@ class ThinSet(PodCliqueSet, frozen=True):
 
 
 class ThinDomain(ComputeDomain, frozen=True):
-    """A ComputeDomain without its status. `owner` is the uid of the object that controls it; "" without one."""
+    """A ComputeDomain without its status. `owner` is the uid of the object that controls it; "" if absent."""
 
     owner: str = ""
 
@@ -168,7 +168,7 @@ class SingleReads:
         self._found: LRUCache[_ObjectKey, tuple[float, Any]] = LRUCache(MAX_OBJECTS)
 
     def remembered(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return an object that was read within the last `seconds`; None without one."""
+        """Return an object that was read within the last `seconds`; None if absent."""
         found = self._found.get((resource.plural, namespace, name))
         if found is None or self._clock() >= found[0] + seconds:
             return None
@@ -221,12 +221,12 @@ class ClusterView:
 
     @property
     def grove_manages_domains(self) -> bool | None:
-        """See View."""
+        """Implement View.grove_manages_domains."""
         return self._grove_manages if self._config.synced.is_set() else None
 
     @property
     def capacity(self) -> DomainCapacity | None:
-        """See View."""
+        """Implement View.capacity."""
         return self._capacity
 
     def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
@@ -234,13 +234,13 @@ class ClusterView:
         return self._sets.get(name, namespace)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
-        """See View."""
+        """Implement View.domains_of."""
         self._require_domains()
         metadata = pod_clique_set.metadata
         return self._by_owner.get((metadata.namespace, metadata.uid))
 
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """See View."""
+        """Implement View.compute_domain."""
         self._require_domains()
         return self._domains.get(name, namespace)
 
@@ -293,16 +293,16 @@ class ReviewView:
 
     @property
     def grove_manages_domains(self) -> bool | None:
-        """See View."""
+        """Implement View.grove_manages_domains."""
         return self._cluster.grove_manages_domains
 
     @property
     def capacity(self) -> DomainCapacity | None:
-        """See View."""
+        """Implement View.capacity."""
         return self._cluster.capacity
 
     def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
-        """See View."""
+        """Implement View.pod_clique_set."""
         observed = None if again else self._cluster.pod_clique_set(namespace, name)
         is_large = observed is not None and bool(observed.metadata.oversized)
         if observed is not None and uid in ("", observed.metadata.uid) and not is_large:
@@ -311,15 +311,15 @@ class ReviewView:
         return self.object(SETS, namespace, name, 0.0 if again or is_large else SET_SECONDS)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
-        """See View."""
+        """Implement View.domains_of."""
         return self._cluster.domains_of(pod_clique_set)
 
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """See View."""
+        """Implement View.compute_domain."""
         return self._cluster.compute_domain(namespace, name)
 
     def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
-        """See View."""
+        """Implement View.device_classes."""
 
         def classes(claim: PodClaim) -> Iterable[str]:
             template, name = claim.resource_claim_template_name, claim.resource_claim_name
@@ -349,7 +349,7 @@ class ReviewView:
         return found
 
     def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """See View. A review reads an object once: it gets the same answer again, a failure too."""
+        """Implement View.object. A review reads an object once: it gets the same answer again, a failure too."""
         key = (resource, namespace, name, seconds)
         if key in self._failed:
             raise ViewUnavailable(self._failed[key])

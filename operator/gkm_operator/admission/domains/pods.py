@@ -50,7 +50,7 @@ class PodReview:
         return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
 
     def _template(self, namespace: str, name: str) -> str:
-        """Return the name of the claim template; "" without one. GKM's templates have their domains' names."""
+        """Return the name of the claim template; "" if absent. GKM's templates have their domains' names."""
         try:
             found = self._view.compute_domain(namespace, name)
         except ViewUnavailable:

@@ -1,7 +1,7 @@
 """The cluster as these reviews see it: GroupTemplates and Pools from watches, and what only the API server knows.
 
 A watch may lag, so a missing object is read from the API server again, and the pools of a template always. An object
-that is being deleted is missing: the finalizer of another controller may hold it for ever.
+that is being deleted is missing: the finalizer of another controller may hold it forever.
 
 The API server is asked about kinds, users and objects: discovery, SubjectAccessReview, and creation as a dry run. Must
 never create anything: a policy in the namespace of the dry runs refuses every other request
@@ -54,15 +54,15 @@ class ObservedTemplates:
             reflector.close()
 
     def template(self, name: str) -> ReviewedTemplate | None:
-        """See Templates."""
+        """Implement Templates.template."""
         return self._undeleted(self._templates, name)
 
     def pool(self, name: str) -> ReviewedPool | None:
-        """See Templates."""
+        """Implement Templates.pool."""
         return self._undeleted(self._pools, name)
 
     def pools_of(self, template: str) -> Sequence[ReviewedPool]:
-        """See Templates."""
+        """Implement Templates.pools_of."""
         try:
             pages = self._reads.list_pages(POOLS)
             pools = (each.value for page in pages for each in page.entries)
@@ -119,7 +119,7 @@ class ApiChecks:
         self._discovery = Discovery(api)
 
     def served(self, value: Json) -> Resource[Json] | None:
-        """See ClusterChecks."""
+        """Implement ClusterChecks.served."""
         version, name = value["apiVersion"], KindName.of(value["apiVersion"], value["kind"])
         try:
             if (found := self._in_version(name, version)) is None:
@@ -130,7 +130,7 @@ class ApiChecks:
         return found
 
     def may_create(self, user: UserInfo, group: str, plural: str) -> bool:
-        """See ClusterChecks."""
+        """Implement ClusterChecks.may_create."""
         attributes = {"group": group, "resource": plural, "verb": "create"}
         subject = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
         head = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "metadata": {}}
@@ -141,7 +141,7 @@ class ApiChecks:
         return made.status.allowed
 
     def dry_run(self, resource: Resource[Json], value: Json) -> str:
-        """See ClusterChecks."""
+        """Implement ClusterChecks.dry_run."""
         try:
             self._api.dry_run(resource, value | {"metadata": value["metadata"] | {"namespace": DRY_RUNS}})
         except ApiError as error:

@@ -217,7 +217,7 @@ class ReviewedTaskPod(Struct, frozen=True):
     spec: ReviewedPodSpec = ReviewedPodSpec()
 
     def label(self, key: str) -> str:
-        """Return a label; "" without it."""
+        """Return a label; "" if absent."""
         return (self.metadata.labels or {}).get(key, "")
 
 

@@ -135,7 +135,7 @@ class ObservedGroup(Struct, frozen=True):
 
     @property
     def claim_template(self) -> str:
-        """Return the name of the ResourceClaimTemplate of its ComputeDomain; "" without one."""
+        """Return the name of the ResourceClaimTemplate of its ComputeDomain; "" if absent."""
         manifests = [each.manifest for each in self.status.objects if bytes(each.manifest) != b"null"]
         return claim_template_of([_decoded(manifest) for manifest in manifests]) or ""
 

@@ -142,7 +142,7 @@ class Caches(Protocol):
         """Return the members of a family in their order, a bounded number."""
 
     def default(self, namespace: str) -> str:
-        """Return the name of the cache that is the default of a namespace; "" without one."""
+        """Return the name of the cache that is the default of a namespace; "" if absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +404,7 @@ def names_cache(volume: Volume, ref: CacheRef) -> bool:
 
 
 def _literal(container: CacheContainer, directories: Mapping[str, str]) -> str:
-    """Return the path that a variable of a container states; "" without one, or if its value refers to others.
+    """Return the path that a variable of a container states; "" if absent, or if its value refers to others.
 
     `directories` has the directory below the path that each variable names.
     """

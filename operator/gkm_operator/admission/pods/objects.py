@@ -148,11 +148,11 @@ class CachePodMetadata(Struct, frozen=True):
             structs.force_setattr(self, name, {key: found[key] for key in keys if key in found})
 
     def label(self, key: str) -> str | None:
-        """Return a label; None without it."""
+        """Return a label; None if absent."""
         return (self.labels or {}).get(key)
 
     def annotation(self, key: str) -> str | None:
-        """Return an annotation; None without it."""
+        """Return an annotation; None if absent."""
         return (self.annotations or {}).get(key)
 
 

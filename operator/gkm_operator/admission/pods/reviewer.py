@@ -90,16 +90,16 @@ class ObservedCaches:
             reflector.close()
 
     def runtime(self, ref: CacheRef) -> str | None:
-        """See Caches."""
+        """Implement Caches.runtime."""
         runtimes = [member.status.runtime for member in self.members(ref)]
         return next(filter(None, runtimes), "") if runtimes else None
 
     def members(self, ref: CacheRef) -> Sequence[ThinCache]:
-        """See Caches."""
+        """Implement Caches.members."""
         return in_order(self._members.get(ref, _MAX_MEMBERS))
 
     def default(self, namespace: str) -> str:
-        """See Caches."""
+        """Implement Caches.default."""
         found = self._namespaces.get(namespace)
         return "" if found is None else found.default
 

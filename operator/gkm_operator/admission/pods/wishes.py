@@ -37,7 +37,7 @@ def has_label(metadata: CachePodMetadata) -> bool:
 
 
 def read(metadata: CachePodMetadata, namespace: str, default: str) -> Wishes:
-    """Return the wishes of a pod; `default` is the cache of its namespace, "" without one."""
+    """Return the wishes of a pod; `default` is the cache of its namespace, "" if absent."""
     skipped: list[Skipped] = []
     caches = tuple(_caches(metadata, namespace, default, skipped))
     if not caches:

@@ -199,7 +199,7 @@ class DomainObserver:
                 yield name, _visible_name(holder, domain) or "one of another namespace"
 
     def _template_owner(self, domain: ComputeDomain, template: ResourceClaimTemplate | None) -> str:
-        """Return the domain of the namespace that a claim template was made for, "" without one."""
+        """Return the domain of the namespace that a claim template was made for, "" if absent."""
         holder = self._holder(template.metadata.label(NODE_LABEL)) if template else None
         return _visible_name(holder, domain) if holder else ""
 

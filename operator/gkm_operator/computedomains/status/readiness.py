@@ -42,7 +42,7 @@ class ObservedDomain:
     """The pods that its PodCliques should have, None without a PodClique."""
     template: ResourceClaimTemplate | None = None
     template_owner: str = ""
-    """The existing ComputeDomain of its namespace that the claim template was made for, "" without one."""
+    """The existing ComputeDomain of its namespace that the claim template was made for, "" if absent."""
     taken: Mapping[str, str] = field(default_factory=dict)
     """The nodes of its pods that another ComputeDomain holds, each with that one as users of the namespace see it."""
     host_imex: bool = False

@@ -53,7 +53,7 @@ class ProviderChannel:
         """Grows with each change of what is to be written."""
 
     def put(self, event: Event) -> None:
-        """See Events."""
+        """Implement Events.put."""
         data = msgspec.json.encode(event)
         if len(data) > MAX_EVENT_BYTES:
             raise ValueError(f"an event of {len(data)} bytes; {MAX_EVENT_BYTES} are possible")
@@ -68,7 +68,7 @@ class ProviderChannel:
             self._receive(copied)
 
     def get(self, timeout: float | None = None) -> Reply | None:
-        """See Replies."""
+        """Implement Replies.get."""
         with self._condition:
             self._condition.wait_for(lambda: self._replies or self._stopped, timeout)
             if self._stopped:

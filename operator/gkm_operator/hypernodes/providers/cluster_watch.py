@@ -83,7 +83,7 @@ class Survey(Struct, frozen=True, gc=False):
 
 
 class WatchedSurvey(Struct, frozen=True, gc=False):
-    """A survey without its text; `digest` differs between texts and is "" without one."""
+    """A survey without its text; `digest` differs between texts and is "" if absent."""
 
     metadata: ThinMetadata
     data: SurveyText = SurveyText()

@@ -184,7 +184,7 @@ class ClusterSources:
         self._logged = ""
 
     def look(self) -> str:
-        """See ProviderSources."""
+        """Implement ProviderSources.look."""
         with self._lock:
             try:
                 self._watch.start()
@@ -198,7 +198,7 @@ class ClusterSources:
             return self._surveys.awaited() if self._watch.reads_surveys else ""
 
     def close(self) -> None:
-        """See ProviderSources."""
+        """Implement ProviderSources.close."""
         self._watch.close(1.0)
 
     def _log(self, why: str) -> None:

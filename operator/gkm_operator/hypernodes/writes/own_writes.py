@@ -1,6 +1,6 @@
 """HyperNodes of GKM that another writer changes: repaired once, then left as they are for a while. No I/O.
 
-Two writers that both repair one object would write for ever, and each write makes Volcano's scheduler build its tree
+Two writers that both repair one object would write forever, and each write makes Volcano's scheduler build its tree
 anew.
 """
 

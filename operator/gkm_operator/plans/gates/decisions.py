@@ -15,7 +15,7 @@ from gkm_operator.plans.state.objects import PlanRecord
 LOOK_SECONDS = 30.0
 """The longest interval without a look at a pod that has no place."""
 Hostnames = Callable[[str], str]
-"""Returns the label kubernetes.io/hostname of a node, "" without it."""
+"""Returns the label kubernetes.io/hostname of a node, "" if absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def decide(
 
 
 def _lift(pod: PlacedPod, plan: PlanRecord | None, found: Assignment, hostnames: Hostnames) -> Lift | None:
-    """Return the request for a pod with a place, None without one. A node without the label is no place."""
+    """Return the request for a pod with a place, None if absent. A node without the label is no place."""
     slot = found.given.get(pod.facts.uid) or found.held.get(pod.facts.uid)
     if plan is None or slot is None or not (hostname := hostnames(slot.node)):
         return None

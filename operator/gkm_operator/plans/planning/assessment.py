@@ -213,7 +213,7 @@ class PlanningResult:
 def assess(
     run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, drifts: DriftTracker, conflict: str
 ) -> RunAssessment:
-    """Assess a run; `conflict` is the message about a plan of another run with the same GPUs, "" without one."""
+    """Assess a run; `conflict` is the message about a plan of another run with the same GPUs, "" if absent."""
     plan = snapshot.current(run)
     try:
         demand = demand_of(run.spec)

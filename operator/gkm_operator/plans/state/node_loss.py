@@ -71,7 +71,7 @@ class NodeIndex:
     def problem(
         self, name: str, location: Location, demand: NodeDemand, *, changed: bool = False
     ) -> NodeProblem | None:
-        """Return the problem of a node that a plan has at this location, None without one.
+        """Return the problem of a node that a plan has at this location, None if the node fits.
 
         `changed` says that the demand differs from the demand of the plan.
         """

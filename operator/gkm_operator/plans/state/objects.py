@@ -82,7 +82,7 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
         structs.force_setattr(self, "owner_references", owners[:_MAX_OWNERS] or None)
 
     def annotation(self, key: str) -> str:
-        """Return an annotation of GKM, "" without it."""
+        """Return an annotation of GKM, "" if absent."""
         return (self.annotations or {}).get(key, "")
 
 
@@ -124,7 +124,7 @@ class WatchedRun(Struct, frozen=True):
 
     @property
     def replan_annotation(self) -> str:
-        """Return the annotation that requests a new plan, "" without it; a long one is hashed."""
+        """Return the annotation that requests a new plan, "" if absent; a long one is hashed."""
         return self.metadata.annotation(REPLAN_ANNOTATION)
 
 
@@ -296,7 +296,7 @@ class PlanIndex:
         return by_run
 
     def newest_stored(self, run: RunKey, owner: str) -> PlanRecord | None:
-        """Return the newest plan of the Run with this uid that the watch shows, None without one."""
+        """Return the newest plan of the Run with this uid that the watch shows, None if it shows no plan."""
         with self._lock:
             own = [plan for plan in self._stored.get(run, {}).values() if plan.owner == owner]
         return max(own, key=lambda plan: plan.number, default=None)

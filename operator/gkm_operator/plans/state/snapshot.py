@@ -58,7 +58,7 @@ class ClusterSnapshot:
 
 
 def _pod_of(run: WatchedRun) -> PodDemand | None:
-    """Return one pod of a run, None where its requests are invalid, which the rules of the CRD prevent."""
+    """Return one pod of a run, None if its requests are invalid, which the rules of the CRD prevent."""
     try:
         return pod_of(run.spec)
     except ValueError:
@@ -109,6 +109,6 @@ class _Allotment:
                 self._owners.setdefault(node, set()).add(run)
 
     def short_of(self, run: RunKey, gpus_by_node: Mapping[str, int]) -> str:
-        """Return the first node that has too few GPUs left because other runs have some, "" without one."""
+        """Return the first node that has too few GPUs left because other runs have some, "" if all have enough."""
         short = (node for node, gpus in gpus_by_node.items() if gpus > self._free.get(node, gpus))
         return min((node for node in short if self._owners.get(node, set()) - {run}), default="")
